@@ -1,0 +1,56 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check slow bench clean install
+
+help:
+	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
+	@echo "make test   install, then lint, types, layering, unit and integration tests"
+	@echo "make check  the fast part: lint, types, layering, unit tests of the core"
+	@echo "make slow   the long tests: statistics, real data, end to end"
+	@echo "make bench  speed and memory (prints ratios)"
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "== dpgm: creating $(VENV) and installing (torch is pinned in constraints.txt; a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt "torch==2.13.0" hatchling editables
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+	@touch $(STAMP)
+
+install: $(STAMP)
+
+demo: $(STAMP)
+	@echo "== dpgm: demo on simulated data (50,000 people, epsilon = 1)"
+	@$(BIN)/dpgm demo --out demo
+
+check: $(STAMP)
+	@echo "== dpgm: ruff"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== dpgm: mypy --strict"
+	@$(BIN)/mypy
+	@echo "== dpgm: layers"
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@echo "== dpgm: core tests"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 src/dpgm/privacy src/dpgm/data tests/test_public_surface.py tests/privacy tests/data
+
+test: $(STAMP)
+	@echo "== dpgm: ruff"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== dpgm: mypy --strict"
+	@$(BIN)/mypy
+	@echo "== dpgm: layers"
+	@$(BIN)/lint-imports
+	@echo "== dpgm: tests"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --cov --cov-report=term:skip-covered
+
+slow: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -m slow
+
+bench: $(STAMP)
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script --quick; done
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

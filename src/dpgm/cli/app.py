@@ -1,0 +1,91 @@
+"""The application object, how errors are printed, and which exit code they get."""
+
+import sys
+import traceback
+import warnings
+
+import click
+import typer
+
+from dpgm import __version__
+from dpgm.errors import CheckFailed, DpgmError
+
+app = typer.Typer(
+    name="dpgm",
+    help="Publish sensitive records safely: differentially private generative mixtures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dpgm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks (terminal only)."),
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Publish sensitive records safely: differentially private generative mixtures."""
+
+
+def complain(kind: str, message: str) -> None:
+    """One plain line on stderr."""
+    typer.echo(f"dpgm: error[{kind}]: {' '.join(message.split())}", err=True)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    typer.echo(f"dpgm: warning: {' '.join(str(message).split())}", err=True)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit code and never raises for a user's mistake."""
+    debug = "--debug" in arguments
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    try:
+        result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
+    except click.ClickException as error:
+        complain("E-USAGE", error.format_message())
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo("dpgm: interrupted", err=True)
+        return 130
+    except DpgmError as error:
+        complain(error.kind, str(error))
+        if debug:
+            traceback.print_exc()
+        return 1 if isinstance(error, CheckFailed) else 2
+    except BrokenPipeError:
+        return 2
+    except MemoryError:
+        complain("E-RESOURCE", "not enough memory; use a smaller input or a larger machine.")
+        return 2
+    except OSError as error:
+        complain("E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}.")
+        if debug:
+            traceback.print_exc()
+        return 2
+    except Exception as error:
+        complain("E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where.")
+        if debug:
+            traceback.print_exc()
+        return 2
+    return int(result) if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Entry point of the `dpgm` command."""
+    # Commands register themselves on import; every module here must be cheap to import.
+    import dpgm.cli.data
+    import dpgm.cli.evaluation
+    import dpgm.cli.privacy
+    import dpgm.cli.synthesis  # noqa: F401
+
+    sys.exit(run(sys.argv[1:]))

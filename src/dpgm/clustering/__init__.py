@@ -1,0 +1,1 @@
+"""Private kernel k-means (Algorithm 2)."""

@@ -1,0 +1,1 @@
+"""Kernels on sparse records, and sums over records that may span processes."""

@@ -1,0 +1,37 @@
+"""Every sum over records goes through here: one process, or the ranks of torch.distributed.
+
+The program is SPMD: each rank holds its share of the rows, numbered globally. `all_sum` adds the partial sums of
+all ranks; `from_first` gives every rank what rank 0 drew, so that noise is drawn once and added once.
+"""
+
+import torch
+from torch import Tensor
+
+
+def is_parallel() -> bool:
+    """Whether this process is one of several ranks."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def rank() -> int:
+    """This process among the ranks; 0 when alone."""
+    return torch.distributed.get_rank() if is_parallel() else 0
+
+
+def world_size() -> int:
+    """How many ranks there are; 1 when alone."""
+    return torch.distributed.get_world_size() if is_parallel() else 1
+
+
+def all_sum(partial: Tensor) -> Tensor:
+    """The sum of the partial sums of all ranks, in place."""
+    if is_parallel():
+        torch.distributed.all_reduce(partial)
+    return partial
+
+
+def from_first(value: Tensor) -> Tensor:
+    """What rank 0 holds, on every rank, in place."""
+    if is_parallel():
+        torch.distributed.broadcast(value, src=0)
+    return value

@@ -1,0 +1,1 @@
+"""How close synthetic data is to real data. Computed on real data: curator only."""

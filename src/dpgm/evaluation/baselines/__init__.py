@@ -1,0 +1,1 @@
+"""Baselines that must always stand beside us."""

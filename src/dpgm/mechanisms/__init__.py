@@ -1,0 +1,1 @@
+"""The only code that draws privacy noise or Poisson samples."""

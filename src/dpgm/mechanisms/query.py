@@ -1,0 +1,42 @@
+"""A question to the private rows that carries its own bound: nobody retypes a sensitivity."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.records import Records
+
+
+@dataclass(frozen=True)
+class View:
+    """What a query sees: private rows, private columns derived from them, and the sampled row numbers.
+
+    Only the gateway makes views of private rows, and only queries receive them.
+    """
+
+    records: Records
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    sample: NDArray[np.int64] | None = None
+
+    @property
+    def rows(self) -> Records:
+        """The rows in question: the sampled ones, or all."""
+        return self.records if self.sample is None else self.records.take(self.sample)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A sum over rows, and by how much (L2) one added or removed row can move it.
+
+    With a `grid`, `compute` returns int64 multiples of it, and the noise is integer and exact. Without, it
+    returns floats; noise is added in place to the tensor `compute` returned and the sum rounded to a fixed grid.
+    """
+
+    compute: Callable[[View], Tensor]
+    sensitivity: float
+    shape: tuple[int, ...]
+    grid: float | None = None

@@ -1,0 +1,1 @@
+"""Generative networks as plain tensors; they know nothing of privacy."""

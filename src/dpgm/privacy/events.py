@@ -1,0 +1,82 @@
+"""What a mechanism is, as data. An algorithm records mechanisms; only the accountant turns them into epsilon.
+
+The plan, the gateway's list of calls and the certificate all speak of `Mechanism`s; `events_of` turns such a
+list into the two kinds of event the accountant knows. Kinds are never removed and never change meaning.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from dpgm.errors import UsageError
+
+
+class Adjacency(StrEnum):
+    """Which pairs of data sets are neighbours."""
+
+    ADD_REMOVE = "add-remove"  # numerically the same as zero-out, where N is public
+    REPLACE_ONE = "replace-one"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A Gaussian release: `noise` = standard deviation / sensitivity, run `count` times.
+
+    `sampling_rate` below 1 means that each run sees a fresh Poisson sample. Mechanisms that share one sample
+    carry the same `sample` name, rate and count, and are accounted together (PRIVACY.md 3.2).
+    """
+
+    name: str
+    noise: float
+    count: int = 1
+    sampling_rate: float = 1.0
+    sample: str | None = None
+
+
+@dataclass(frozen=True)
+class GaussianRelease:
+    """`count` adaptive Gaussian releases of multiplier `noise` on the whole data."""
+
+    noise: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class SampledSteps:
+    """`steps` Gaussian releases of multiplier `noise`, each on a fresh Poisson sample."""
+
+    noise: float
+    sampling_rate: float
+    steps: int
+
+
+Event: TypeAlias = GaussianRelease | SampledSteps
+
+
+def merged_noise(noises: Iterable[float]) -> float:
+    """Multiplier of several Gaussian releases on one sample: 1/z² = sum of 1/z_i² (PRIVACY.md 3.2)."""
+    total = sum(1.0 / float(noise) ** 2 for noise in noises)
+    return math.inf if total == 0 else 1.0 / math.sqrt(total)
+
+
+def events_of(mechanisms: Sequence[Mechanism]) -> tuple[Event, ...]:
+    """The events a list of mechanisms amounts to; those that share a sample are merged."""
+    events: list[Event] = []
+    shared: dict[str, list[Mechanism]] = {}
+    for mechanism in mechanisms:
+        if mechanism.sample is not None:
+            shared.setdefault(mechanism.sample, []).append(mechanism)
+        elif mechanism.sampling_rate < 1.0:
+            events.append(SampledSteps(mechanism.noise, mechanism.sampling_rate, mechanism.count))
+        else:
+            events.append(GaussianRelease(mechanism.noise, mechanism.count))
+    for name, members in shared.items():
+        rates = {member.sampling_rate for member in members}
+        counts = {member.count for member in members}
+        if len(rates) > 1 or len(counts) > 1:
+            raise UsageError(f"mechanisms of the sample {name!r} must share one rate and one count.")
+        noise = merged_noise(member.noise for member in members)
+        events.append(SampledSteps(noise, rates.pop(), counts.pop()))
+    return tuple(events)

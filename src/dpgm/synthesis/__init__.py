@@ -1,0 +1,1 @@
+"""The synthesizer (Algorithm 1): configuration, plan, fit, release."""

@@ -1,0 +1,1 @@
+"""Private SGD (Algorithms 3 and 4) and refinement."""
