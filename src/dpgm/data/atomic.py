@@ -1,0 +1,154 @@
+"""Writing that is all or nothing: beside the final name, flushed to the disk, renamed into place.
+
+A reader sees the old output or the new one, never half of one; after an error nothing is left behind.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpgm.errors import DiskError
+
+# What the operating system says, in words that tell the user what to do.
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some space or choose another place",
+    errno.EDQUOT: "the disk quota is used up; free some space or choose another place",
+    errno.EROFS: "the disk is read-only; choose another place",
+    errno.EACCES: "no permission to write there; choose another place",
+    errno.EPERM: "no permission to write there; choose another place",
+    errno.ENOENT: "its folder does not exist; create it first",
+    errno.ENOTDIR: "its folder is not a folder; choose another place",
+    errno.EISDIR: "a folder of that name is in the way; choose another name",
+    errno.EEXIST: "something of that name exists already; choose another name or remove it first",
+    errno.ENOTEMPTY: "a folder of that name exists already; choose another name or remove it first",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.EFBIG: "the file would be larger than the disk allows; choose another place",
+    errno.EIO: "the disk reported a fault; choose another place",
+}
+
+
+def disk_error(path: str | os.PathLike[str], error: OSError) -> DiskError:
+    """The operating system's complaint about an output, as one plain sentence."""
+    reason = _REASONS.get(error.errno or 0, f"{(error.strerror or 'writing failed').lower()}; choose another place")
+    return DiskError(f"{os.fspath(path)}: cannot be written: {reason}.")
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _flush_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tmp-{secrets.token_hex(6)}")
+
+
+def _check_folder_of(path: Path, force: bool) -> None:
+    if not path.name:
+        raise DiskError(f"{path}: cannot be written: it is not the name of a file.")
+    if not path.parent.exists():
+        raise disk_error(path, OSError(errno.ENOENT, ""))
+    if not path.parent.is_dir():
+        raise disk_error(path, OSError(errno.ENOTDIR, ""))
+    if not force and path.exists():
+        raise disk_error(path, OSError(errno.EEXIST, ""))
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str], *, force: bool = True) -> Iterator[Path]:
+    """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
+
+    With `force=False` an existing `path` is refused. On any error the temporary file is removed and `path` is as
+    it was before.
+
+    Raises:
+        DiskError: the output cannot be written (no space, read-only, no such folder).
+    """
+    target = Path(path)
+    _check_folder_of(target, force)
+    if target.is_dir():
+        raise disk_error(target, OSError(errno.EISDIR, ""))
+    temporary = _beside(target)
+    try:
+        # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield temporary
+        _flush_file(temporary)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, target)
+        _flush_folder(target.parent)
+    except DiskError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # not the operating system's complaint: leave it to whoever raised it
+            raise
+        raise disk_error(target, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
+    """Gives an empty temporary folder beside `path`; on success flushes all of it and renames it to `path`.
+
+    An existing `path` is refused unless `force`, by which it is replaced (moved aside, then removed).
+
+    Raises:
+        DiskError: the output cannot be written.
+    """
+    target = Path(path)
+    _check_folder_of(target, force)
+    temporary = _beside(target)
+    aside: Path | None = None
+    try:
+        temporary.mkdir(mode=0o700)
+        yield temporary
+        for folder, _, files in os.walk(temporary, topdown=False):
+            for name in files:
+                _flush_file(Path(folder, name))
+            _flush_folder(Path(folder))
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)
+        if force and target.exists():
+            aside = _beside(target)
+            os.rename(target, aside)
+        try:
+            os.rename(temporary, target)
+        except OSError:
+            if aside is not None:
+                os.rename(aside, target)
+                aside = None
+            raise
+        _flush_folder(target.parent)
+    except DiskError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise disk_error(target, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if aside is not None:
+            if aside.is_dir() and not aside.is_symlink():
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    aside.unlink()

@@ -1,0 +1,88 @@
+"""Outputs appear whole or not at all."""
+
+import errno
+import os
+
+import pytest
+
+from dpgm.data.atomic import atomic_file, atomic_folder
+from dpgm.errors import DiskError, InputError
+
+
+def test_a_file_appears_only_when_the_block_ends(tmp_path):
+    target = tmp_path / "out.txt"
+    with atomic_file(target) as temporary:
+        temporary.write_text("hello")
+        assert not target.exists()
+        assert temporary.parent == tmp_path
+        assert temporary.stat().st_mode & 0o077 == 0
+    assert target.read_text() == "hello"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    with pytest.raises(InputError), atomic_file(target) as temporary:
+        temporary.write_text("half")
+        raise InputError("bad")
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_an_existing_file_is_refused_without_force(tmp_path):
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    with pytest.raises(DiskError, match="exists already"), atomic_file(target, force=False):
+        pass
+    assert target.read_text() == "old"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
+def test_a_fault_of_the_disk_is_one_sentence_that_names_the_file(tmp_path, code):
+    with pytest.raises(DiskError, match=r"out\.txt: cannot be written: .*\.$"), atomic_file(tmp_path / "out.txt"):
+        raise OSError(code, os.strerror(code))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_folder_and_a_folder_in_the_way_are_refused(tmp_path):
+    with pytest.raises(DiskError, match="its folder does not exist"), atomic_file(tmp_path / "no" / "out.txt"):
+        pass
+    with pytest.raises(DiskError, match="a folder of that name"), atomic_file(tmp_path):
+        pass
+
+
+def test_the_rename_failing_leaves_nothing(tmp_path, monkeypatch):
+    def no_space(*_):
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    with pytest.raises(DiskError, match="disk is full"), atomic_file(tmp_path / "out.txt") as temporary:
+        temporary.write_text("x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_appears_whole(tmp_path):
+    target = tmp_path / "release"
+    with atomic_folder(target) as temporary:
+        (temporary / "a").write_text("a")
+        (temporary / "sub").mkdir()
+        (temporary / "sub" / "b").write_text("b")
+        assert not target.exists()
+    assert (target / "sub" / "b").read_text() == "b"
+    assert os.listdir(tmp_path) == ["release"]
+
+
+def test_an_existing_folder_is_refused_and_with_force_replaced(tmp_path):
+    target = tmp_path / "release"
+    target.mkdir()
+    (target / "old").write_text("old")
+    with pytest.raises(DiskError, match="exists already"), atomic_folder(target):
+        pass
+    with pytest.raises(KeyError), atomic_folder(target, force=True):
+        raise KeyError
+    assert (target / "old").exists()
+    with atomic_folder(target, force=True) as temporary:
+        (temporary / "new").write_text("new")
+    assert os.listdir(target) == ["new"]
+    assert os.listdir(tmp_path) == ["release"]
