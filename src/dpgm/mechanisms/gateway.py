@@ -8,6 +8,7 @@ Three modes, one interface:
 
 A gateway is opened with an *allowance*, the mechanisms of the plan. A call that is not in it, has another
 multiplier, or comes once too often is refused before any row is touched, so what ran can never exceed the plan.
+A call is charged before its query runs and stays charged whatever happens then.
 """
 
 from collections import Counter
@@ -22,8 +23,8 @@ from torch import Tensor
 
 from dpgm.compute import parallel
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError, DpgmError
-from dpgm.mechanisms.gaussian import add_noise
+from dpgm.errors import BudgetError, DpgmError, UsageError
+from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.sampling import poisson_sample
@@ -49,7 +50,9 @@ class Gateway:
         randomness: source of noise, coins and public draws.
         allowance: the mechanisms the plan pays for; None leaves the gateway unmetered (library use and tests).
         first_row: global number of this rank's first row.
-        before: called with every call before a row is touched (the checkpoint's journal).
+        before: called with every call before a row is touched (the checkpoint's journal); if it raises, nothing
+            is touched and nothing is counted.
+        already_spent: what an earlier process of the same fit charged; counts against the allowance.
     """
 
     def __init__(
@@ -60,16 +63,25 @@ class Gateway:
         allowance: Sequence[Mechanism] | None = None,
         first_row: int = 0,
         before: Callable[[Call], None] | None = None,
+        already_spent: Sequence[Mechanism] = (),
     ) -> None:
         self._records = records
         self._kept: dict[str, Any] = {}
         self._sample: tuple[str, float, NDArray[np.int64]] | None = None
+        self._used_on_sample: set[str] = set()
         self._allowance = None if allowance is None else {entry.name: entry for entry in allowance}
+        if allowance is not None and len(self._allowance or ()) < len(allowance):
+            raise UsageError("the plan names a mechanism twice; names must differ.")
         self._first_row = first_row
         self._before = before
         self._spent: Counter[tuple[str, float, float, str | None]] = Counter()
         self._step = 0
         self.randomness = randomness
+        for entry in already_spent:
+            key = (entry.name, float(entry.noise), float(entry.sampling_rate), entry.sample)
+            if entry.count > 0:
+                self._refuse_if_over(key, entry.count)
+                self._spent[key] += entry.count
 
     # -- what post-processing may call ------------------------------------------------------------------
 
@@ -81,15 +93,19 @@ class Gateway:
         """The query's value plus Gaussian noise of standard deviation `noise` x sensitivity."""
         sample, rate, rows = self._sample if self._sample is not None else (None, 1.0, None)
         call = Call(name, float(query.sensitivity), float(noise), rate, sample)
+        noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
         self._charge(call)
         return self._answer(call, query, rows)
 
     @contextmanager
     def poisson(self, sample: str, rate: float) -> Iterator[None]:
-        """Within the block every release sees one fresh Poisson sample of the rows."""
+        """Within the block every release sees one fresh Poisson sample of the rows, each name once."""
         if self._sample is not None:
             raise DpgmError("a Poisson sample is already open; samples do not nest.")
+        if not 0 < rate <= 1:
+            raise UsageError(f"`rate` must be in (0, 1]; got {rate!r}.")
         self._sample = (sample, float(rate), self._coins(float(rate)))
+        self._used_on_sample = set()
         self._step += 1
         try:
             yield
@@ -104,6 +120,22 @@ class Gateway:
             for (name, noise, rate, sample), count in self._spent.items()
         )
 
+    def remaining(self, name: str) -> int | None:
+        """How many more runs of this mechanism the plan pays for; None when the gateway is unmetered."""
+        if self._allowance is None:
+            return None
+        entry = self._allowance.get(name)
+        return 0 if entry is None else entry.count - self._runs_of(name)
+
+    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
+        """What ran is the plan, exactly; only mechanisms named in `fewer` may have run less often."""
+        if self._allowance is None:
+            raise UsageError("this gateway has no plan to compare with.")
+        for name, entry in self._allowance.items():
+            runs = self._runs_of(name)
+            if runs < entry.count and name not in fewer:
+                raise DpgmError(f"the release {name!r} ran {runs} times; the plan says {entry.count}.")
+
     # -- how the modes differ ------------------------------------------------------------------------------
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
@@ -112,46 +144,90 @@ class Gateway:
         )
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
-        exact = parallel.all_sum(query.compute(View(self._records, self._kept, rows)))
+        return self._noisy(call, query, self._exact(query, rows))
+
+    def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        return parallel.all_sum(query.compute(View(self._records, self._kept, rows)))
+
+    def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         return add_noise(exact, query, call.noise, self.randomness)
+
+    # -- the meter ---------------------------------------------------------------------------------------------
 
     def _charge(self, call: Call) -> None:
         key = (call.name, call.noise, call.sampling_rate, call.sample)
-        if self._allowance is not None:
-            entry = self._allowance.get(call.name)
-            if entry is None:
-                raise BudgetError(f"the release {call.name!r} is not in the plan.")
-            if (entry.noise, entry.sampling_rate, entry.sample) != key[1:]:
-                raise BudgetError(f"the release {call.name!r} differs from the plan in noise or sampling.")
-            if self._spent[key] >= entry.count:
-                raise BudgetError(f"the release {call.name!r} has used up its {entry.count} runs.")
+        self._refuse_if_over(key, 1)
+        if call.sample is not None:
+            # Two runs of one mechanism on one sample would be accounted as two samples.
+            if call.name in self._used_on_sample:
+                raise BudgetError(f"the release {call.name!r} has already seen this sample.")
+            self._used_on_sample.add(call.name)
         if self._before is not None:
             self._before(call)
         self._spent[key] += 1
 
+    def _refuse_if_over(self, key: tuple[str, float, float, str | None], runs: int) -> None:
+        if self._allowance is None:
+            return
+        name = key[0]
+        entry = self._allowance.get(name)
+        if entry is None:
+            raise BudgetError(f"the release {name!r} is not in the plan.")
+        if (entry.noise, entry.sampling_rate, entry.sample) != key[1:]:
+            raise BudgetError(f"the release {name!r} differs from the plan in noise or sampling.")
+        if self._spent[key] + runs > entry.count:
+            raise BudgetError(f"the release {name!r} has used up its {entry.count} runs.")
+
+    def _runs_of(self, name: str) -> int:
+        return sum(count for key, count in self._spent.items() if key[0] == name)
+
 
 class TraceGateway(Gateway):
-    """Tests only: keeps every call with its exact and its noisy value. Never private."""
+    """Tests only: keeps every call with its exact and its noisy value. Never private.
+
+    Args:
+        records: the rows.
+        randomness: as for `Gateway`.
+        coins: `coins(step, rate)` gives the sampled row numbers instead of the sampler.
+        tape: noisy values to answer with, while exact values are still computed on the rows at hand.
+        allowance: as for `Gateway`.
+
+    Attributes:
+        calls, queries, exact, tape, samples: one entry a release, or a Poisson sample; `exact` and `tape` are
+            in the units of the query (grid applied).
+    """
 
     def __init__(
-        self, records: Records, *, coins: Callable[[int, float], Any] | None = None, **options: Any
+        self,
+        records: Records,
+        *,
+        randomness: Randomness,
+        coins: Callable[[int, float], Any] | None = None,
+        tape: Sequence[Tensor] | None = None,
+        allowance: Sequence[Mechanism] | None = None,
     ) -> None:
-        super().__init__(records, **options)
+        super().__init__(records, randomness=randomness, allowance=allowance)
         self._injected = coins
+        self._replay = None if tape is None else iter(list(tape))
         self.calls: list[Call] = []
+        self.queries: list[Query] = []
         self.exact: list[Tensor] = []
         self.tape: list[Tensor] = []
+        self.samples: list[NDArray[np.int64]] = []
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
         if self._injected is None:
-            return super()._coins(rate)
-        return np.asarray(self._injected(self._step, rate), dtype=np.int64)
+            sample = super()._coins(rate)
+        else:
+            sample = np.asarray(self._injected(self._step, rate), dtype=np.int64)
+        self.samples.append(sample)
+        return sample
 
-    def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
-        exact = parallel.all_sum(query.compute(View(self._records, self._kept, rows)))
+    def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         self.calls.append(call)
+        self.queries.append(query)
         self.exact.append(exact.clone() if query.grid is None else exact.double() * query.grid)
-        noisy = add_noise(exact, query, call.noise, self.randomness)
+        noisy = super()._noisy(call, query, exact) if self._replay is None else _next(self._replay, call)
         self.tape.append(noisy.clone())
         return noisy
 
@@ -159,9 +235,15 @@ class TraceGateway(Gateway):
 class PlaybackGateway(Gateway):
     """No rows at all: answers from a tape. Everything downstream must not notice."""
 
-    def __init__(self, tape: Sequence[Tensor], **options: Any) -> None:
-        super().__init__(None, **options)  # type: ignore[arg-type]
-        self._tape = iter(tape)
+    def __init__(
+        self,
+        tape: Sequence[Tensor],
+        *,
+        randomness: Randomness,
+        allowance: Sequence[Mechanism] | None = None,
+    ) -> None:
+        super().__init__(None, randomness=randomness, allowance=allowance)  # type: ignore[arg-type]
+        self._replay = iter(list(tape))
         self.calls: list[Call] = []
 
     def keep(self, name: str, derive: Callable[[Records], Any]) -> None:
@@ -172,4 +254,10 @@ class PlaybackGateway(Gateway):
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         self.calls.append(call)
-        return next(self._tape).clone()
+        return _next(self._replay, call)
+
+
+def _next(tape: Iterator[Tensor], call: Call) -> Tensor:
+    for value in tape:
+        return value.clone()
+    raise DpgmError(f"the tape has run out at {call.name!r}: more releases than were recorded.")
