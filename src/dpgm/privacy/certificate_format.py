@@ -1,0 +1,223 @@
+"""What a release promises, as a small strict JSON document.
+
+A certificate lists every mechanism that touched the data, so that anyone can recompute epsilon from it; it names
+the other files of the release by their SHA-256. Reading is strict: a key too many, a key missing, a wrong type or
+an unknown format version is refused, because a certificate that is half understood promises nothing.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from dpgm.errors import ArtefactError
+from dpgm.privacy.events import Adjacency, Mechanism
+
+FORMAT = 1
+LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
+CERTIFICATE_NAME = "certificate.json"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LedgerMark:
+    """Where the release stands in its population's ledger: evidence against a ledger that was rolled back."""
+
+    population: str
+    sequence: int
+    head: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The guarantee of one release.
+
+    Attributes:
+        epsilon: what `mechanisms` cost at `delta` under `adjacency`, as the accountant computes it.
+        delta: the probability the guarantee leaves open.
+        unit: whom a record stands for: "person", or "row" if a person may own several rows.
+        records: the number of records, treated as public.
+        planned: what the plan promised to run.
+        mechanisms: what was charged; equal to `planned` in a complete release.
+        accountant: name and version of what computed epsilon.
+        randomness: where noise and coins came from; `private` is False for a seeded run, which is NOT PRIVATE.
+        model: the architecture of the generator, plain JSON values.
+        files: SHA-256 of every other file of the release, by name.
+        warnings: whatever weakens the guarantee or the trust in it.
+        statements: what was assumed, such as that the items are public knowledge.
+        epsilon_replace_one: the proved bound for replacing a record by another, a second figure.
+        ledger: where the release stands in its ledger, if it has one.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    records: int
+    planned: tuple[Mechanism, ...]
+    mechanisms: tuple[Mechanism, ...]
+    accountant: str
+    randomness: str
+    private: bool
+    software: str
+    model: Mapping[str, Any]
+    files: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    epsilon_replace_one: float | None = None
+    ledger: LedgerMark | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    format: int = field(default=FORMAT)
+
+    def to_json(self) -> str:
+        """The certificate as text, keys in a fixed order."""
+        document: dict[str, Any] = {"format": self.format}
+        document.update({entry.name: getattr(self, entry.name) for entry in fields(self)})
+        document["adjacency"] = self.adjacency.value
+        for key in ("planned", "mechanisms"):
+            document[key] = [_mechanism_document(mechanism) for mechanism in document[key]]
+        document["model"], document["files"] = dict(self.model), dict(sorted(self.files.items()))
+        document["warnings"], document["statements"] = list(self.warnings), list(self.statements)
+        if self.ledger is not None:
+            document["ledger"] = {entry.name: getattr(self.ledger, entry.name) for entry in fields(self.ledger)}
+        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """Read a certificate; raises ArtefactError for anything that is not exactly one."""
+        document = strict_json(text, "the certificate")
+        if not isinstance(document, dict):
+            raise ArtefactError("the certificate is not a JSON object.")
+        version = document.get("format")
+        if version != FORMAT or isinstance(version, bool):
+            raise ArtefactError(
+                f"the certificate has format version {version!r}; this dpgm reads version {FORMAT}. "
+                "Verify it with the dpgm that made it, or a newer one."
+            )
+        _exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
+        ledger = document["ledger"]
+        certificate = cls(
+            format=FORMAT,
+            epsilon=_number(document, "epsilon"),
+            delta=_number(document, "delta"),
+            adjacency=_adjacency(document),
+            unit=_typed(document, "unit", str),
+            records=_typed(document, "records", int),
+            planned=_mechanisms(document, "planned"),
+            mechanisms=_mechanisms(document, "mechanisms"),
+            accountant=_typed(document, "accountant", str),
+            randomness=_typed(document, "randomness", str),
+            private=_typed(document, "private", bool),
+            software=_typed(document, "software", str),
+            model=_typed(document, "model", dict),
+            files=_strings_by_name(document, "files"),
+            warnings=_strings(document, "warnings"),
+            statements=_strings(document, "statements"),
+            epsilon_replace_one=(
+                None if document["epsilon_replace_one"] is None else _number(document, "epsilon_replace_one")
+            ),
+            ledger=None if ledger is None else _ledger_mark(ledger),
+        )
+        if certificate.unit not in ("person", "row"):
+            raise ArtefactError("the certificate's `unit` must be 'person' or 'row'.")
+        if not certificate.epsilon >= 0 or not 0 < certificate.delta < 1 or certificate.records < 1:
+            raise ArtefactError("the certificate's `epsilon`, `delta` or `records` is out of range.")
+        return certificate
+
+
+def strict_json(text: str, what: str) -> Any:
+    """Parse JSON without duplicate keys, NaN or infinities; raises ArtefactError in one sentence."""
+    if len(text) > LARGEST_CERTIFICATE:
+        raise ArtefactError(f"{what} is larger than {LARGEST_CERTIFICATE} bytes, so it is not one of ours.")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            raise ArtefactError(f"{what} has a key twice.")
+        return dict(pairs)
+
+    def refuse(constant: str) -> Any:
+        raise ArtefactError(f"{what} holds {constant}, which is not a number.")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except ArtefactError:
+        raise
+    except (ValueError, RecursionError):
+        raise ArtefactError(f"{what} is not valid JSON.") from None
+
+
+def _mechanism_document(mechanism: Mechanism) -> dict[str, Any]:
+    return {entry.name: getattr(mechanism, entry.name) for entry in fields(mechanism)}
+
+
+def _exact_keys(document: Mapping[str, Any], expected: set[str], what: str) -> None:
+    missing, extra = sorted(expected - document.keys()), sorted(document.keys() - expected)
+    if missing:
+        raise ArtefactError(f"{what} lacks {missing[0]!r}.")
+    if extra:
+        raise ArtefactError(f"{what} holds the unknown key {extra[0][:60]!r}.")
+
+
+def _typed(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    value = document[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ArtefactError(f"the certificate's {key!r} must be of type {kind.__name__}.")
+    return value
+
+
+def _number(document: Mapping[str, Any], key: str) -> float:
+    value = document[key]
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ArtefactError(f"the certificate's {key!r} must be a finite number.")
+    return float(value)
+
+
+def _adjacency(document: Mapping[str, Any]) -> Adjacency:
+    try:
+        return Adjacency(_typed(document, "adjacency", str))
+    except ValueError:
+        raise ArtefactError("the certificate names an unknown adjacency.") from None
+
+
+def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _typed(document, key, list)
+    if not all(isinstance(value, str) for value in values):
+        raise ArtefactError(f"the certificate's {key!r} must be a list of sentences.")
+    return tuple(values)
+
+
+def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = _typed(document, key, dict)
+    if not all(isinstance(value, str) for value in values.values()):
+        raise ArtefactError(f"the certificate's {key!r} must map names to SHA-256 sums.")
+    return values
+
+
+def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
+    expected = {entry.name for entry in fields(Mechanism)}
+    mechanisms = []
+    for entry in _typed(document, key, list):
+        if not isinstance(entry, dict):
+            raise ArtefactError(f"the certificate's {key!r} must be a list of mechanisms.")
+        _exact_keys(entry, expected, f"a mechanism in {key!r}")
+        sample = None if entry["sample"] is None else _typed(entry, "sample", str)
+        mechanism = Mechanism(
+            name=_typed(entry, "name", str),
+            noise=_number(entry, "noise"),
+            count=_typed(entry, "count", int),
+            sampling_rate=_number(entry, "sampling_rate"),
+            sample=sample,
+        )
+        if mechanism.noise <= 0 or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
+            raise ArtefactError(f"a mechanism in {key!r} has a noise, count or rate out of range.")
+        mechanisms.append(mechanism)
+    return tuple(mechanisms)
+
+
+def _ledger_mark(entry: Any) -> LedgerMark:
+    if not isinstance(entry, dict):
+        raise ArtefactError("the certificate's 'ledger' must be an object or null.")
+    _exact_keys(entry, {"population", "sequence", "head"}, "the certificate's 'ledger'")
+    return LedgerMark(_typed(entry, "population", str), _typed(entry, "sequence", int), _typed(entry, "head", str))
