@@ -75,6 +75,7 @@ class Gateway:
         self._first_row = first_row
         self._before = before
         self._spent: Counter[tuple[str, float, float, str | None]] = Counter()
+        self._run = randomness.new_run()
         self._step = 0
         self.randomness = randomness
         for entry in already_spent:
@@ -139,8 +140,9 @@ class Gateway:
     # -- how the modes differ ------------------------------------------------------------------------------
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
+        step = (self._run << 32) + self._step
         return poisson_sample(
-            len(self._records), rate, step=self._step, randomness=self.randomness, first_row=self._first_row
+            len(self._records), rate, step=step, randomness=self.randomness, first_row=self._first_row
         )
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:

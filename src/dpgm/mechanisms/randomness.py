@@ -1,16 +1,50 @@
 """Where randomness comes from: the operating system by default, a seed only in tests and figures.
 
-A source gives raw 64-bit words for privacy (noise and Poisson coins), addressed by stream so that a sample does
-not depend on how blocks of rows are spread over processes, and a torch generator for public draws (initial
-weights, latent draws, synthetic records), which is post-processing.
+A source gives raw 64-bit words for privacy (noise and Poisson coins) and torch generators for public draws
+(initial weights, latent draws, synthetic records), which are post-processing.
+
+Coins are addressed by (purpose, step, block): the same address gives the same words on every rank, whatever
+share of the rows it holds, because the ranks share rank 0's coin key. Noise words are never addressed: each
+call gives fresh ones.
+
+What stands behind `SystemRandomness`:
+
+- CPU: AES-256 in counter mode (package `cryptography`), a fresh 256-bit key per object from `os.urandom`.
+- CPU without that package, as on a bare GPU machine: numpy's Philox4x64-10 with a fresh 128-bit key from
+  `os.urandom`. A counter generator of good statistical quality, but not a cipher.
+- CUDA float noise: torch's Philox4x32-10, seeded with 64 bits from `os.urandom`. Same caveat.
+
+`name` and `names_used` say which; the certificate prints them.
 """
 
-import secrets
-from typing import Protocol
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from dpgm.compute import parallel
+from dpgm.errors import DpgmError
+
+Words = NDArray[np.uint64]
+
+COINS = 1  # purpose of the Poisson coins' streams
+ALIGNMENT = 4  # addressed words come in multiples of this many
+_LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
+_AES_NAME = "AES-256-CTR, key from the operating system"
+_PHILOX_NAME = "Philox4x64-10, 128-bit key from the operating system (package cryptography not installed)"
+_DEVICE_NAME = "Philox4x32-10 on the accelerator, 64-bit seed from the operating system"
+
+
+class WordStream(Protocol):
+    """An endless stream of 64-bit words."""
+
+    def words(self, count: int) -> Words:
+        """The next `count` words."""
+        ...
 
 
 class Randomness(Protocol):
@@ -18,64 +52,253 @@ class Randomness(Protocol):
 
     name: str
     private: bool
+    names_used: set[str]
 
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """`count` fresh 64-bit words, never repeated."""
         ...
 
-    def stream(self, *address: int) -> "WordStream":
-        """An independent stream of words for an address such as (purpose, step, block)."""
+    def fill(self, out: Words) -> None:
+        """Fresh words into a contiguous array; nothing is allocated."""
+        ...
+
+    def stream(self, *address: int) -> WordStream:
+        """An independent stream of words for an address (purpose, step, block); the same on every rank."""
+        ...
+
+    def block_words(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int = 0) -> Words:
+        """Words [skip, skip + count) of the streams (purpose, step, block), one row a block."""
+        ...
+
+    def new_run(self) -> int:
+        """A number no other gateway of this source has, so that two fits never share coins."""
+        ...
+
+    def device_noise(self, device: torch.device | str) -> torch.Generator:
+        """A generator for privacy noise of tensors that live on an accelerator."""
         ...
 
     def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A generator for public draws (post-processing)."""
+        """A new generator for public draws (post-processing), equal on every rank."""
         ...
 
 
-class WordStream(Protocol):
-    """An endless stream of 64-bit words."""
+class _Aes:
+    """AES-256 as a counter generator: one running stream, and words at any address."""
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words."""
-        ...
+    _CHUNK = 1 << 15  # words a call; the plain text is zeros
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        # Two keys: addressed words and the running stream must never meet.
+        self._running = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()
+        self._addressed = Cipher(algorithms.AES(key[32:64]), modes.ECB()).encryptor()
+        self._zeros = bytes(8 * self._CHUNK)
+        self._buffer = np.empty(self._CHUNK + 2, dtype=np.uint64)  # OpenSSL wants a block of room to spare
+
+    def fill(self, out: Words) -> None:
+        for start in range(0, len(out), self._CHUNK):
+            size = min(self._CHUNK, len(out) - start)
+            self._running.update_into(memoryview(self._zeros)[: 8 * size], self._buffer.view(np.uint8).data)
+            out[start : start + size] = self._buffer[:size]
+
+    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
+        counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
+        counters[:, :, 0] = (purpose << 48) | step
+        counters[:, :, 1] = np.asarray(blocks, dtype=np.uint64)[:, None] << np.uint64(32)
+        counters[:, :, 1] += np.arange(skip // 2, (skip + count) // 2, dtype=np.uint64)
+        cipher = self._addressed.update(counters.tobytes())
+        return np.frombuffer(cipher, dtype="<u8").astype(np.uint64, copy=False).reshape(len(blocks), count)
 
 
-class _NumpyStream:
-    def __init__(self, seed: list[int]) -> None:
-        self._bits = np.random.Philox(np.random.SeedSequence(seed))
+class _Philox:
+    """Philox4x64-10 with the same two faces: its 256-bit counter holds the address."""
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return self._bits.random_raw(count)
+    def __init__(self, key: bytes) -> None:
+        self._running = np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64))
+        self._key = np.frombuffer(key[16:32], dtype=np.uint64)
+        self._addressed = np.random.Philox(key=self._key)
+        self._state: Any = self._addressed.state
+
+    def fill(self, out: Words) -> None:
+        out[:] = self._running.random_raw(len(out))
+
+    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
+        out = np.empty((len(blocks), count), dtype=np.uint64)
+        for row, block in enumerate(blocks):
+            self._state["state"]["counter"] = np.array([skip // 4, block, step, purpose], dtype=np.uint64)
+            self._state["buffer_pos"] = 4  # an empty buffer: the next word comes from the counter
+            self._addressed.state = self._state
+            out[row] = self._addressed.random_raw(count)
+        return out
 
 
-class SeededRandomness:
-    """Reproducible; for tests and figures. Voids the guarantee: whatever it touches is NOT PRIVATE."""
+class _Stream:
+    """The words of one address, in order."""
+
+    def __init__(self, source: "_Source", address: Sequence[int]) -> None:
+        self._source = source
+        self._address = address
+        self._left = np.empty(0, dtype=np.uint64)
+        self._next = 0
+
+    def words(self, count: int) -> Words:
+        if count > len(self._left):
+            more = -(-(count - len(self._left)) // ALIGNMENT) * ALIGNMENT
+            purpose, step, block = self._address
+            drawn = self._source.block_words(purpose, step, [block], more, self._next)[0]
+            self._next += more
+            self._left = np.concatenate([self._left, drawn])
+        wanted, self._left = self._left[:count], self._left[count:]
+        return wanted
+
+
+class _Source:
+    """What the two sources share: thread-safe; re-keyed in a forked child; never pickled or copied."""
+
+    name: str
+    private: bool
+
+    def __init__(self) -> None:
+        self.names_used: set[str] = set()
+        self._lock = threading.RLock()
+        self._runs = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._noise: _Aes | _Philox = self._generator(self._entropy(0, 64))
+        self._coins: _Aes | _Philox | None = None
+        self._on_device: dict[str, torch.Generator] = {}
+
+    def _entropy(self, purpose: int, count: int) -> bytes:
+        raise NotImplementedError
+
+    def _generator(self, key: bytes) -> _Aes | _Philox:
+        raise NotImplementedError
+
+    def _fresh(self) -> None:
+        # A forked child must not repeat its parent's noise.
+        if os.getpid() != self._process:
+            self._reset()
+
+    def words(self, count: int) -> Words:
+        """`count` fresh words."""
+        out = np.empty(count, dtype=np.uint64)
+        self.fill(out)
+        return out
+
+    def fill(self, out: Words) -> None:
+        """Fresh words into a contiguous array."""
+        with self._lock:
+            self._fresh()
+            self.names_used.add(self.name)
+            self._noise.fill(out)
+
+    def stream(self, *address: int) -> WordStream:
+        """An independent stream for an address of up to three numbers."""
+        return _Stream(self, (*address, *(0,) * (3 - len(address))))
+
+    def block_words(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int = 0) -> Words:
+        """Words of many blocks at once; the first use in a parallel run is collective (rank 0's key)."""
+        for value, limit in zip((purpose, step, max(blocks, default=0)), _LIMITS, strict=True):
+            if not 0 <= value < limit:
+                raise DpgmError(f"a stream's address is out of range: {value} is not in [0, {limit}).")
+        if count % ALIGNMENT or skip % ALIGNMENT or skip + count >= 2**32:
+            raise DpgmError(f"addressed words come in multiples of {ALIGNMENT}, up to 2^32 a stream.")
+        with self._lock:
+            self._fresh()
+            self.names_used.add(self.name)
+            if self._coins is None:
+                self._coins = self._generator(_from_first(self._entropy(1, 64)))
+            return self._coins.at(purpose, step, blocks, count, skip)
+
+    def new_run(self) -> int:
+        """0, 1, 2, ..."""
+        with self._lock:
+            self._runs += 1
+            return self._runs - 1
+
+    def device_noise(self, device: torch.device | str) -> torch.Generator:
+        """One generator a device, kept as long as this object."""
+        with self._lock:
+            self._fresh()
+            self.names_used.add(_DEVICE_NAME if self.private else self.name)
+            key = str(torch.device(device))
+            if key not in self._on_device:
+                seed = int.from_bytes(self._entropy(2, 8), "little")
+                self._on_device[key] = torch.Generator(device).manual_seed(seed)
+            return self._on_device[key]
+
+    def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """A new generator for public draws, equal on every rank (collective in a parallel run)."""
+        with self._lock:
+            self._fresh()
+            seed = int.from_bytes(_from_first(self._entropy(3, 8)), "little")
+        return torch.Generator(device).manual_seed(seed)
+
+    def __reduce__(self) -> NoReturn:
+        raise DpgmError("a source of randomness cannot be copied or stored: its state must never leave it.")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}>"
+
+
+class SystemRandomness(_Source):
+    """The default: keyed by the operating system, a fresh key per object and per process."""
+
+    private = True
+
+    def __init__(self) -> None:
+        self._aes = _has_cryptography()
+        self.name = _AES_NAME if self._aes else _PHILOX_NAME
+        super().__init__()
+
+    def _entropy(self, purpose: int, count: int) -> bytes:
+        return os.urandom(count)
+
+    def _generator(self, key: bytes) -> _Aes | _Philox:
+        return _Aes(key) if self._aes else _Philox(key)
+
+
+class SeededRandomness(_Source):
+    """Reproducible; for tests and figures. Voids the guarantee: whatever it touches is NOT PRIVATE.
+
+    Needs numpy alone, so that a figure comes out the same on every machine.
+    """
 
     private = False
 
     def __init__(self, seed: int) -> None:
         self.name = f"seeded generator, seed {seed} (NOT PRIVATE)"
         self._seed = seed
-        self._main = _NumpyStream([seed, 0])
+        self._asked: dict[int, int] = {}
+        super().__init__()
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """`count` fresh words."""
-        return self._main.words(count)
+    def _entropy(self, purpose: int, count: int) -> bytes:
+        # Every request is another one, so that two generators for public draws differ.
+        asked = self._asked[purpose] = self._asked.get(purpose, -1) + 1
+        return np.random.SeedSequence([self._seed, purpose, asked]).generate_state(count // 8, np.uint64).tobytes()
 
-    def stream(self, *address: int) -> WordStream:
-        """An independent stream for an address."""
-        return _NumpyStream([self._seed, 1, *address])
+    def _generator(self, key: bytes) -> _Philox:
+        return _Philox(key)
 
-    def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A generator for public draws."""
-        return torch.Generator(device).manual_seed(self._seed)
+    def _fresh(self) -> None:
+        """Reproducible in a child as well."""
 
 
-class SystemRandomness(SeededRandomness):
-    """TEMPORARY stand-in, to be replaced by AES-CTR keyed by the operating system."""
+def _has_cryptography() -> bool:
+    try:
+        import cryptography.hazmat.primitives.ciphers  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
-    private = True
 
-    def __init__(self) -> None:
-        super().__init__(secrets.randbits(62))
-        self.name = "operating system"
+def _from_first(secret: bytes) -> bytes:
+    """Rank 0's bytes on every rank."""
+    if not parallel.is_parallel():
+        return secret
+    shared = parallel.from_first(torch.tensor(list(secret), dtype=torch.int64))
+    return bytes(shared.tolist())
