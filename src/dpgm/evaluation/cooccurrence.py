@@ -11,7 +11,7 @@ from dpgm import validation
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparable import check_comparable
-from dpgm.evaluation.counting_queries import item_frequencies
+from dpgm.evaluation.counting_queries import count_queries, item_frequencies
 
 _CHUNK = 8192
 
@@ -88,8 +88,6 @@ def frequent_sets(real: Records, synthetic: Records, top: int = 100) -> Frequent
     ours, theirs = top_sets(real, top), top_sets(synthetic, top)
     if not ours:
         raise UsageError("the real data holds no items.")
-    from dpgm.evaluation.counting_queries import count_queries
-
     border_real, border_synthetic = ours[-1][1], theirs[-1][1] if theirs else np.inf
     right = count_queries(real, [items for items, _ in theirs]) >= border_real
     found = count_queries(synthetic, [items for items, _ in ours]) >= border_synthetic
@@ -111,7 +109,7 @@ def top_sets(records: Records, top: int) -> list[tuple[tuple[int, ...], int]]:
     place = np.full(records.width, len(items), dtype=np.int64)
     place[items] = np.arange(len(items))
     bits = _packed_rows(records, place, len(items))
-    queue = [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
+    queue: list[tuple[int, tuple[int, ...]]] = [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
     heapq.heapify(queue)
     found: list[tuple[tuple[int, ...], int]] = []
     while queue and len(found) < top:

@@ -92,7 +92,8 @@ def _phi(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     spread = np.sqrt(np.maximum(single * (1 - single), 0))
     scale = np.outer(spread, spread)
     covariance = joint - np.outer(single, single)
-    return np.divide(covariance, scale, out=np.zeros_like(joint), where=scale > 1e-12)
+    phi: NDArray[np.float64] = np.divide(covariance, scale, out=np.zeros_like(joint), where=scale > 1e-12)
+    return phi
 
 
 @dataclass(frozen=True)
