@@ -23,9 +23,14 @@ def test_a_file_appears_only_when_the_block_ends(tmp_path):
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "out.txt"
     target.write_text("old")
-    with pytest.raises(InputError), atomic_file(target) as temporary:
-        temporary.write_text("half")
-        raise InputError("bad")
+
+    def fail_half_way():
+        with atomic_file(target) as temporary:
+            temporary.write_text("half")
+            raise InputError("bad")
+
+    with pytest.raises(InputError):
+        fail_half_way()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.txt"]
 

@@ -1,14 +1,24 @@
 """Records: a frozen sparse binary matrix (CSR) with its public domain."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+    import scipy.sparse
+
+# Ones gathered or sorted at once: keeps temporaries far below the size of the records.
+_PIECE = 4_000_000
 
 
 def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
@@ -21,6 +31,10 @@ class Records:
     """N records as sorted, distinct positions of the domain's binary vector.
 
     `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory.
+
+    >>> records = Records.from_lists([[2, 0], [], [1]], Domain.of_items(3))
+    >>> len(records), records.lengths.tolist(), records.take(np.array([2, 0])).indices.tolist()
+    (3, [2, 0, 1], [1, 0, 2])
     """
 
     domain: Domain
@@ -34,6 +48,9 @@ class Records:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    def __repr__(self) -> str:
+        return f"Records({len(self):,} records, {self.width:,} positions)"
+
     @property
     def width(self) -> int:
         """m: positions of the binary vector."""
@@ -44,16 +61,29 @@ class Records:
         """Ones of every record."""
         return np.diff(self.indptr)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the two arrays."""
+        return self.indptr.nbytes + self.indices.nbytes
+
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], domain: Domain) -> "Records":
         """Records from lists of positions; duplicates within a row count once."""
-        distinct = [np.unique(np.asarray(row, dtype=np.int64)) for row in rows]
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in distinct], out=indptr[1:])
-        joined = np.concatenate(distinct) if distinct else np.empty(0, dtype=np.int64)
-        if len(joined) and (joined.min() < 0 or joined.max() >= domain.width):
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        flat = np.fromiter((at for row in rows for at in row), dtype=np.int64, count=int(lengths.sum()))
+        return cls.from_flat(flat, lengths, domain)
+
+    @classmethod
+    def from_flat(cls, positions: NDArray[Any], lengths: NDArray[Any], domain: Domain) -> "Records":
+        """Records from all positions row after row and the number in each row.
+
+        Within a row positions may come in any order and more than once.
+        """
+        if len(positions) and (positions.min() < 0 or positions.max() >= domain.width):
             raise UsageError(f"positions must lie in [0, {domain.width}).")
-        return cls(domain, indptr, joined.astype(index_dtype(domain.width)))
+        indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        return cls(domain, *sort_rows(indptr, positions, domain.width))
 
     @classmethod
     def from_dense(cls, matrix: NDArray[np.generic], domain: Domain) -> "Records":
@@ -68,27 +98,66 @@ class Records:
         start, stop, _ = slice(start, stop).indices(len(self))
         stop = max(start, stop)
         pointers = self.indptr[start : stop + 1]
-        return Records(self.domain, pointers - pointers[0], self.indices[pointers[0] : pointers[-1]])
+        first, last = int(pointers[0]), int(pointers[-1])
+        return Records(self.domain, pointers - first if first else pointers, self.indices[first:last])
 
-    def take(self, rows: NDArray[np.integer]) -> "Records":
-        """The records at `rows`, in that order."""
+    def take(self, rows: NDArray[Any]) -> "Records":
+        """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
         starts = self.indptr[rows]
         lengths = self.indptr[rows + 1] - starts
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        where = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
-        return Records(self.domain, indptr, self.indices[where])
+        indices = np.empty(int(indptr[-1]), dtype=self.indices.dtype)
+        shifts = starts - indptr[:-1]
+        for first, last in _pieces(indptr):
+            low, high = int(indptr[first]), int(indptr[last])
+            where = np.arange(low, high)
+            where += np.repeat(shifts[first:last], lengths[first:last])
+            np.take(self.indices, where, out=indices[low:high], mode="clip")
+        return Records(self.domain, indptr, indices)
 
     def chunks(self, size: int) -> Iterator["Records"]:
         """Consecutive row ranges of at most `size` records."""
         for start in range(0, len(self), size):
             yield self.rows(start, min(start + size, len(self)))
 
-    def to_dense(self, dtype: type[np.generic] = np.float32) -> NDArray[np.generic]:
+    def to_dense(self, dtype: type[np.generic] = np.float32) -> NDArray[Any]:
         """A dense (N, m) copy; for small data and tests."""
         dense = np.zeros((len(self), self.width), dtype=dtype)
         dense[np.repeat(np.arange(len(self)), self.lengths), self.indices] = 1
         return dense
+
+    def to_scipy(self) -> "scipy.sparse.csr_array":
+        """A scipy CSR matrix of ones (uint8), positions as columns."""
+        from dpgm.data.conversion import to_scipy
+
+        return to_scipy(self)
+
+    def to_arrow(self, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
+        """A pyarrow table, one column a field; item sets become lists of labels."""
+        from dpgm.data.conversion import to_arrow
+
+        return to_arrow(self, rng=rng)
+
+    def to_pandas(self, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
+        """A pandas frame, one column a field; item sets become lists of labels."""
+        from dpgm.data.conversion import to_pandas
+
+        return to_pandas(self, rng=rng)
+
+    def to_polars(self, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
+        """A polars frame, one column a field; item sets become lists of labels."""
+        from dpgm.data.conversion import to_polars
+
+        return to_polars(self, rng=rng)
+
+    def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
+        """Write to a file in the format of its ending (see `dpgm.write_records`)."""
+        from dpgm.data.writers import write_records
+
+        write_records(self, path, shape=shape)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -101,10 +170,50 @@ class Records:
     __hash__ = None  # type: ignore[assignment]
 
 
+def _pieces(indptr: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Row ranges of about `_PIECE` ones (at least a row)."""
+    first, rows = 0, len(indptr) - 1
+    while first < rows:
+        last = int(np.searchsorted(indptr, indptr[first] + _PIECE, side="right")) - 1
+        last = min(max(last, first + 1), rows)
+        yield first, last
+        first = last
+
+
+def sort_rows(
+    indptr: NDArray[np.int64], positions: NDArray[Any], width: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays with each row's positions sorted and distinct, in the domain's integer type."""
+    counts = np.diff(indptr)
+    parts = []
+    for first, last in _pieces(indptr):
+        low, high = int(indptr[first]), int(indptr[last])
+        piece = positions[low:high]
+        inner = np.ones(high - low, dtype=bool)
+        starts = indptr[first:last] - low
+        inner[starts[starts < high - low]] = False
+        if bool(np.all((piece[1:] > piece[:-1]) | ~inner[1:])):
+            parts.append(piece.astype(index_dtype(width)))
+            continue
+        row = np.repeat(np.arange(last - first, dtype=np.int64), counts[first:last])
+        keys = row * width + piece
+        keys.sort()
+        fresh = np.ones(len(keys), dtype=bool)
+        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        row, column = np.divmod(keys[fresh], width)
+        counts[first:last] = np.bincount(row, minlength=last - first)
+        parts.append(column.astype(index_dtype(width)))
+    pointers = np.zeros(len(indptr), dtype=np.int64)
+    np.cumsum(counts, out=pointers[1:])
+    return pointers, np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
+
+
 def concatenate(parts: Sequence[Records]) -> Records:
     """The records of all parts, in order; they must share one domain."""
+    if not parts:
+        raise UsageError("nothing to concatenate; give at least one part.")
     domain = parts[0].domain
-    if any(part.domain != domain for part in parts):
+    if any(part.domain is not domain and part.domain != domain for part in parts):
         raise UsageError("records of different domains cannot be concatenated.")
     lengths = np.concatenate([part.lengths for part in parts])
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)

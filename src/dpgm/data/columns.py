@@ -1,0 +1,139 @@
+"""Columns of items: lists, flat values of any type, and what is refused in them."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.items import Codes, Items, Place
+from dpgm.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
+    """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = pa.types
+    if not (
+        kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type)
+    ):
+        raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = pc.list_flatten(column)
+    row_of = _row_finder(lengths)
+
+    def place(at: int) -> str:
+        return where(row_of(at))
+
+    codes = item_codes(values, items, place)
+    if len(codes) and codes.min() < 0:
+        keep = codes >= 0
+        rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
+        return codes[keep], np.bincount(rows, minlength=len(lengths))
+    return codes, lengths
+
+
+def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
+    """Codes of a flat array of items of any type; a null is dropped."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = pa.types
+    if kinds.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.null_count:
+        codes = np.full(len(values), -1, dtype=np.int64)
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(valid)
+        codes[valid] = item_codes(values.drop_null(), items, lambda at: place(int(rows[at])))
+        return codes
+    if kinds.is_null(values.type):
+        return np.empty(0, dtype=np.int64)
+    if kinds.is_floating(values.type):
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        good = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53)
+        if not good.all():
+            raise InputError(
+                f"{place(int(np.argmin(good)))}: an item is not a whole number (NaN, infinite or a fraction);"
+                " correct the file."
+            )
+        values = pa.array(numbers.astype(np.int64))
+    if kinds.is_integer(values.type):
+        if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
+            raise InputError(f"{place(0)} or after: an item number does not fit 64 bits; correct the file.")
+        numbers = values.to_numpy(zero_copy_only=False)
+        if numbers.dtype != np.int64 and numbers.dtype != np.int32:
+            numbers = numbers.astype(np.int64)
+        negative = len(numbers) > 0 and numbers.min() < 0
+        if negative:
+            row = int(np.argmax(numbers < 0))
+            raise InputError(f"{place(row)}: item numbers must not be negative; correct the file.")
+        codes = items.from_integers(numbers, place)
+    elif kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
+        codes = items.from_texts(values.cast(pa.string()), place)
+    else:
+        raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
+    return codes
+
+
+def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """A column of texts, numbers or truth values as texts."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_string(column.type):
+        return column
+    if kinds.is_null(column.type):
+        return column.cast(pa.string())
+    if kinds.is_floating(column.type):
+        values = column.drop_null().to_numpy(zero_copy_only=False)
+        if not np.isfinite(values).all():
+            raise InputError(f"{where(0)} or after: a value is not a finite number; correct the file.")
+        if np.array_equal(values, np.floor(values)):
+            column = column.cast(pa.int64(), safe=False)
+    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
+        raise InputError(f"{where(0)}: the column must hold texts or numbers; choose another column.")
+    return column.cast(pa.string())
+
+
+def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
+    import pyarrow as pa
+
+    if table.column_names.count(name) > 1:
+        raise InputError(f"the column {name!r} occurs twice; column names must differ.")
+    column = table.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+    return column
+
+
+def _row_finder(lengths: NDArray[np.int64]) -> Callable[[int], int]:
+    ends = np.cumsum(lengths)
+    return lambda at: int(np.searchsorted(ends, at, side="right"))
+
+
+def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """Lists written as JSON arrays within the cells of a text file; an empty cell is an empty list."""
+    import pyarrow as pa
+
+    lists = []
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            value = json.loads(text) if text and text.strip() else []
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, list):
+            raise InputError(f"{where(row)}: the cell must hold a list such as [1, 2]; correct the file.")
+        lists.append(value)
+    try:
+        return pa.array(lists) if any(lists) else pa.array(lists, type=pa.list_(pa.int64()))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise InputError(
+            f"{where(0)} or after: lists must hold only whole numbers or only texts; correct the file."
+        ) from None

@@ -1,0 +1,126 @@
+"""Records as lines of text: CSV, FIMI and JSON lines, in each shape.
+
+Texts that a spreadsheet would run as a formula get a leading apostrophe in CSV (and lose it again on reading).
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain, Image, ItemSet, Label
+from dpgm.data.items import escape_formula
+from dpgm.data.records import Records
+from dpgm.data.table import decode
+
+# Records and the number of the first one, to bytes.
+Render: TypeAlias = Callable[[Records, int], bytes]
+_QUOTED = ('"', "\n", "\r", "\0")
+
+
+def csv_cell(value: object, separator: str) -> str:
+    """One cell: numbers as they are, texts escaped and quoted where needed, nothing for a missing value."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value) if isinstance(value, float) else str(value)
+    text = escape_formula(value)
+    outer = text != text.strip() or text.startswith("\ufeff")
+    if outer or separator in text or any(mark in text for mark in _QUOTED):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _rows_of_codes(records: Records) -> list[NDArray[Any]]:
+    return np.split(records.indices, records.indptr[1:-1]) if len(records) else []
+
+
+def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> Render:
+    """One line a record: its items, separated."""
+    texts = np.array([cell(label) for label in field.items], dtype=object)
+
+    def render(records: Records, _: int) -> bytes:
+        lines = [separator.join(texts[codes]) for codes in _rows_of_codes(records)]
+        return ("\n".join(lines) + "\n").encode() if lines else b""
+
+    return render
+
+
+def render_long_csv(field: ItemSet | Image, separator: str) -> Render:
+    """One line a person and item; a person without items has one line with an empty item."""
+    texts = np.array([csv_cell(label, separator) for label in field.items], dtype=object)
+
+    def render(records: Records, first: int) -> bytes:
+        lines = []
+        for person, codes in enumerate(_rows_of_codes(records), start=first):
+            lines += [f"{person}{separator}{text}\n" for text in texts[codes]] or [f"{person}{separator}\n"]
+        return "".join(lines).encode()
+
+    return render
+
+
+def render_binary_csv(separator: str) -> Render:
+    """One line a record: 0 or 1 for every position."""
+
+    def render(records: Records, _: int) -> bytes:
+        cells = np.full((len(records), 2 * records.width), ord(separator), dtype=np.uint8)
+        cells[:, 0::2] = records.to_dense(np.uint8) + ord("0")
+        cells[:, -1] = ord("\n")
+        return cells.tobytes()
+
+    return render
+
+
+def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -> Render:
+    """One line a record, one cell a field; item sets as JSON lists within the cell."""
+
+    def render(records: Records, _: int) -> bytes:
+        columns = []
+        for column in decode(records, rng=rng).columns:
+            cells = [
+                json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+                for value in column.to_pylist()
+            ]
+            columns.append([csv_cell(value, separator) for value in cells])
+        # A lone empty cell would make a blank line, which readers skip.
+        lines = [separator.join(row) or '""' for row in zip(*columns, strict=True)]
+        return ("\n".join(lines) + "\n").encode() if lines else b""
+
+    return render
+
+
+def _json_lines(rows: Sequence[object]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def render_json(domain: Domain, rng: np.random.Generator) -> Render:
+    """One object a record, one member a field."""
+
+    def render(records: Records, _: int) -> bytes:
+        return _json_lines(decode(records, rng=rng).to_pylist())
+
+    return render
+
+
+def render_long_json(field: ItemSet | Image, person: str, item: str) -> Render:
+    """One object a person and item; a person without items has one object with a null item."""
+
+    def render(records: Records, first: int) -> bytes:
+        rows: list[object] = []
+        for number, codes in enumerate(_rows_of_codes(records), start=first):
+            rows += [{person: number, item: field.items[code]} for code in codes] or [{person: number, item: None}]
+        return _json_lines(rows)
+
+    return render
+
+
+def render_binary_json(field: ItemSet | Image) -> Render:
+    """One object a record: 0 or 1 for every item."""
+    names = [str(label) for label in field.items]
+
+    def render(records: Records, _: int) -> bytes:
+        return _json_lines([dict(zip(names, row, strict=True)) for row in records.to_dense(np.uint8).tolist()])
+
+    return render

@@ -1,0 +1,191 @@
+"""Where a writer's chunks of records go: text, Parquet, scipy, numpy and idx files."""
+
+import gzip
+import os
+import shutil
+import struct
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dpgm.data.domain import Domain, Image
+from dpgm.data.formats import Shape, set_field
+from dpgm.data.records import Records, concatenate
+from dpgm.data.rendering import Render
+from dpgm.data.table import decode
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Sink(Protocol):
+    """Where chunks of records go."""
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records, the first of which has this number."""
+
+    def close(self, count: int) -> None:
+        """Complete the file, now that the number of records is known."""
+
+
+class TextSink:
+    """Lines of text, compressed where the name says so."""
+
+    def __init__(self, path: Path, header: bytes, render: Render, zipped: bool, stack: ExitStack) -> None:
+        raw = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
+        # No name and no time inside: equal records give equal files.
+        self._file = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)) if zipped else raw
+        self._render = render
+        self._file.write(header)
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records."""
+        self._file.write(self._render(records, first))
+
+    def close(self, count: int) -> None:
+        """Complete the file."""
+        self._file.flush()
+
+
+class ParquetSink:
+    """One column of lists, person and item columns, or one column a field or item."""
+
+    def __init__(
+        self,
+        path: Path,
+        domain: Domain,
+        shape: Shape,
+        names: tuple[str, str],
+        rng: np.random.Generator,
+        stack: ExitStack,
+    ) -> None:
+        self._path, self._domain, self._shape, self._names, self._rng = path, domain, shape, names, rng
+        self._stack = stack
+        self._writer: Any = None
+        # The schema comes from an empty table, so that a file without records is complete as well.
+        self._append(self._table(Records.from_lists([], domain), 0))
+
+    def _table(self, records: Records, first: int) -> "pyarrow.Table":
+        import pyarrow as pa
+
+        field = set_field(self._domain)
+        if field is not None and self._shape == "wide":
+            dense = records.to_dense(np.uint8)
+            return pa.table([pa.array(column) for column in dense.T], names=[str(name) for name in field.items])
+        table = decode(records, rng=self._rng)
+        if field is None or self._shape == "basket":
+            return table
+        return _long_table(table.column(0).combine_chunks(), first, self._names)
+
+    def _append(self, table: "pyarrow.Table") -> None:
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, table.schema, compression="zstd"))
+        if table.num_rows:
+            self._writer.write_table(table)
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records."""
+        self._append(self._table(records, first))
+
+    def close(self, count: int) -> None:
+        """Complete the file."""
+        self._writer.close()
+
+
+def _long_table(lists: Any, first: int, names: tuple[str, str]) -> "pyarrow.Table":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], type=lists.type)
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    persons = np.repeat(np.arange(first, first + len(lists)), np.maximum(lengths, 1))
+    # A person without items keeps one row with a null item.
+    values = pc.list_flatten(lists)
+    taken = np.ones(len(persons), dtype=bool)
+    starts = np.cumsum(np.maximum(lengths, 1)) - np.maximum(lengths, 1)
+    taken[starts[lengths == 0]] = False
+    at = np.cumsum(taken) - 1
+    return pa.table({names[0]: persons, names[1]: values.take(pa.array(at, mask=~taken))})
+
+
+class NpzSink:
+    """scipy's sparse format; kept in memory (the size of the records) until the end."""
+
+    def __init__(self, path: Path, domain: Domain) -> None:
+        self._path = path
+        self._parts = [Records.from_lists([], domain)]
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records."""
+        self._parts.append(records)
+
+    def close(self, count: int) -> None:
+        """Complete the file."""
+        import scipy.sparse
+
+        with open(self._path, "wb") as file:
+            scipy.sparse.save_npz(file, concatenate(self._parts).to_scipy())
+
+
+class NpySink:
+    """A dense matrix of bytes; the header is written again when the number of rows is known."""
+
+    def __init__(self, path: Path, domain: Domain, stack: ExitStack) -> None:
+        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
+        self._width = domain.width
+        self._header(0)
+
+    def _header(self, count: int) -> None:
+        # numpy pads the header so that a longer count still fits.
+        layout = {"descr": "|u1", "fortran_order": False, "shape": (count, self._width)}
+        np.lib.format.write_array_header_1_0(self._file, layout)
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records."""
+        self._file.write(records.to_dense(np.uint8).tobytes())
+
+    def close(self, count: int) -> None:
+        """Complete the file."""
+        self._file.seek(0)
+        self._header(count)
+
+
+class IdxSink:
+    """MNIST's idx format, 255 for ink; compressed at the end, since the header holds the number of images."""
+
+    def __init__(self, path: Path, domain: Domain, zipped: bool, stack: ExitStack) -> None:
+        field = set_field(domain)
+        assert isinstance(field, Image)
+        self._path, self._field, self._zipped = path, field, zipped
+        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
+        self._header(0)
+
+    def _header(self, count: int) -> None:
+        self._file.write(struct.pack(">IIII", 0x0803, count, self._field.height, self._field.columns))
+
+    def write(self, records: Records, first: int) -> None:
+        """Append records."""
+        self._file.write((records.to_dense(np.uint8) * 255).tobytes())
+
+    def close(self, count: int) -> None:
+        """Complete the file."""
+        self._file.seek(0)
+        self._header(count)
+        self._file.close()
+        if self._zipped:
+            packed = self._path.with_name(self._path.name + ".gz")
+            try:
+                with (
+                    open(self._path, "rb") as source,
+                    open(packed, "wb") as raw,
+                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
+                ):
+                    shutil.copyfileobj(source, target)
+                os.replace(packed, self._path)
+            finally:
+                packed.unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""Writing records, chunk by chunk, in the format of the file's ending; the file appears whole or not at all."""
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from dpgm.data.atomic import atomic_file
+from dpgm.data.domain import Domain, Image, Label
+from dpgm.data.formats import FileFormat, Shape, check_shape, format_of, set_field
+from dpgm.data.records import Records
+from dpgm.data.rendering import (
+    Render,
+    csv_cell,
+    render_baskets,
+    render_binary_csv,
+    render_binary_json,
+    render_json,
+    render_long_csv,
+    render_long_json,
+    render_table_csv,
+)
+from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, Sink, TextSink
+from dpgm.errors import UsageError
+
+_CHUNK = 65_536
+_DENSE_CELLS = 20_000_000
+
+
+class RecordWriter:
+    r"""Appends records to a file that appears, complete, when the `with` block ends without an error.
+
+    The format follows the ending; `shape` is `basket` (default for one item set), `long` or `wide`. Numbers of
+    numeric fields are drawn within their bins from `rng`.
+
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "visits.dat")
+    >>> with RecordWriter(path, Domain.of_items(4)) as writer:
+    ...     writer.write(Records.from_lists([[0, 3], [1]], Domain.of_items(4)))
+    >>> with open(path) as file:
+    ...     file.read()
+    '0 3\n1\n'
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        domain: Domain,
+        *,
+        shape: str | None = None,
+        rng: np.random.Generator | None = None,
+        force: bool = True,
+        person: str = "person",
+        item: str = "item",
+    ) -> None:
+        self.path = Path(path)
+        self.domain = domain
+        self.count = 0
+        self._format = format_of(path)
+        self._shape = _shape_for(self._format, domain, check_shape(shape))
+        self._rng = np.random.default_rng() if rng is None else rng
+        self._force = force
+        self._names = (person, item)
+        self._stack = ExitStack()
+        self._sink: Sink | None = None
+        _check_fits(self.path, self._format, domain)
+
+    def __enter__(self) -> "RecordWriter":
+        with self._stack:
+            temporary = self._stack.enter_context(atomic_file(self.path, force=self._force))
+            self._sink = self._open(temporary)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def write(self, records: Records) -> None:
+        """Append records of the writer's domain."""
+        if self._sink is None:
+            raise UsageError("a RecordWriter writes inside its `with` block only.")
+        if records.domain is not self.domain and records.domain != self.domain:
+            raise UsageError("the records have another domain than the writer.")
+        size = max(1, min(_CHUNK, _DENSE_CELLS // records.width))
+        for chunk in records.chunks(size):
+            self._sink.write(chunk, self.count)
+            self.count += len(chunk)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            # Handed on to `atomic_file`, which removes the half-written file.
+            self._stack.__exit__(kind, error, trace)
+            return
+        assert self._sink is not None
+        try:
+            self._sink.close(self.count)
+        except BaseException:
+            self._stack.__exit__(*sys.exc_info())
+            raise
+        self._stack.__exit__(None, None, None)
+
+    def _open(self, temporary: Path) -> Sink:
+        name = self._format.name
+        if name == "parquet":
+            return ParquetSink(temporary, self.domain, self._shape, self._names, self._rng, self._stack)
+        if name == "npz":
+            return NpzSink(temporary, self.domain)
+        if name == "npy":
+            return NpySink(temporary, self.domain, self._stack)
+        if name == "idx":
+            return IdxSink(temporary, self.domain, self._format.gzip, self._stack)
+        header, render = _text_format(self._format, self.domain, self._shape, self._names, self._rng)
+        return TextSink(temporary, header, render, self._format.gzip, self._stack)
+
+
+def write_records(
+    records: Records,
+    path: str | os.PathLike[str],
+    *,
+    shape: str | None = None,
+    rng: np.random.Generator | None = None,
+    force: bool = True,
+) -> None:
+    """Write records to a file in the format of its ending; the file appears whole or not at all.
+
+    Args:
+        records: What to write.
+        path: The file; `.parquet`, `.csv`, `.tsv`, `.jsonl`, `.dat`, `.npz`, `.npy` or `.idx` (text also `.gz`).
+        shape: `basket` (default for one item set), `long` or `wide` (default otherwise).
+        rng: Draws numbers within the bins of numeric fields.
+        force: Replace an existing file.
+
+    Raises:
+        DiskError: the file cannot be written.
+        UsageError: the format or shape does not suit the domain.
+    """
+    with RecordWriter(path, records.domain, shape=shape, rng=rng, force=force) as writer:
+        writer.write(records)
+
+
+def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None) -> Shape:
+    single = set_field(domain) is not None
+    if shape is None:
+        return "basket" if single and format.name in ("parquet", "csv", "tsv", "jsonl", "fimi") else "wide"
+    if shape != "wide" and not single:
+        raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
+    only = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}.get(format.name, shape)
+    if shape != only:
+        raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")
+    return shape
+
+
+def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
+    field = set_field(domain)
+    if format.name in ("msweb", "msnbc"):
+        raise UsageError(f"{path}: the format {format.name} can only be read; write .csv, .parquet or .dat.")
+    if format.name == "fimi" and (field is None or not isinstance(field.items[0], int)):
+        raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
+    if format.name == "idx" and not isinstance(field, Image):
+        raise UsageError(f"{path}: idx files hold images only; write .csv, .jsonl or .parquet.")
+
+
+def _text_format(
+    format: FileFormat, domain: Domain, shape: Shape, names: tuple[str, str], rng: np.random.Generator
+) -> tuple[bytes, Render]:
+    field = set_field(domain)
+    if format.name == "fimi":
+        assert field is not None
+        return b"", render_baskets(field, " ", str)
+    if format.name == "jsonl":
+        if field is not None and shape == "long":
+            return b"", render_long_json(field, *names)
+        if field is not None and shape == "wide":
+            return b"", render_binary_json(field)
+        return b"", render_json(domain, rng)
+    separator = "\t" if format.name == "tsv" else ","
+    if field is None:
+        columns: list[Label] = [one.name for one in domain.fields]
+        render = render_table_csv(domain, separator, rng)
+    elif shape == "basket":
+        return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
+    elif shape == "long":
+        columns = list(names)
+        render = render_long_csv(field, separator)
+    else:
+        columns = list(field.items)
+        render = render_binary_csv(separator)
+    return (separator.join(csv_cell(name, separator) for name in columns) + "\n").encode(), render
