@@ -1,0 +1,116 @@
+"""Private kernel k-means: Algorithm 2 of the paper under PRIVACY.md 2.2.
+
+Every iteration freezes the centres, assigns each record once, and releases the noisy count and the noisy feature
+sum of every cluster. All that follows (dividing, shrinking, projecting, re-seeding) is post-processing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.clustering.center_update import CenterUpdate
+from dpgm.clustering.lloyd import cache_features, count_and_sum, nearest
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Query, View
+from dpgm.statistics.fourier_features import FeatureMap
+from dpgm.validation import non_negative, whole
+
+MEMORY_LIMIT = 512 << 20  # bytes of features held in memory before they are streamed instead
+_CACHE = "cluster features"
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """Released centres and the map from a record to its cluster. Holds nothing private.
+
+    Attributes:
+        centers: (k, d) float64; fewer than asked for where clusters were dropped as too small.
+        noisy_counts: (k,) float64, from the last iteration; positive.
+        feature_map: the public map from records to features.
+    """
+
+    centers: Tensor
+    noisy_counts: Tensor
+    feature_map: FeatureMap
+
+    def predict(self, records: Records, device: str = "cpu") -> NDArray[np.int64]:
+        """The cluster of every record: the nearest centre in feature space."""
+        return nearest(records, self.centers, self.feature_map, device)
+
+
+def private_kmeans(
+    gateway: Gateway,
+    initial_centers: Tensor,
+    feature_map: FeatureMap,
+    cluster_steps: int,
+    count_noise: float,
+    sum_noise: float,
+    *,
+    generator: torch.Generator,
+    memory_limit: int = MEMORY_LIMIT,
+    device: str = "cpu",
+) -> Clustering:
+    """Cluster the gateway's rows by `cluster_steps` iterations of noisy Lloyd.
+
+    Args:
+        gateway: the private rows.
+        initial_centers: (k, d), public or released (`draw_initial_centers`), never data rows.
+        feature_map: Fourier features for kernel k-means, `IdentityFeatures` for the standard one.
+        cluster_steps: iterations, at least 1.
+        count_noise: multiplier of each release "cluster counts" (sensitivity 1).
+        sum_noise: multiplier of each release "cluster sums" (sensitivity: the map's norm bound).
+        generator: source of public draws (re-seeded centres).
+        memory_limit: bytes of features kept in memory; above it they are recomputed every iteration.
+        device: where features are computed.
+
+    Privacy:
+        `cluster_steps` releases of each of "cluster counts" and "cluster sums" on the whole data. A record is in
+        exactly one cluster, so it moves one count by 1 and one sum by at most the norm bound.
+    """
+    whole(at_least=1, cluster_steps=cluster_steps)
+    non_negative(count_noise=count_noise, sum_noise=sum_noise)
+    if initial_centers.ndim != 2 or initial_centers.shape[1] != feature_map.features or not len(initial_centers):
+        raise UsageError(
+            f"`initial_centers` must be (clusters, {feature_map.features}); got {tuple(initial_centers.shape)}."
+        )
+    gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
+    update = CenterUpdate(feature_map, count_noise, sum_noise)
+    centers = initial_centers.double()
+    for step in range(cluster_steps):
+        counts_query, sums_query = _cluster_queries(centers, feature_map, device)
+        counts = gateway.release("cluster counts", counts_query, count_noise)
+        sums = gateway.release("cluster sums", sums_query, sum_noise)
+        if step < cluster_steps - 1:
+            centers = update.next_centers(counts, sums, generator)
+    gateway.keep(_CACHE, lambda records: None)
+    return Clustering(*update.final_centers(counts, sums), feature_map)
+
+
+def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Query, Query]:
+    """Counts and sums of the clusters of frozen centres; both come out of one pass over the rows."""
+    waiting: list[Tensor] = []  # the sums, between the first query and the second
+
+    def pass_over(view: View) -> tuple[Tensor, Tensor]:
+        cached = view.kept.get(_CACHE) if view.sample is None else None
+        return count_and_sum(view.rows, centers, feature_map, device, cached)
+
+    def counts(view: View) -> Tensor:
+        exact, sums = pass_over(view)
+        waiting[:] = [sums]
+        return exact
+
+    def sums(view: View) -> Tensor:
+        return waiting.pop() if waiting else pass_over(view)[1]
+
+    clusters = len(centers)
+    return (
+        Query(counts, sensitivity=1.0, shape=(clusters,), grid=1.0),
+        Query(
+            sums, sensitivity=feature_map.norm_bound, shape=(clusters, feature_map.features), grid=feature_map.grid
+        ),
+    )

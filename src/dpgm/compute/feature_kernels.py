@@ -1,0 +1,159 @@
+"""Random Fourier features and Lloyd's pass in whole numbers: the same bits on every backend.
+
+Angles are int16 parts of a turn (65,536 to the turn), so a record's angle is a sum of whole numbers that wraps as
+angles do; cosines come from a small table of int16; scores, counts and sums of features are whole numbers too.
+Nothing is rounded after the table, hence no result depends on the order of rows, on how they are cut into chunks or
+spread over processes, or on whether numba, torch or a CUDA device did the work.
+
+On the CPU numba is used where it is installed; torch otherwise (float64 holds every integer that occurs).
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.records import Records
+
+TURN = 1 << 16  # angle units in a full turn
+TABLE = 1 << 12  # entries of a cosine table; small enough to stay in the first-level cache
+_SHIFT = 4  # log2(TURN / TABLE)
+_FLUSH = 1 << 15  # rows whose int16 features surely add up within int32
+
+
+def cosine_table(amplitude: float) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+    """Cosines and sines of every table angle times `amplitude`, such that no pair is longer than it.
+
+    One unit below the amplitude leaves room for rounding to the nearest: an error of at most sqrt(1/2).
+    """
+    angles = np.arange(TABLE) * (2 * np.pi / TABLE)
+    radius = max(amplitude - 1.0, 0.0)
+    return (
+        np.rint(radius * np.cos(angles)).astype(np.int16),
+        np.rint(radius * np.sin(angles)).astype(np.int16),
+    )
+
+
+def fourier_features(
+    records: Records,
+    angles: NDArray[np.int16],
+    offsets: NDArray[np.int16],
+    tables: tuple[NDArray[np.int16], ...],
+    device: str = "cpu",
+) -> Tensor:
+    """One table look-up a table of (offset + sum of the angles of a record's ones), side by side.
+
+    Args:
+        records: n records of width m.
+        angles: (m, f) parts of a turn, one row a position.
+        offsets: (f,) parts of a turn added to every record.
+        tables: cosine tables (`TABLE`,); the result has f columns a table.
+        device: where the work is done and the result lies.
+
+    Returns:
+        (n, f x number of tables) int16.
+    """
+    if device == "cpu" and (kernels := _numba_kernels()) is not None:
+        out = np.empty((len(records), angles.shape[1] * len(tables)), dtype=np.int16)
+        kernels["features"](records.indptr, records.indices, angles, offsets, np.stack(tables), out)
+        return torch.from_numpy(out)
+    weights = torch.from_numpy(angles).to(device, torch.float64)
+    indices = torch.from_numpy(records.indices.astype(np.int64)).to(device)
+    starts = torch.from_numpy(records.indptr[:-1].copy()).to(device)
+    if len(records) == 0 or len(indices) == 0:
+        turned = torch.zeros(len(records), angles.shape[1], dtype=torch.float64, device=device)
+    else:
+        turned = torch.nn.functional.embedding_bag(indices, weights, starts, mode="sum")
+    shifted = turned.long() + torch.from_numpy(offsets).to(device).long() + (1 << (_SHIFT - 1))
+    places = (shifted >> _SHIFT) & (TABLE - 1)
+    return torch.cat([torch.from_numpy(table).to(device)[places] for table in tables], dim=1)
+
+
+def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
+    """The first centre with the largest <feature, centre> - offset, as int64; all operands whole numbers.
+
+    Args:
+        features: (n, d) int16.
+        centers: (k, d) int16, on the same device; |<feature, centre>| must stay below 2^31.
+        offsets: (k,) int64, half the squared norms in units of the scores.
+    """
+    if features.device.type == "cpu" and (kernels := _numba_kernels()) is not None:
+        chosen = np.empty(len(features), dtype=np.int64)
+        kernels["assign"](features.numpy(), centers.numpy(), offsets.numpy(), chosen)
+        return torch.from_numpy(chosen)
+    clusters = len(centers)
+    # Ties go to the first centre on every device: the place breaks them inside the whole number.
+    scores = (features.double() @ centers.double().T).long() - offsets
+    ranked = scores * clusters + torch.arange(clusters - 1, -1, -1, device=features.device)
+    return ranked.argmax(dim=1) if len(features) else torch.empty(0, dtype=torch.int64, device=features.device)
+
+
+def add_by_cluster(features: Tensor, chosen: Tensor, counts: Tensor, sums: Tensor) -> None:
+    """Add every row to the count (k,) and the sum (k, d) of its cluster; both int64, in place."""
+    if features.device.type == "cpu" and (kernels := _numba_kernels()) is not None:
+        kernels["add"](features.numpy(), chosen.numpy(), counts.numpy(), sums.numpy())
+        return
+    one_hot = torch.nn.functional.one_hot(chosen, len(counts)).double()
+    counts += one_hot.sum(dim=0).long()
+    sums += (one_hot.T @ features.double()).long()
+
+
+@cache
+def _numba_kernels() -> dict[str, Any] | None:
+    """The compiled kernels, or None where numba is not installed."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    # numba widens small integers to 64 bits; the casts back let LLVM use 16- and 32-bit lanes.
+    narrow, word = numba.int16, numba.int32
+
+    @numba.njit(cache=True, nogil=True)
+    def features(indptr, indices, angles, offsets, tables, out):  # type: ignore[no-untyped-def]
+        width = angles.shape[1]
+        turned = np.empty(width, dtype=np.int16)
+        for row in range(len(indptr) - 1):
+            for j in range(width):
+                turned[j] = narrow(offsets[j] + (1 << (_SHIFT - 1)))
+            for at in range(indptr[row], indptr[row + 1]):
+                line = angles[indices[at]]
+                for j in range(width):
+                    turned[j] = narrow(turned[j] + line[j])
+            for table in range(len(tables)):
+                lookup = tables[table]
+                into = out[row, table * width : (table + 1) * width]
+                for j in range(width):
+                    into[j] = lookup[(turned[j] >> _SHIFT) & (TABLE - 1)]
+
+    @numba.njit(cache=True, nogil=True)
+    def assign_rows(features, centers, offsets, chosen):  # type: ignore[no-untyped-def]
+        for row in range(len(features)):
+            line = features[row]
+            best = np.int64(0)
+            for cluster in range(len(centers)):
+                center = centers[cluster]
+                score = word(0)
+                for j in range(len(line)):
+                    score = word(score + word(line[j]) * word(center[j]))
+                exact = np.int64(score) - offsets[cluster]
+                if cluster == 0 or exact > best:
+                    best = exact
+                    chosen[row] = cluster
+
+    @numba.njit(cache=True, nogil=True)
+    def add_rows(features, chosen, counts, sums):  # type: ignore[no-untyped-def]
+        partial = np.zeros(sums.shape, dtype=np.int32)
+        for start in range(0, len(features), _FLUSH):
+            partial[:] = 0
+            for row in range(start, min(start + _FLUSH, len(features))):
+                counts[chosen[row]] += 1
+                line = features[row]
+                into = partial[chosen[row]]
+                for j in range(len(line)):
+                    into[j] = word(into[j] + line[j])
+            sums += partial
+
+    return {"features": features, "assign": assign_rows, "add": add_rows}

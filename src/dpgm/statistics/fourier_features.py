@@ -1,0 +1,241 @@
+"""Feature maps of bounded norm: random Fourier features, and the record itself.
+
+Both give whole multiples of a public grid, so that sums over records are exact (PRIVACY.md 2.1 and 8). The random
+frequencies are public and independent of the rows; so are the kernel's width gamma and the number of features.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.compute.feature_kernels import TURN, cosine_table, fourier_features
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+from dpgm.validation import one_of, positive, whole
+
+Kernel: TypeAlias = Literal["rbf", "laplacian"]
+UNIT = 1 << 15  # grid steps in a length of one
+
+
+class FeatureMap(Protocol):
+    """A map from a record to `features` whole multiples of `grid`, never longer than `norm_bound`."""
+
+    @property
+    def width(self) -> int:
+        """m: positions of a record."""
+        ...
+
+    @property
+    def features(self) -> int:
+        """d: numbers a record becomes."""
+        ...
+
+    @property
+    def grid(self) -> float:
+        """What one unit of `quantised` stands for."""
+        ...
+
+    @property
+    def norm_bound(self) -> float:
+        """No record's feature vector is longer."""
+        ...
+
+    @property
+    def box(self) -> tuple[float, float]:
+        """No feature of any record lies outside."""
+        ...
+
+    def quantised(self, records: Records, device: str = "cpu") -> Tensor:
+        """(n, d) int16 multiples of `grid`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFeatures:
+    """Random Fourier features of norm at most 1 (PRIVACY.md 2.1); make one with `FourierFeatures.draw`.
+
+    By default the paired map sqrt(2/d) [cos(Wx), sin(Wx)], of norm 1 for every record. With `phase` the paper's
+    sqrt(2/d) cos(Wx + b), whose norm can reach sqrt(2): records longer than 1 are scaled down to 1.
+
+    Angles are rounded to 2^-16 of a turn and cosines to a grid of 2^-15, always within the norm bound. On records,
+    whose entries are 0 or 1, frequencies only matter modulo a turn.
+
+    >>> records = Records.from_lists([[0, 3], [1], []], Domain.of_items(5))
+    >>> features = FourierFeatures.draw(5, 8, gamma=0.5, generator=torch.Generator().manual_seed(0))
+    >>> features.transform(records).norm(dim=1).round(decimals=3)
+    tensor([1., 1., 1.])
+
+    Attributes:
+        gamma: width of the kernel.
+        kernel: "rbf" or "laplacian", see `draw`.
+        angles: (m, f) int16, the frequencies in parts of a turn; f = d/2 for the paired map, d with `phase`.
+        offsets: (f,) int16, the phases b in parts of a turn; zero for the paired map.
+        phase: which of the two maps.
+    """
+
+    gamma: float
+    kernel: Kernel
+    angles: NDArray[np.int16]
+    offsets: NDArray[np.int16]
+    phase: bool = False
+
+    @classmethod
+    def draw(
+        cls,
+        width: int,
+        features: int,
+        gamma: float,
+        *,
+        generator: torch.Generator,
+        kernel: Kernel = "rbf",
+        phase: bool = False,
+    ) -> "FourierFeatures":
+        """Draw the public frequencies.
+
+        Args:
+            width: m, positions of a record.
+            features: d, even.
+            gamma: a public number; `default_gamma` gives one that suits the domain.
+            generator: source of the frequencies.
+            kernel: "rbf" is exp(-gamma |x - y|^2). "laplacian" is exp(-gamma |x - y|), with the Euclidean distance:
+                with that of Manhattan it would be the RBF kernel again, since entries are 0 or 1.
+            phase: the paper's map with random phases instead of cosine and sine pairs.
+        """
+        whole(at_least=1, width=width)
+        whole(at_least=2, features=features)
+        positive(gamma=gamma)
+        one_of(("rbf", "laplacian"), kernel=kernel)
+        if features % 2:
+            raise UsageError(f"`features` must be even (cosines and sines come in pairs); got {features}.")
+        count = features if phase else features // 2
+        frequencies = torch.randn(width, count, generator=generator, dtype=torch.float64)
+        if kernel == "rbf":
+            frequencies *= math.sqrt(2 * gamma)
+        else:  # multivariate Cauchy: one common denominator a frequency
+            frequencies *= gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs()
+        shifts = torch.rand(count, generator=generator, dtype=torch.float64) * (TURN if phase else 0)
+        return cls(float(gamma), kernel, _wrap(frequencies * (TURN / (2 * math.pi))), _wrap(shifts), phase)
+
+    @property
+    def width(self) -> int:
+        """m: positions of a record."""
+        return len(self.angles)
+
+    @property
+    def features(self) -> int:
+        """d: numbers a record becomes."""
+        return int(self.angles.shape[1]) * (1 if self.phase else 2)
+
+    @property
+    def grid(self) -> float:
+        """What one unit of `quantised` stands for."""
+        return 1.0 / UNIT
+
+    @property
+    def norm_bound(self) -> float:
+        """Every feature vector is at most this long, whatever the record."""
+        return 1.0
+
+    @property
+    def box(self) -> tuple[float, float]:
+        """Every feature lies in here, whatever the record."""
+        return -math.sqrt(2 / self.features), math.sqrt(2 / self.features)
+
+    @property
+    def frequencies(self) -> NDArray[np.float64]:
+        """W, (f, m), in radians and modulo a turn."""
+        return self.angles.T.astype(np.float64) * (2 * math.pi / TURN)
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.int16], ...]:
+        cosines, sines = cosine_table(math.sqrt(2 / self.features) * UNIT)
+        return (cosines,) if self.phase else (cosines, sines)
+
+    def quantised(self, records: Records, device: str = "cpu") -> Tensor:
+        """(n, d) int16 multiples of `grid`; no row is longer than 1."""
+        units = fourier_features(records, self.angles, self.offsets, self._tables, device)
+        return _shorten(units) if self.phase else units
+
+    def transform(self, records: Records, device: str = "cpu") -> Tensor:
+        """(n, d) float32 features; no row is longer than 1."""
+        return self.quantised(records, device).float() * self.grid
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that a release stores."""
+        return {"angles": torch.from_numpy(self.angles), "offsets": torch.from_numpy(self.offsets)}
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The plain values that a release stores."""
+        return {"kind": "fourier", "gamma": self.gamma, "kernel": self.kernel, "phase": self.phase}
+
+
+@dataclass(frozen=True)
+class IdentityFeatures:
+    """The record itself, of norm at most sqrt(m): the standard private k-means of Blum et al."""
+
+    width: int
+
+    @property
+    def features(self) -> int:
+        """Numbers a record becomes: m."""
+        return self.width
+
+    @property
+    def grid(self) -> float:
+        """Ones are ones."""
+        return 1.0
+
+    @property
+    def norm_bound(self) -> float:
+        """A record with every item has this norm."""
+        return math.sqrt(self.width)
+
+    @property
+    def box(self) -> tuple[float, float]:
+        """Entries are 0 or 1."""
+        return 0.0, 1.0
+
+    def quantised(self, records: Records, device: str = "cpu") -> Tensor:
+        """(n, m) int16 zeros and ones."""
+        return torch.from_numpy(records.to_dense(np.int16)).to(device)
+
+
+def default_gamma(domain: Domain) -> float:
+    """A kernel width from the public domain alone: one over the squared distance expected of two records.
+
+    The squared distance of two records is the number of positions in which they differ. The rule of thumb for how
+    many positions a record fills: an eighth of an image's pixels, a third of the square root of an item set's size
+    (at least one), one of a categorical or numeric field. Two records differ in about twice as many.
+
+    >>> round(1 / default_gamma(Domain.of_items(900)), 6)
+    20.0
+    """
+    filled = 0.0
+    for field in domain.fields:
+        if field.kind == "image":
+            filled += max(1.0, field.width / 8)
+        elif field.kind == "items":
+            filled += max(1.0, math.sqrt(field.width) / 3)
+        else:
+            filled += 1.0
+    return 1.0 / (2.0 * filled)
+
+
+def _wrap(angles: Tensor) -> NDArray[np.int16]:
+    """Parts of a turn as int16; whole turns drop out."""
+    turned = torch.remainder(torch.round(angles), TURN).to(torch.int64).numpy()
+    return turned.astype(np.uint16).view(np.int16)
+
+
+def _shorten(units: Tensor) -> Tensor:
+    """Rows longer than `UNIT` scaled down to it; rounding towards zero keeps the bound."""
+    norms = (units.double() ** 2).sum(dim=1, keepdim=True).sqrt()  # whole numbers below 2^53: exact before the root
+    return torch.where(norms > UNIT, torch.trunc(units.double() * (UNIT / norms)), units.double()).to(torch.int16)
