@@ -86,22 +86,24 @@ class Randomness(Protocol):
 class _Aes:
     """AES-256 as a counter generator: one running stream, and words at any address."""
 
-    _CHUNK = 1 << 15  # words a call; the plain text is zeros
-
     def __init__(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         # Two keys: addressed words and the running stream must never meet.
         self._running = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()
         self._addressed = Cipher(algorithms.AES(key[32:64]), modes.ECB()).encryptor()
-        self._zeros = bytes(8 * self._CHUNK)
-        self._buffer = np.empty(self._CHUNK + 2, dtype=np.uint64)  # OpenSSL wants a block of room to spare
+        self._zeros = memoryview(bytes(1 << 18))
 
     def fill(self, out: Words) -> None:
-        for start in range(0, len(out), self._CHUNK):
-            size = min(self._CHUNK, len(out) - start)
-            self._running.update_into(memoryview(self._zeros)[: 8 * size], self._buffer.view(np.uint8).data)
-            out[start : start + size] = self._buffer[:size]
+        # Straight into `out`, but for the last block: OpenSSL wants a block of room to spare.
+        if not len(out):
+            return
+        memory = out.data.cast("B")
+        direct = max(0, len(memory) - 16)
+        for start in range(0, direct, len(self._zeros)):
+            plain = self._zeros[: min(len(self._zeros), direct - start)]
+            self._running.update_into(plain, memory[start:])
+        memory[direct:] = self._running.update(bytes(len(memory) - direct))
 
     def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
         counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
@@ -265,7 +267,7 @@ class SystemRandomness(_Source):
 class SeededRandomness(_Source):
     """Reproducible; for tests and figures. Voids the guarantee: whatever it touches is NOT PRIVATE.
 
-    Needs numpy alone, so that a figure comes out the same on every machine.
+    The words need numpy alone and are the same on every machine; the coins and integer noise too.
     """
 
     private = False
