@@ -1,0 +1,219 @@
+"""A mixture of products: k components, each with independent items and table columns of its own.
+
+A component has no latent variable; dependence between items comes from the choice of the component alone. All
+moments are exact, sampling is a matter of counting, and so is conditioning on some of the positions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records, index_dtype
+from dpgm.errors import ArtefactError, UsageError
+
+
+class Products:
+    """Weights of the components and, for each, the probability of every position.
+
+    Args:
+        domain: the public domain; the probabilities of a table column sum to 1 within each component.
+        weights: (k,) shares of the components; they sum to 1.
+        probabilities: (k, m).
+    """
+
+    kind = "products"
+
+    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor) -> None:
+        self.domain = domain
+        self.weights = weights.detach().double().cpu()
+        self.probabilities = probabilities.detach().float().cpu()
+
+    @property
+    def components(self) -> int:
+        """k."""
+        return len(self.weights)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """What `from_state` needs beside the tensors and the domain."""
+        return {"kind": self.kind, "components": self.components}
+
+    def state(self) -> dict[str, Tensor]:
+        """Every parameter."""
+        return {"weights": self.weights, "probabilities": self.probabilities}
+
+    @classmethod
+    def from_state(
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> "Products":
+        """Read a model back, trusting nothing.
+
+        Raises:
+            ArtefactError: a tensor is missing, unknown, misshapen, of another type, or not a probability.
+        """
+        components = architecture.get("components")
+        if set(architecture) != {"kind", "components"} or architecture["kind"] != cls.kind:
+            raise ArtefactError(
+                "the model's architecture is not that of a mixture of products; get the release again."
+            )
+        if not isinstance(components, int) or isinstance(components, bool) or not 1 <= components <= 100_000:
+            raise ArtefactError("the model's number of components is not valid; get the release again.")
+        expected = {
+            "weights": ((components,), torch.float64),
+            "probabilities": ((components, domain.width), torch.float32),
+        }
+        if set(tensors) != set(expected):
+            raise ArtefactError("the model has missing or unknown tensors; get the release again.")
+        for name, (shape, dtype) in expected.items():
+            tensor = tensors[name]
+            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+                raise ArtefactError(f"the tensor {name!r} has another shape or type; get the release again.")
+            if not bool(((tensor >= 0) & (tensor <= 1)).all()):  # false for NaN too
+                raise ArtefactError(f"the tensor {name!r} holds values outside [0, 1]; get the release again.")
+        model = cls(domain, tensors["weights"], tensors["probabilities"])
+        sums = [model.weights.sum(dim=0, keepdim=True)]
+        sums += [model.probabilities[:, b.start : b.stop].double().sum(dim=1) for b in domain.blocks if b.softmax]
+        if any(bool(((total - 1).abs() > 1e-3).any()) for total in sums):
+            raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
+        return model
+
+    def condition(self, positions: Sequence[int]) -> "Products":
+        """The law of records that hold all of `positions`, exactly: no rejection.
+
+        Raises:
+            UsageError: a position outside the domain, two values of one column, or a combination of probability 0.
+        """
+        chosen = sorted(set(positions))
+        if chosen and not 0 <= chosen[0] <= chosen[-1] < self.domain.width:
+            raise UsageError(f"positions must lie in [0, {self.domain.width}).")
+        probabilities = self.probabilities.clone()
+        held = probabilities[:, chosen].double().clamp(min=0)
+        for block in self.domain.blocks:
+            inside = [position for position in chosen if block.start <= position < block.stop]
+            if block.softmax and inside:
+                if len(inside) > 1:
+                    raise UsageError("a table column cannot hold two values at once; condition on one of them.")
+                probabilities[:, block.start : block.stop] = 0.0
+        probabilities[:, chosen] = 1.0
+        weights = self.weights * held.prod(dim=1)
+        total = float(weights.sum())
+        if not total > 0:
+            raise UsageError("the model gives records with these values probability 0; ask for something else.")
+        return Products(self.domain, weights / total, probabilities)
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Records:
+        """`count` records, stratified: components and, within each, items appear as often as they should.
+
+        Each record follows the mixture's law. Together they vary less than independent draws: the number of
+        records of a component and the number of them that hold an item are fixed up to rounding, and which of
+        the component's records hold the item is uniformly random.
+        """
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        random = np.random.default_rng(seed)
+        order = random.permutation(self.components)
+        weights = self.weights.numpy()[order]
+        sizes = _rounded(count * weights / weights.sum(), random.random())
+        used = sizes > 0
+        sizes, order = sizes[used], order[used]
+        starts = np.cumsum(sizes) - sizes
+        shuffled = random.permutation(count)  # place -> record
+        parts = [np.empty(0, dtype=np.int64)]
+        for block in self.domain.blocks:
+            probabilities = self.probabilities.numpy()[order, block.start : block.stop]
+            if block.softmax:
+                values = _one_of_many(probabilities, sizes, random)
+                parts.append(shuffled * self.domain.width + block.start + values)
+            else:
+                places, items = _subsets(probabilities, sizes, starts, random)
+                parts.append(shuffled[places] * self.domain.width + block.start + items)
+        keys = np.sort(np.concatenate(parts))
+        indptr = np.zeros(count + 1, dtype=np.int64)
+        rows = keys // self.domain.width
+        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
+        return Records(
+            self.domain, indptr, (keys - rows * self.domain.width).astype(index_dtype(self.domain.width))
+        )
+
+
+def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers next to `shares` (along the first axis) whose running sums are off by less than 1."""
+    running = np.floor(np.cumsum(shares, axis=0) + offset + 1e-9).astype(np.int64)
+    if shares.ndim == 1:
+        running[-1:] = round(float(shares.sum()))
+    return np.diff(running, axis=0, prepend=np.zeros_like(running[:1]))
+
+
+def _one_of_many(
+    probabilities: NDArray[np.float32], sizes: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """A value for every place of every component: shares rounded, then dealt out at random."""
+    values = []
+    for row, size in zip(probabilities, sizes, strict=True):
+        exact = row.astype(np.float64)
+        grid = (np.arange(size) + random.random()) / size * exact.sum()
+        dealt = np.minimum(np.searchsorted(np.cumsum(exact), grid, side="right"), len(row) - 1)
+        values.append(random.permutation(dealt))
+    return np.concatenate(values) if values else np.empty(0, dtype=np.int64)
+
+
+def _subsets(
+    probabilities: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    random: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places and items of all ones: each item goes to its rounded number of places of each component.
+
+    Distinct places come from drawing with repetition and drawing the repeated ones again; items held by more
+    than half of a component are dealt by choosing who does not get them.
+    """
+    width = probabilities.shape[1]
+    expected = probabilities.astype(np.float64) * sizes[:, None]
+    counts = np.clip(_rounded(expected, random.random(width)), 0, sizes[:, None])
+    absent = 2 * counts > sizes[:, None]
+    drawn = np.where(absent, sizes[:, None] - counts, counts)
+    rows, items = np.nonzero(drawn)
+    repeats = drawn[rows, items]
+    keys = _distinct(rows, items, repeats, sizes, starts, width, random)
+    out = absent[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
+    if not out.any():
+        return keys // width, keys % width
+    given = [keys[~out]]
+    without = np.sort(keys[out])
+    for component, item in zip(*np.nonzero(absent), strict=True):
+        everyone = np.arange(starts[component], starts[component] + sizes[component]) * width + item
+        places = np.searchsorted(without, everyone)
+        places[places == len(without)] = 0
+        given.append(everyone[without[places] != everyone])
+    keys = np.concatenate(given)
+    return keys // width, keys % width
+
+
+def _distinct(
+    rows: NDArray[np.int64],
+    items: NDArray[np.int64],
+    repeats: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    width: int,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    """For each (component, item) pair that many distinct places of the component, as place * width + item."""
+    keys = np.empty(0, dtype=np.int64)
+    group = np.repeat(np.arange(len(rows)), repeats)
+    while len(group):
+        places = starts[rows[group]] + (random.random(len(group)) * sizes[rows[group]]).astype(np.int64)
+        fresh = places * width + items[group]
+        joined = np.concatenate([keys, fresh])
+        sorted_order = np.argsort(joined, kind="stable")  # older ones first among equals
+        ordered = joined[sorted_order]
+        again = np.zeros(len(joined), dtype=np.bool_)
+        again[sorted_order[1:]] = ordered[1:] == ordered[:-1]
+        group = group[again[len(keys) :]]
+        keys = joined[~again]
+    return keys

@@ -1,0 +1,263 @@
+"""Measure low-order statistics once, then fit a mixture of products to them: the default for item sets and tables.
+
+`measurement_spends` says what a plan must pay for, from public numbers alone. `measure` asks the gateway: record
+lengths first, then item counts, then counts of pairs, triples and quadruples of the items that the noisy counts
+rank highest; how far long records are down-weighted follows from the values released before. `fit_products` is
+post-processing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import comb, sqrt
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.products import Products
+from dpgm.privacy.calibration import Spend, gaussian_mu
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
+from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.statistic import GRID, Measured, clip_bound, clip_steps
+from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
+from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments
+from dpgm.training.shrinkage import shrink
+
+Floats: TypeAlias = NDArray[np.float64]
+
+SANITY = 0.001  # counts below this share of the records matter little
+NARROW = 24  # up to so many positions, quadruples are measured
+UNKNOWN_WIDTH = 1000  # planned for when no domain is given
+_SUBSET = {2: 300, 3: 30, 4: NARROW}
+_SHARES = {2: (0.03, 0.45, 0.52), 3: (0.03, 0.22, 0.40, 0.35), 4: (0.03, 0.07, 0.20, 0.30, 0.40)}
+_DISTORTION = 0.3  # how wrong the correction for down-weighting may be, as a share of what was cut
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything that was released: noisy values with the statistics they belong to."""
+
+    lengths: Measured[RecordLengths] | None
+    items: Measured[ItemCounts]
+    tuples: tuple[Measured[ItemTuples], ...]
+
+
+def measurement_spends(domain: Domain | None, records: int, epsilon: float, delta: float) -> tuple[Spend, ...]:
+    """What to measure and the share of the budget (mu²) for each, from public numbers.
+
+    Triples pay when their noise is below 0.1 % of the records; quadruples when, besides, there are few positions.
+    """
+    width = UNKNOWN_WIDTH if domain is None else domain.width
+    free = width if domain is None else int(item_positions(domain).sum())
+    columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
+    sigma = 1 / gaussian_mu(epsilon, delta)
+    order = 2 if width > 1 else 1
+    if width > 2 and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= SANITY * records * min(1.0, 350 / width):
+        order = 3
+    if order == 3 and 3 < width <= NARROW:
+        order = 4
+    shares = (0.03, 0.97) if order == 1 else _SHARES[order]
+    names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
+    if free == 0:
+        shares, names = shares[1:], names[1:]
+    total = sum(shares)
+    return tuple(Spend(name, share / total) for name, share in zip(names, shares, strict=True))
+
+
+def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Measurements:
+    """Release every statistic the plan pays for.
+
+    Args:
+        gateway: the door to the private rows.
+        domain: the public domain.
+        records: the public number of records.
+        noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
+    """
+    lengths = None
+    if "record lengths" in noises:
+        asked = record_lengths(domain)
+        noise = noises[asked.name]
+        lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
+    reading = _read(lengths, domain, records)
+    noise = noises["item counts"]
+    law = reading.whole
+    ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
+    guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
+    counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise))
+    items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
+    profile = item_profile(items, reading, records)
+    tuples: list[Measured[ItemTuples]] = []
+    for order, size in _SUBSET.items():
+        if NAMES[order] not in noises:
+            continue
+        noise = noises[NAMES[order]]
+        chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
+        law = reading.within(chosen, profile)
+        cap = choose_cap(order, law, profile[chosen], records, noise)
+        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
+        tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
+    return Measurements(lengths, items, tuple(tuples))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Lengths as far as they are known: of the item sets (noisy), and the table columns (always one each)."""
+
+    domain: Domain
+    lengths: Lengths | None
+
+    @property
+    def columns(self) -> int:
+        return sum(block.softmax for block in self.domain.blocks)
+
+    @property
+    def whole(self) -> Floats:
+        """Law of the number of ones of a record."""
+        return thinned(np.ones(1) if self.lengths is None else self.lengths.law, 1.0, self.columns)
+
+    def within(self, chosen: NDArray[np.int64], profile: Floats) -> Floats:
+        """Law of the number of ones among chosen positions."""
+        free = item_positions(self.domain)
+        inside = np.zeros(self.domain.width, dtype=np.bool_)
+        inside[chosen] = True
+        share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
+        law = np.ones(1) if self.lengths is None else self.lengths.law
+        columns = [block for block in self.domain.blocks if block.softmax]
+        held = sum(bool(inside[block.start : block.stop].any()) for block in columns)
+        return thinned(law, float(share), held)
+
+
+def _read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) -> _Reading:
+    if lengths is None:
+        return _Reading(domain, None)
+    return _Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
+
+
+def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float) -> int:
+    """The bound on a record's items that balances noise against what down-weighting distorts.
+
+    Both are relative errors of a popular set of `order` items, counts below 0.1 % of the records taken as that.
+
+    Args:
+        order: items in a set.
+        law: share of the records that hold n = 0, 1, ... of the positions.
+        profile: share of the records that hold each position.
+        records: the public number of records.
+        noise: multiplier.
+    """
+    sizes = np.arange(len(law))
+    sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
+    if (law * sets).sum() <= 0:
+        return order
+    draws = np.random.default_rng(0).choice(len(profile), size=(2000, order), p=profile / profile.sum())
+    lift = (law * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
+    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
+    yardstick = np.maximum(expected, SANITY * records)
+    best, best_cost = order, np.inf
+    for cap in range(order, len(law)):
+        kept = clip_steps(len(law) - 1, order, cap) * GRID
+        retained = float((law * sets * kept).sum() / (law * sets).sum())
+        noisy = noise * clip_bound(order, cap) / retained * float((1 / yardstick).mean())
+        distorted = _DISTORTION * (1 - retained) / retained * float((expected / yardstick).mean())
+        cost = min(noisy, 1.0) ** 2 + distorted**2
+        if cost < best_cost:
+            best, best_cost = cap, cost
+    return max(best, order)
+
+
+def item_profile(items: Measured[ItemCounts], reading: _Reading, records: int) -> Floats:
+    """Share of the records that hold each position, corrected for down-weighting on average."""
+    law = reading.whole
+    sizes = np.arange(len(law))
+    kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
+    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
+    shares = items.value.numpy() / (max(retained, 1e-3) * records)
+    floor = max(0.2 * items.std / records, 0.01 / records)
+    profile = np.clip(shares, min(floor, 0.5), 0.999)
+    for block in reading.domain.blocks:
+        if block.softmax:
+            profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
+    return profile
+
+
+def fit_products(
+    measurements: Measurements,
+    domain: Domain,
+    records: int,
+    *,
+    generator: torch.Generator,
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
+    reading = _read(measurements.lengths, domain, records)
+    profile = item_profile(measurements.items, reading, records)
+    narrow = domain.width <= NARROW
+    targets = [_item_target(measurements.items, emphasis=3.0 if narrow else 10.0)]
+    targets += [_tuple_target(measured, profile, reading, records) for measured in measurements.tuples]
+    lengths = None if reading.lengths is None else _length_target(reading.lengths)
+    rule = FitRule(
+        components=int(np.clip(sqrt(records) / 2, 100, 400)),
+        steps=1500 if narrow else 600,
+        last_tolerance=0.003 if narrow else 0.01,
+        coupling=min(0.01, 300 / records),
+    )
+    start = torch.from_numpy(profile).float()
+    return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+
+
+def _kept(order: int, cap: int, longest: int) -> torch.Tensor:
+    return torch.from_numpy(clip_steps(longest, order, cap) * GRID).float()
+
+
+def _item_target(items: Measured[ItemCounts], emphasis: float) -> MomentTarget:
+    longest = min(items.statistic.domain.width, 512)
+    return MomentTarget(
+        order=1,
+        positions=torch.from_numpy(items.statistic.positions),
+        kept=_kept(1, items.statistic.cap, longest),
+        values=items.value.float(),
+        variances=torch.full_like(items.value, items.std**2).float(),
+        emphasis=emphasis,
+    )
+
+
+def _tuple_target(measured: Measured[ItemTuples], profile: Floats, reading: _Reading, records: int) -> MomentTarget:
+    sets = measured.statistic
+    values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
+    if sets.order == 2:
+        # What independence within records of the known lengths would show, down-weighted like the measurement.
+        law = reading.within(sets.positions, profile)
+        kept = clip_steps(len(law) - 1, 2, sets.cap) * GRID
+        total = records * float((law * kept) @ np.array([comb(n, 2) for n in range(len(law))], dtype=np.float64))
+        pair = profile[sets.positions][sets.tuples].prod(axis=1)
+        expected = np.maximum(total * pair / pair.sum(), 1e-6)
+        values, stds = shrink(values, measured.std, expected)
+    size = len(sets.positions)
+    listed = sets.tuples.T
+    place = pair_places(size)
+    shape = {2: (size, size), 3: (size * (size - 1) // 2, size), 4: (size * (size - 1) // 2,) * 2}[sets.order]
+    if sets.order == 2:
+        where = (listed[0], listed[1])
+    else:
+        where = (place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]])
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[where], variance[where] = values, stds**2
+    return MomentTarget(
+        order=sets.order,
+        positions=torch.from_numpy(sets.positions),
+        kept=_kept(sets.order, sets.cap, min(size, 512)),
+        values=torch.from_numpy(target).float(),
+        variances=torch.from_numpy(variance).float(),
+    )
+
+
+def _length_target(lengths: Lengths) -> LengthTarget:
+    return LengthTarget(
+        groups=torch.from_numpy(lengths.groups),
+        values=torch.from_numpy(lengths.counts).float(),
+        variances=torch.from_numpy(lengths.stds**2).float(),
+    )

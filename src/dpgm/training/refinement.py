@@ -1,0 +1,241 @@
+"""Moves a mixture of products until it shows the measured statistics. Sees released values only, never data.
+
+The moments of a mixture of products are exact: order 1 is w'p, order 2 p'diag(w)p, orders 3 and 4 the products of
+pairs. Long records were down-weighted when the statistics were measured, so the model is asked for the same
+down-weighted statistic: each component's moments are scaled by the mean weight its records would have had.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.models.products import Products
+from dpgm.training.length_law import length_law
+
+
+@dataclass(frozen=True)
+class MomentTarget:
+    """What the model should show for the sets of `order` positions out of `positions`.
+
+    `values` and `variances` are (T,) for order 1, (T, T) for order 2, (pairs, T) for order 3, (pairs, pairs) for
+    order 4; an infinite variance means "not measured". `kept` is the weight of a record with n = 0, 1, ... of
+    the positions.
+    """
+
+    order: int
+    positions: Tensor
+    kept: Tensor
+    values: Tensor
+    variances: Tensor
+    emphasis: float = 1.0
+
+
+@dataclass(frozen=True)
+class LengthTarget:
+    """Counts of records by groups of lengths: `groups[n]` is the group of length n = 0 .. longest."""
+
+    groups: Tensor
+    values: Tensor
+    variances: Tensor
+
+
+@dataclass(frozen=True)
+class FitRule:
+    """Public settings of the fit."""
+
+    components: int
+    steps: int
+    learning_rate: float = 0.1
+    warm_up: int = 30
+    first_tolerance: float = 0.3
+    last_tolerance: float = 0.01
+    coupling: float = 0.003  # price of mutual information between component and record, per record
+    refresh: int = 5
+
+
+class _Parameters:
+    """Logits of all positions and of the weights, and the probabilities they stand for."""
+
+    def __init__(self, domain: Domain, logits: Tensor, weight_logits: Tensor) -> None:
+        self.columns = [block for block in domain.blocks if block.softmax]
+        self.logits = logits.requires_grad_()
+        self.weight_logits = weight_logits.requires_grad_()
+
+    def probabilities(self) -> Tensor:
+        if len(self.columns) == 0:
+            return torch.sigmoid(self.logits)
+        parts, at = [], 0
+        for block in self.columns:
+            parts.append(torch.sigmoid(self.logits[:, at : block.start]))
+            parts.append(torch.softmax(self.logits[:, block.start : block.stop], dim=1))
+            at = block.stop
+        parts.append(torch.sigmoid(self.logits[:, at:]))
+        return torch.cat(parts, dim=1)
+
+    def weights(self) -> Tensor:
+        return torch.softmax(self.weight_logits, dim=0)
+
+
+def fit_moments(
+    domain: Domain,
+    records: int,
+    profile: Tensor,
+    targets: Sequence[MomentTarget],
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    *,
+    generator: torch.Generator,
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """A mixture of products that shows the targets.
+
+    Args:
+        domain: the public domain.
+        records: the public number of records; targets are counts out of so many.
+        profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
+        targets: moments to show.
+        lengths: record lengths to show, if any.
+        rule: public settings.
+        generator: source of the random start.
+        progress: told the share of the work done.
+    """
+    free = torch.ones(domain.width, dtype=torch.bool)
+    for block in domain.blocks:
+        if block.softmax:
+            free[block.start : block.stop] = False
+    model = _start(domain, profile, free, lengths, rule, generator)
+    units = [_units(domain, target.positions) for target in targets]
+    log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
+    optimizer = torch.optim.Adam([model.logits, model.weight_logits], lr=rule.learning_rate, betas=(0.9, 0.99))
+    scales: list[tuple[Tensor, Tensor]] = []
+    for step in range(rule.steps):
+        rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
+        optimizer.param_groups[0]["lr"] = rule.learning_rate * rate
+        done = min(1.0, step / (0.6 * rule.steps))
+        tolerance = rule.first_tolerance * (rule.last_tolerance / rule.first_tolerance) ** done
+        probabilities, weights = model.probabilities(), model.weights()
+        if step % rule.refresh == 0:
+            with torch.no_grad():
+                scales = [
+                    _retention(target, unit(probabilities)) for target, unit in zip(targets, units, strict=True)
+                ]
+        loss = probabilities.new_zeros(())
+        for target, scale in zip(targets, scales, strict=True):
+            shown = records * moments(target.order, probabilities[:, target.positions], weights, *scale)
+            scatter = target.variances + (tolerance * target.values.clamp(min=0)) ** 2
+            loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
+        if lengths is not None:
+            law = length_law(probabilities[:, free], len(lengths.groups) - 1)
+            shown = torch.zeros(len(lengths.values)).index_add(0, lengths.groups, records * (weights @ law))
+            scatter = lengths.variances + (tolerance * lengths.values) ** 2
+            loss = loss + ((shown - lengths.values) ** 2 / scatter).sum()
+        if rule.coupling > 0:
+            bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
+            rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
+            divergence = bits.sum(dim=1) + rest[:, free].sum(dim=1)
+            loss = loss + rule.coupling * records * (weights * divergence).sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if progress is not None and step % 10 == 9:
+            progress((step + 1) / rule.steps)
+    with torch.no_grad():
+        return Products(domain, model.weights().double(), model.probabilities())
+
+
+def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: Tensor) -> Tensor:
+    """Moments of the mixture, each set's share in a component scaled by level - slope x (sum of its chances).
+
+    Args:
+        order: 1 to 4.
+        chances: (k, T) probabilities of the positions.
+        weights: (k,).
+        level: (k,) mean weight of records that hold a set of unlikely items.
+        slope: (k,) by how much it is smaller per likely item of the set.
+    """
+    level, slope = (weights * level)[:, None], (weights * slope)[:, None]
+    if order == 1:
+        return (chances * (level - slope * chances)).sum(dim=0)
+    if order == 2:
+        half = (chances * (0.5 * level - slope * chances)).T @ chances
+        return half + half.T
+    left, right = np.triu_indices(chances.shape[1], 1)
+    first, second = chances[:, left], chances[:, right]
+    pairs, sums = first * second, first + second
+    if order == 3:
+        return (pairs * (level - slope * sums)).T @ chances - (pairs * slope).T @ chances**2
+    half = (pairs * (0.5 * level - slope * sums)).T @ pairs
+    return half + half.T
+
+
+def _retention(target: MomentTarget, chances: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean weight, in every component, of records that hold a given set (see `moments`)."""
+    law = length_law(chances, min(len(target.kept), chances.shape[1] + 1) - 1)
+    law = law / law.sum(dim=1, keepdim=True)
+    kept = torch.cat([target.kept, target.kept[-1:].expand(target.order)])
+    others = law @ kept[target.order : target.order + law.shape[1]]  # the set comes on top of n other ones
+    members = law @ kept[: law.shape[1]]  # the set is among the n
+    return others, (others - members) / target.order
+
+
+def _units(domain: Domain, positions: Tensor) -> Callable[[Tensor], Tensor]:
+    """Chances of the independent zero-one units among `positions`: an item each, a table column together."""
+    chosen = set(positions.tolist())
+    single = [p for b in domain.blocks if not b.softmax for p in range(b.start, b.stop) if p in chosen]
+    columns = [[p for p in range(b.start, b.stop) if p in chosen] for b in domain.blocks if b.softmax]
+    joint = [torch.tensor(column) for column in columns if column]
+    index = torch.tensor(single, dtype=torch.long)
+
+    def chances(probabilities: Tensor) -> Tensor:
+        parts = [probabilities[:, index]]
+        parts += [probabilities[:, column].sum(dim=1, keepdim=True).clamp(max=1.0) for column in joint]
+        return torch.cat(parts, dim=1)
+
+    return chances
+
+
+def _start(
+    domain: Domain,
+    profile: Tensor,
+    free: Tensor,
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    generator: torch.Generator,
+) -> _Parameters:
+    """Components of different lengths: random sets where records are short, random tilts of the profile else."""
+    k, m = rule.components, domain.width
+    items = torch.where(free, profile, torch.zeros(()))
+    start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
+    tilted = start + torch.randn(k, m, generator=generator)
+    if lengths is not None:
+        groups, values = lengths.groups, lengths.values
+        shares = (values / torch.bincount(groups, minlength=len(values)))[groups].clamp(min=0)
+        shares = shares.cumsum(0) / shares.sum().clamp(min=1e-9)
+        wanted = torch.searchsorted(shares, (torch.arange(k) + 0.5) / k).clamp(max=len(groups) - 1).float()
+        mean = float(wanted.mean())
+        if mean <= 5:
+            drawn = torch.log(items.clamp(min=1e-12)) + _gumbel((k, m), generator)
+            drawn[:, ~free] = -math.inf
+            ranks = drawn.argsort(dim=1, descending=True).argsort(dim=1)
+            tilted = torch.logit((0.1 * profile + 0.9 * (ranks < wanted[:, None])).clamp(1e-6, 1 - 1e-6))
+        else:
+            for _ in range(20):  # shift each component to its length
+                now = torch.sigmoid(tilted[:, free]).sum(dim=1)
+                shift = ((wanted + 0.5) / (now + 0.5)).log()
+                tilted[:, free] += shift[:, None]
+        tilted[:, ~free] = start[:, ~free] + torch.randn(k, m, generator=generator)[:, ~free]
+    for block in domain.blocks:
+        if block.softmax:  # logits of a column are logarithms of shares
+            noise = torch.randn(k, block.width, generator=generator)
+            tilted[:, block.start : block.stop] = profile[block.start : block.stop].log() + noise
+    return _Parameters(domain, tilted.clone(), torch.zeros(k))
+
+
+def _gumbel(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    uniform = torch.rand(shape, generator=generator).clamp(1e-9, 1 - 1e-7)
+    return -torch.log(-torch.log(uniform))
