@@ -1,0 +1,457 @@
+"""CPU kernels of training and sampling: sparse products, residuals, norms, optimiser, Bernoulli draws.
+
+Compiled by numba where it is installed; without it the same functions run on numpy (and scipy where there is
+one), slower. Records come as CSR (`indptr`, `indices`) and `rows`, the row numbers wanted, sorted by model: model s
+owns rows[bounds[s]:bounds[s + 1]]. Parameters are one (k, P) array; a block of it starts at `offset` in every row
+of it: a matrix (inputs, width), then the bias. Dense arrays are C-contiguous and may be wider than the `width`
+columns used.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+try:
+    import numba
+except ImportError:  # a bare GPU machine has torch and numpy alone
+    numba = None
+
+HAS_NUMBA = numba is not None
+
+
+def _compiled(function: Function) -> Function:
+    """Compile with numba, keeping the machine code on disk where that is possible."""
+    if numba is None:
+        return function
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+    try:
+        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # nowhere to keep it
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+
+# -- sparse products ------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _sparse_affine(
+    indptr: Array,
+    indices: Array,
+    rows: Array,
+    bounds: Array,
+    flat: Array,
+    offset: int,
+    inputs: int,
+    width: int,
+    out: Array,
+) -> None:
+    bias = offset + inputs * width
+    for model in range(len(bounds) - 1):
+        weights = flat[model]
+        for i in range(bounds[model], bounds[model + 1]):
+            target = out[i]
+            row = rows[i]
+            for j in range(width):
+                target[j] = weights[bias + j]
+            at, stop = indptr[row], indptr[row + 1]
+            # Four items at a time: one pass over the target for four rows of the matrix.
+            while at + 4 <= stop:
+                a = offset + indices[at] * width
+                b = offset + indices[at + 1] * width
+                c = offset + indices[at + 2] * width
+                d = offset + indices[at + 3] * width
+                for j in range(width):
+                    target[j] += (weights[a + j] + weights[b + j]) + (weights[c + j] + weights[d + j])
+                at += 4
+            while at < stop:
+                a = offset + indices[at] * width
+                for j in range(width):
+                    target[j] += weights[a + j]
+                at += 1
+
+
+@_compiled
+def _sparse_outer(
+    indptr: Array,
+    indices: Array,
+    rows: Array,
+    bounds: Array,
+    weights: Array,
+    delta: Array,
+    width: int,
+    bias: bool,
+    offset: int,
+    inputs: int,
+    flat: Array,
+) -> None:
+    scaled = np.empty(width, dtype=delta.dtype)
+    for model in range(len(bounds) - 1):
+        out = flat[model]
+        for i in range(bounds[model], bounds[model + 1]):
+            weight = weights[i]
+            if weight == 0:
+                continue
+            source = delta[i]
+            for j in range(width):
+                scaled[j] = weight * source[j]
+            row = rows[i]
+            if bias:
+                start = offset + inputs * width
+                for j in range(width):
+                    out[start + j] += scaled[j]
+            for at in range(indptr[row], indptr[row + 1]):
+                start = offset + indices[at] * width
+                for j in range(width):
+                    out[start + j] += scaled[j]
+
+
+def sparse_affine(
+    indptr: Array,
+    indices: Array,
+    rows: Array,
+    bounds: Array,
+    flat: Array,
+    offset: int,
+    inputs: int,
+    width: int,
+    out: Array,
+) -> None:
+    """out[i] = bias + sum of the matrix rows of record i's items, with the parameters of its model."""
+    if HAS_NUMBA:
+        _sparse_affine(indptr, indices, rows, bounds, flat, offset, inputs, width, out)
+        return
+    for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        if stop > start:
+            block = flat[model, offset : offset + (inputs + 1) * width].reshape(inputs + 1, width)
+            wanted = _matrix(indptr, indices, rows[start:stop], inputs, flat.dtype)
+            out[start:stop, :width] = wanted @ block[:inputs] + block[inputs]
+
+
+def sparse_outer(
+    indptr: Array,
+    indices: Array,
+    rows: Array,
+    bounds: Array,
+    weights: Array,
+    delta: Array,
+    width: int,
+    bias: bool,
+    offset: int,
+    inputs: int,
+    flat: Array,
+) -> None:
+    """Add to every model's block the sum over its records of weight x (1, record) outer delta."""
+    if HAS_NUMBA:
+        _sparse_outer(indptr, indices, rows, bounds, weights, delta, width, bias, offset, inputs, flat)
+        return
+    for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        kept = np.arange(start, stop)[weights[start:stop] != 0]
+        scaled = weights[kept, None] * delta[kept, :width]
+        end = offset + inputs * width
+        if bias:
+            flat[model, end : end + width] += scaled.sum(axis=0)
+        product = _matrix(indptr, indices, rows[kept], inputs, flat.dtype).T @ scaled
+        flat[model, offset:end] += np.asarray(product).reshape(-1)
+
+
+def _matrix(indptr: Array, indices: Array, rows: Array, width: int, dtype: Any) -> Any:
+    """The wanted rows as a scipy CSR matrix, or dense where scipy is missing."""
+    starts, lengths = indptr[rows], indptr[rows + 1] - indptr[rows]
+    pointers = np.concatenate([[0], np.cumsum(lengths)])
+    where = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
+    try:
+        from scipy.sparse import csr_matrix
+    except ImportError:
+        dense = np.zeros((len(rows), width), dtype=dtype)
+        dense[np.repeat(np.arange(len(rows)), lengths), indices[where]] = 1
+        return dense
+    return csr_matrix((np.ones(len(where), dtype), indices[where].astype(np.int32), pointers), (len(rows), width))
+
+
+# -- residuals and norms ------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _sigmoid_residual(
+    indptr: Array, indices: Array, rows: Array, width: int, logits: Array, squared: Array
+) -> None:
+    bits = np.empty(width, dtype=np.int32)
+    powers = bits.view(np.float32)
+    one, limit = np.float32(1), np.float32(125)
+    for i in range(len(rows)):
+        line = logits[i]
+        # exp(-x) = 2^n 2^f, by the exponent bits and a polynomial of degree 6 (relative error below 1e-6):
+        # plain arithmetic, so that the compiler turns it into vector instructions.
+        for j in range(width):
+            t = line[j] * np.float32(-1.4426950408889634)
+            t = min(max(t, -limit), limit)
+            n = np.floor(t)
+            f = t - n
+            bits[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
+            line[j] = one + f * (
+                np.float32(6.9314718e-1)
+                + f
+                * (
+                    np.float32(2.4022651e-1)
+                    + f
+                    * (
+                        np.float32(5.5504109e-2)
+                        + f
+                        * (np.float32(9.6181291e-3) + f * (np.float32(1.3333558e-3) + f * np.float32(1.5403530e-4)))
+                    )
+                )
+            )
+        for j in range(width):
+            line[j] = one / (one + line[j] * powers[j])
+        row = rows[i]
+        for at in range(indptr[row], indptr[row + 1]):
+            line[indices[at]] -= one
+        total = 0.0
+        for start in range(0, width, 512):
+            part = np.float32(0)
+            for j in range(start, min(start + 512, width)):
+                part += line[j] * line[j]
+            total += part
+        squared[i] = total
+
+
+@_compiled
+def _subtract_records(
+    indptr: Array, indices: Array, rows: Array, starts: Array, stops: Array, matrix: Array
+) -> None:
+    for i in range(len(rows)):
+        at, stop = indptr[rows[i]], indptr[rows[i] + 1]
+        for block in range(len(starts)):
+            while at < stop and indices[at] < starts[block]:
+                at += 1
+            first = at
+            while at < stop and indices[at] < stops[block]:
+                at += 1
+            if at - first != 1:
+                for j in range(starts[block], stops[block]):
+                    matrix[i, j] *= at - first
+        for at in range(indptr[rows[i]], stop):
+            matrix[i, indices[at]] -= 1
+
+
+@_compiled
+def _row_squares(matrix: Array, width: int, out: Array) -> None:
+    for i in range(matrix.shape[0]):
+        line = matrix[i]
+        total = 0.0
+        for start in range(0, width, 512):
+            part = line[start] * line[start]
+            for j in range(start + 1, min(start + 512, width)):
+                part += line[j] * line[j]
+            total += part
+        out[i] = total
+
+
+def sigmoid_residual(indptr: Array, indices: Array, rows: Array, width: int, logits: Array, squared: Array) -> bool:
+    """logits[i] becomes sigmoid(logits[i]) - record i, squared[i] its squared norm, in one pass.
+
+    Only in float32 and with numba; otherwise nothing is done and False returned.
+    """
+    if not HAS_NUMBA or logits.dtype != np.float32:
+        return False
+    _sigmoid_residual(indptr, indices, rows, width, logits, squared)
+    return True
+
+
+def subtract_records(
+    indptr: Array, indices: Array, rows: Array, starts: Array, stops: Array, matrix: Array
+) -> None:
+    """matrix[i] -= record i; columns of a softmax block first count as often as the record has a value in it.
+
+    That is once, or not at all where the value is missing: then the block says nothing about the record.
+    """
+    if HAS_NUMBA:
+        _subtract_records(indptr, indices, rows, starts, stops, matrix)
+        return
+    dense = np.asarray(_matrix(indptr, indices, rows, matrix.shape[1], matrix.dtype) @ np.eye(matrix.shape[1]))
+    for start, stop in zip(starts, stops, strict=True):
+        matrix[:, start:stop] *= dense[:, start:stop].sum(axis=1, keepdims=True)
+    matrix -= dense
+
+
+def row_squares(matrix: Array, width: int, out: Array) -> None:
+    """out[i] = squared norm of row i, summed in parts so that float32 stays accurate on wide rows."""
+    if HAS_NUMBA:
+        _row_squares(matrix, width, out)
+    else:
+        wanted = matrix[:, :width]
+        out[:] = np.einsum("ij,ij->i", wanted, wanted, dtype=np.float64)
+
+
+# -- optimiser -------------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _adam(
+    parameters: Array,
+    gradients: Array,
+    first: Array,
+    second: Array,
+    scales: Array,
+    rate: float,
+    beta1: float,
+    beta2: float,
+    tiny: float,
+    correction: float,
+) -> None:
+    kind = parameters.dtype.type
+    b1, c1, b2, c2 = kind(beta1), kind(1 - beta1), kind(beta2), kind(1 - beta2)
+    step, root, small = kind(rate), kind(1 / np.sqrt(correction)), kind(tiny)
+    for model in range(parameters.shape[0]):
+        p, g, m, v = parameters[model], gradients[model], first[model], second[model]
+        scale = kind(scales[model])
+        for j in range(len(p)):
+            slope = g[j] * scale
+            m[j] = b1 * m[j] + c1 * slope
+            v[j] = b2 * v[j] + c2 * slope * slope
+            p[j] -= step * m[j] / (np.sqrt(v[j]) * root + small)
+
+
+def adam(
+    parameters: Array,
+    gradients: Array,
+    first: Array,
+    second: Array,
+    scales: Array,
+    *,
+    rate: float,
+    beta1: float,
+    beta2: float,
+    tiny: float,
+    step: int,
+) -> bool:
+    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s]; False without numba."""
+    if not HAS_NUMBA:
+        return False
+    corrected = rate / (1 - beta1**step)
+    _adam(parameters, gradients, first, second, scales, corrected, beta1, beta2, tiny, 1 - beta2**step)
+    return True
+
+
+# -- drawing records ----------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _draw_rows(
+    logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array, indices: Array, lengths: Array
+) -> int:
+    width = logits.shape[1]
+    bits = np.empty(width, dtype=np.int32)
+    powers = bits.view(np.float32)
+    present = np.zeros(width, dtype=np.uint8)
+    one, limit = np.float32(1), np.float32(125)
+    written = 0
+    for i in range(len(logits)):
+        line = logits[i]
+        low, high = np.uint32(keys[i] & 0xFFFFFFFF), np.uint32((keys[i] >> 32) & 0xFFFFFFFF)
+        for block in range(len(starts)):
+            for j in range(starts[block], stops[block]):
+                t = line[j] * np.float32(-1.4426950408889634)
+                t = min(max(t, -limit), limit)
+                n = np.floor(t)
+                f = t - n
+                bits[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
+                line[j] = one + f * (
+                    np.float32(6.9314718e-1)
+                    + f
+                    * (
+                        np.float32(2.4022651e-1)
+                        + f
+                        * (
+                            np.float32(5.5504109e-2)
+                            + f
+                            * (
+                                np.float32(9.6181291e-3)
+                                + f * (np.float32(1.3333558e-3) + f * np.float32(1.5403530e-4))
+                            )
+                        )
+                    )
+                )
+            for j in range(starts[block], stops[block]):
+                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key a row) gives the uniform word;
+                # item j is present when word < 2^32 sigmoid(logit).
+                word = (np.uint32(j) * np.uint32(0x9E3779B9)) ^ low
+                word = (word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D)
+                word = (word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B)
+                word = (word ^ (word >> np.uint32(16))) + high
+                word = (word ^ (word >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+                word = (word ^ (word >> np.uint32(15))) * np.uint32(0xD35A2D97)
+                word = word ^ (word >> np.uint32(15))
+                threshold = np.float32(4294967296.0) / (one + line[j] * powers[j])
+                present[j] = np.float32(word) < threshold
+        for block in range(chosen.shape[1]):
+            present[chosen[i, block]] = 1
+        before = written
+        for j in range(width):
+            indices[written] = j
+            written += present[j]
+        for block in range(chosen.shape[1]):
+            present[chosen[i, block]] = 0
+        lengths[i] = written - before
+    return written
+
+
+def draw_rows(
+    logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Binary rows drawn from logits, as CSR indices and row lengths.
+
+    Columns [starts[b], stops[b]) are independent Bernoulli; chosen[i] lists the columns set in row i besides (one
+    of each softmax block). `keys` holds 64 random bits a row. Overwrites `logits` (float32).
+    """
+    lengths = np.empty(len(logits), dtype=np.int64)
+    if HAS_NUMBA:
+        indices = np.empty(logits.size + 1, dtype=np.int32)
+        written = _draw_rows(logits, starts, stops, chosen, keys, indices, lengths)
+        return indices[:written].copy(), lengths
+    present = np.zeros(logits.shape, dtype=bool)
+    uniform = np.random.Generator(np.random.Philox(int(keys[0]) & (2**63 - 1) if len(keys) else 0))
+    for start, stop in zip(starts, stops, strict=True):
+        odds = np.exp(-np.clip(logits[:, start:stop], -80, 80))
+        present[:, start:stop] = uniform.random((len(logits), stop - start)) * (1 + odds) < 1
+    np.put_along_axis(present, chosen, True, axis=1)
+    where, columns = np.nonzero(present)
+    return columns.astype(np.int32), np.bincount(where, minlength=len(logits))
+
+
+# -- latent draws ---------------------------------------------------------------------------------------------
+
+ROW_STEP = 0xD1342543DE82EF95
+COLUMN_STEP = 0x9E3779B97F4A7C15
+
+
+@_compiled
+def _splitmix(z: Any) -> Any:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@_compiled
+def _hashed_normals(key: Any, rows: Array, out: Array) -> None:
+    width = out.shape[1]
+    for i in range(len(rows)):
+        base = _splitmix(np.uint64(rows[i]) * np.uint64(ROW_STEP) + np.uint64(key))
+        for pair in range((width + 1) // 2):
+            word = _splitmix(base + np.uint64(pair) * np.uint64(COLUMN_STEP))
+            radius = np.sqrt(-2 * np.log((float(word >> np.uint64(32)) + 0.5) * 2.0**-32))
+            angle = (float(word & np.uint64(0x7FFFFFFF)) + 0.5) * (2 * np.pi * 2.0**-31)
+            out[i, 2 * pair] = radius * np.cos(angle)
+            if 2 * pair + 1 < width:
+                out[i, 2 * pair + 1] = radius * np.sin(angle)
+
+
+def hashed_normals(key: int, rows: Array, out: Array) -> None:
+    """out[i] = standard normal numbers that depend on the key, the row number and the column alone (numba)."""
+    _hashed_normals(np.uint64(key), rows, out)

@@ -1,0 +1,49 @@
+"""Latent draws addressed by record: a normal number is a function of (seed, step, row, column) alone.
+
+So a record's draws do not depend on who else is in its batch, on the order of the batch or on the device, and
+drawing them moves no shared generator: what happens inside a query leaves no trace outside. The seed is public;
+privacy holds for every value of these draws.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from dpgm.compute import kernels
+
+
+def latent_draws(seed: int, step: int, rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Standard normal numbers, (*rows.shape, width), for the given row numbers."""
+    if rows.device.type == "cpu" and kernels.HAS_NUMBA:
+        out = torch.empty((rows.numel(), width), dtype=dtype)
+        kernels.hashed_normals(_mixed(seed, step), rows.reshape(-1).numpy(), out.numpy())
+        return out.reshape(*rows.shape, width)
+    pairs = -(-width // 2)
+    columns = torch.arange(pairs, device=rows.device)
+    key = _mix(rows * _signed(kernels.ROW_STEP) + _signed(_mixed(seed, step)))
+    key = _mix(key.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
+    # 32 bits for the radius, 31 for the angle.
+    radius = torch.sqrt(-2 * torch.log((((key >> 32) & 0xFFFFFFFF).double() + 0.5) * 2.0**-32))
+    angle = ((key & 0x7FFFFFFF).double() + 0.5) * (2 * math.pi * 2.0**-31)
+    both = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), dim=-1)
+    return both.flatten(-2)[..., :width].to(dtype)
+
+
+def _mixed(seed: int, step: int) -> int:
+    """A 64-bit key of a step, by splitmix64."""
+    z = (seed + (step + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word
+
+
+def _mix(z: Tensor) -> Tensor:
+    """The finaliser of splitmix64 on int64 tensors; shifts are logical."""
+    z = (z ^ ((z >> 30) & (2**34 - 1))) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ ((z >> 27) & (2**37 - 1))) * _signed(0x94D049BB133111EB)
+    return z ^ ((z >> 31) & (2**33 - 1))
