@@ -109,7 +109,8 @@ def top_sets(records: Records, top: int) -> list[tuple[tuple[int, ...], int]]:
     place = np.full(records.width, len(items), dtype=np.int64)
     place[items] = np.arange(len(items))
     bits = _packed_rows(records, place, len(items))
-    queue: list[tuple[int, tuple[int, ...]]] = [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
+    queue: list[tuple[int, tuple[int, ...]]] = []
+    queue += [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
     heapq.heapify(queue)
     found: list[tuple[tuple[int, ...], int]] = []
     while queue and len(found) < top:
