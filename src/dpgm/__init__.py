@@ -10,6 +10,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "FourierFeatures": "dpgm.statistics.fourier_features",
+    "PrivateKernelKMeans": "dpgm.clustering.estimator",
+    "clustering_accuracy": "dpgm.evaluation.clustering_accuracy",
     "Domain": "dpgm.data.domain",
     "Records": "dpgm.data.records",
 }

@@ -208,25 +208,37 @@ class IdentityFeatures:
         return torch.from_numpy(records.to_dense(np.int16)).to(device)
 
 
-def default_gamma(domain: Domain) -> float:
-    """A kernel width from the public domain alone: one over the squared distance expected of two records.
+def expected_profile(domain: Domain) -> Tensor:
+    """How often each position is filled, guessed from the public domain alone, (m,) float64.
 
-    The squared distance of two records is the number of positions in which they differ. The rule of thumb for how
-    many positions a record fills: an eighth of an image's pixels, a third of the square root of an item set's size
-    (at least one), one of a categorical or numeric field. Two records differ in about twice as many.
+    An eighth of an image's pixels; a third of the square root of an item set's size, at least one item; exactly one
+    value of a categorical or numeric field; all positions of a field alike.
+    """
+    parts = []
+    for field in domain.fields:
+        if field.kind == "image":
+            filled = field.width / 8
+        elif field.kind == "items":
+            filled = math.sqrt(field.width) / 3
+        else:
+            filled = 1.0
+        share = min(1.0, max(1.0, filled) / field.width)
+        parts.append(torch.full((field.width,), share, dtype=torch.float64))
+    return torch.cat(parts)
+
+
+def default_gamma(domain: Domain, profile: Tensor | None = None) -> float:
+    """A kernel width that is not read off the rows: one over twice the number of ones expected of a record.
+
+    The squared distance of two records is the number of positions in which they differ, at most the ones of both
+    together. How many ones to expect follows from a released or public `profile` where there is one (frequencies,
+    (m,)), else from `expected_profile`.
 
     >>> round(1 / default_gamma(Domain.of_items(900)), 6)
     20.0
     """
-    filled = 0.0
-    for field in domain.fields:
-        if field.kind == "image":
-            filled += max(1.0, field.width / 8)
-        elif field.kind == "items":
-            filled += max(1.0, math.sqrt(field.width) / 3)
-        else:
-            filled += 1.0
-    return 1.0 / (2.0 * filled)
+    expected = expected_profile(domain) if profile is None else profile
+    return 1.0 / (2.0 * max(1.0, float(expected.sum())))
 
 
 def _wrap(angles: Tensor) -> NDArray[np.int16]:

@@ -1,0 +1,188 @@
+"""Private kernel k-means with the manners of scikit-learn."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
+from dpgm.clustering.private_kmeans import MEMORY_LIMIT, Clustering, private_kmeans
+from dpgm.compute import parallel
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import NotFittedError, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import Randomness, SystemRandomness
+from dpgm.privacy.events import Event, Mechanism, events_of
+from dpgm.statistics.fourier_features import (
+    FeatureMap,
+    FourierFeatures,
+    IdentityFeatures,
+    default_gamma,
+    expected_profile,
+)
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.validation import one_of, positive, whole
+
+LENGTH_FACTOR = 2.0  # records longer than this many times the expected length count less in the profile
+
+
+class PrivateKernelKMeans:
+    """Differentially private kernel k-means on random Fourier features (Algorithm 2 of the paper, corrected).
+
+    Args:
+        clusters: k.
+        count_noise: multiplier of the noise on cluster counts, in each iteration.
+        sum_noise: multiplier of the noise on sums of features, in each iteration.
+        cluster_steps: iterations.
+        features: d, even; more approximate the kernel better and carry more noise.
+        gamma: width of the kernel, a public number; None takes `default_gamma` of the domain.
+        kernel: "rbf" or "laplacian", or "linear" for the standard private k-means on the records themselves.
+        phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
+        profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
+            from public records or a public profile, else from the guess `expected_profile`, which costs nothing.
+        memory_limit: bytes of features held in memory; above it they are computed anew in every iteration.
+        device: "cpu" or a CUDA device.
+
+    Attributes:
+        centers_: (k, d) released centres; fewer than k where clusters were dropped as too small.
+        noisy_counts_: (k,) released sizes.
+        mechanisms_: what was released, by name, multiplier and count.
+        event_: the same, as events for `dpgm.privacy.accountant`.
+        clustering_: centres and feature map together.
+
+    Privacy:
+        Add/remove one record. Each iteration releases k counts (sensitivity 1) and k sums (sensitivity 1, or
+        sqrt(m) with the linear kernel): mu^2 = cluster_steps (1 / count_noise^2 + 1 / sum_noise^2), plus
+        1 / profile_noise^2 where a profile is released. The clusters of the private records are not stored.
+
+    >>> from dpgm.mechanisms.randomness import SeededRandomness
+    >>> records = Records.from_lists([[0, 1]] * 500 + [[4, 5]] * 500, Domain.of_items(6))
+    >>> model = PrivateKernelKMeans(2, count_noise=5.0, sum_noise=5.0, cluster_steps=5, features=20)
+    >>> first, *_, last = model.fit(records, randomness=SeededRandomness(0)).predict(records)
+    >>> bool(first != last), model.event_
+    (True, (GaussianRelease(noise=5.0, count=5), GaussianRelease(noise=5.0, count=5)))
+    """
+
+    def __init__(
+        self,
+        clusters: int,
+        *,
+        count_noise: float,
+        sum_noise: float,
+        cluster_steps: int = 10,
+        features: int = 200,
+        gamma: float | None = None,
+        kernel: Literal["rbf", "laplacian", "linear"] = "rbf",
+        phase: bool = False,
+        profile_noise: float | None = None,
+        memory_limit: int = MEMORY_LIMIT,
+        device: str = "cpu",
+    ) -> None:
+        self.clusters = clusters
+        self.count_noise = count_noise
+        self.sum_noise = sum_noise
+        self.cluster_steps = cluster_steps
+        self.features = features
+        self.gamma = gamma
+        self.kernel = kernel
+        self.phase = phase
+        self.profile_noise = profile_noise
+        self.memory_limit = memory_limit
+        self.device = device
+
+    def fit(
+        self,
+        records: Records,
+        public: Records | None = None,
+        profile: Tensor | None = None,
+        randomness: Randomness | None = None,
+    ) -> "PrivateKernelKMeans":
+        """Cluster private records; initial centres come from `public` records or a public `profile` if given.
+
+        Args:
+            records: the private rows (of this rank).
+            public: public records of the same domain.
+            profile: (m,) public or already released item frequencies.
+            randomness: source of noise and public draws; the operating system's by default.
+        """
+        whole(at_least=1, clusters=self.clusters, cluster_steps=self.cluster_steps)
+        positive(count_noise=self.count_noise, sum_noise=self.sum_noise)
+        one_of(("rbf", "laplacian", "linear"), kernel=self.kernel)
+        if public is not None and public.domain != records.domain:
+            raise UsageError("the public records have another domain than the private ones; use one domain file.")
+        source = SystemRandomness() if randomness is None else randomness
+        gateway = Gateway(records, randomness=source)
+        generator = source.draws()
+        if public is None and profile is None and self.profile_noise is not None:
+            profile = noisy_profile(gateway, records.domain, _total_rows(records), self.profile_noise)
+        feature_map = self._feature_map(records.domain, generator)
+        if public is not None:
+            initial = centers_from_records(public, self.clusters, feature_map, generator=generator)
+        else:
+            start = expected_profile(records.domain) if profile is None else profile
+            initial = draw_initial_centers(
+                start, self.clusters, feature_map, domain=records.domain, generator=generator
+            )
+        self.clustering_ = private_kmeans(
+            gateway,
+            initial,
+            feature_map,
+            self.cluster_steps,
+            self.count_noise,
+            self.sum_noise,
+            generator=generator,
+            memory_limit=self.memory_limit,
+            device=self.device,
+        )
+        self.mechanisms_: tuple[Mechanism, ...] = gateway.spent
+        return self
+
+    def predict(self, records: Records) -> NDArray[np.int64]:
+        """The cluster of every record; private if the records are."""
+        return self._fitted.predict(records, self.device)
+
+    @property
+    def centers_(self) -> Tensor:
+        """Released centres, (k, d)."""
+        return self._fitted.centers
+
+    @property
+    def noisy_counts_(self) -> Tensor:
+        """Released sizes, (k,)."""
+        return self._fitted.noisy_counts
+
+    @property
+    def event_(self) -> tuple[Event, ...]:
+        """What the fit released, as events for the accountant."""
+        _ = self._fitted
+        return events_of(self.mechanisms_)
+
+    @property
+    def _fitted(self) -> Clustering:
+        clustering: Clustering | None = self.__dict__.get("clustering_")
+        if clustering is None:
+            raise NotFittedError("this PrivateKernelKMeans has not been fitted; call `fit` first.")
+        return clustering
+
+    def _feature_map(self, domain: Domain, generator: torch.Generator) -> FeatureMap:
+        if self.kernel == "linear":
+            return IdentityFeatures(domain.width)
+        gamma = default_gamma(domain) if self.gamma is None else self.gamma
+        return FourierFeatures.draw(
+            domain.width, self.features, gamma, generator=generator, kernel=self.kernel, phase=self.phase
+        )
+
+
+def noisy_profile(gateway: Gateway, domain: Domain, rows: int, profile_noise: float) -> Tensor:
+    """Item frequencies from one noisy release "item counts"; `rows` is the public number of records."""
+    expected = float(expected_profile(domain).sum())
+    length_bound = max(1, min(domain.width, round(LENGTH_FACTOR * expected)))
+    counts = gateway.release("item counts", ItemCounts(domain, length_bound).query(), profile_noise)
+    return counts.double() / max(1, rows)
+
+
+def _total_rows(records: Records) -> int:
+    return int(parallel.all_sum(torch.tensor([len(records)])))
