@@ -1,0 +1,148 @@
+"""The norm bound of private SGD (Alg. 3): a noisy histogram of gradient norms, and a bound read off it.
+
+One bin per record, so the histogram's sensitivity is 1. Bins are public and log-spaced: (e_{j-1}, e_j], the first
+one down to zero, the last one up to infinity; a norm that is not finite counts nowhere. Everything after the
+noise is post-processing: the bound is the upper edge of the fullest bin (the paper's choice) or of the bin of a
+quantile (the default), from an average over past steps, so that it stays sound when a batch is small against
+the noise.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from dpgm import validation
+from dpgm.errors import ArtefactError, UsageError
+from dpgm.mechanisms.query import Query, View
+
+Rule: TypeAlias = float | Literal["mode"]
+
+
+def norm_edges(bins: int = 24, low: float = 2.0**-6, high: float = 2.0**12) -> Tensor:
+    """Upper edges of all bins but the last, which has none: `bins` - 1 log-spaced numbers from low to high."""
+    validation.whole(at_least=3, norm_bins=bins)
+    validation.positive(low=low, high=high)
+    if high <= low:
+        raise UsageError(f"`high` must be above `low`; got {high!r} and {low!r}.")
+    return torch.logspace(math.log2(low), math.log2(high), bins - 1, base=2.0, dtype=torch.float64)
+
+
+def norm_histogram(norms: Any, edges: Tensor) -> Tensor:
+    """How many norms fall in each bin, int64; norms that are not finite count nowhere."""
+    norms = torch.as_tensor(norms).reshape(-1)
+    bins = len(edges) + 1
+    found = torch.bucketize(norms.double(), edges.to(norms.device))
+    # A bin beyond the last collects what does not count; no data-dependent shape, so it runs in a CUDA graph.
+    found = torch.where(torch.isfinite(norms), found, bins)
+    counts = torch.zeros(bins + 1, dtype=torch.int64, device=norms.device)
+    return counts.scatter_add_(0, found, torch.ones_like(found))[:bins]
+
+
+def norm_query(norms: Callable[[View], Any], edges: Tensor) -> Query:
+    """The histogram of the rows' norms as a query: one bin per record, so sensitivity 1."""
+    return Query(lambda view: norm_histogram(norms(view), edges), 1.0, (len(edges) + 1,), grid=1.0)
+
+
+def norm_bound(noisy_histogram: Tensor, edges: Tensor, quantile: Rule = 0.9, *, spread: float = 0.0) -> float:
+    """The upper edge of the fullest bin ("mode") or of the bin of a quantile; the last edge for the last bin.
+
+    `spread` is the standard deviation of a count's noise. Norms gather in neighbouring bins, so the quantile is
+    taken over the run of bins that stands out most from it, and noise in the empty bins elsewhere does not count.
+    """
+    counts = torch.as_tensor(noisy_histogram).double().cpu()
+    if quantile == "mode":
+        place = int(torch.argmax(counts))
+    else:
+        validation.probability(quantile=quantile)
+        first, stop = _standing_out((counts - spread).tolist())
+        # The least pinball loss uses all counts; where the running sum first passes the quantile, one noisy
+        # count decides.
+        inside = counts[first:stop]
+        slope = torch.cumsum(inside, 0) - quantile * inside.sum()
+        place = first + int(torch.argmin(torch.cumsum(slope, 0) - slope))
+    return float(edges[min(place, len(edges) - 1)])
+
+
+def _standing_out(counts: list[float]) -> tuple[int, int]:
+    """The run [first, stop) of bins with the largest sum."""
+    best, running, start, found = -math.inf, 0.0, 0, (0, len(counts))
+    for place, count in enumerate(counts):
+        if running <= 0:
+            running, start = 0.0, place
+        running += count
+        if running > best:
+            best, found = running, (start, place + 1)
+    return found
+
+
+class AdaptiveNormBound:
+    """The bound over steps, from an exponential average of the noisy histograms.
+
+    Args:
+        edges: the bins' edges, public.
+        noise: multiplier of the histograms' noise; the bound moves only once the average stands out from it.
+        quantile: which quantile of the norms, or "mode".
+        decay: weight of the past at each step; about 1 / (1 - decay) steps are averaged.
+        start: the bound before anything is known.
+        floor, cap: public limits of the bound; the edges' ends by default.
+    """
+
+    def __init__(
+        self,
+        edges: Tensor,
+        *,
+        noise: float,
+        quantile: Rule = 0.9,
+        decay: float = 0.95,
+        start: float = 1.0,
+        floor: float | None = None,
+        cap: float | None = None,
+    ) -> None:
+        validation.non_negative(noise=noise, decay=decay)
+        if decay >= 1:
+            raise UsageError(f"`decay` must be below 1; got {decay!r}.")
+        self._edges = edges
+        self._noise = noise
+        self._quantile = quantile
+        self._decay = decay
+        self._floor = float(edges[0]) if floor is None else floor
+        self._cap = float(edges[-1]) if cap is None else cap
+        validation.positive(start=start, floor=self._floor, cap=self._cap)
+        self._average = torch.zeros(len(edges) + 1, dtype=torch.float64)
+        self._squares = 0.0  # of the weights in the average
+        self.bound = self._limited(start)
+
+    def update(self, noisy_histogram: Tensor) -> float:
+        """Take in a step's noisy histogram; returns the bound to use."""
+        fresh = 1 - self._decay
+        self._average = self._decay * self._average + fresh * noisy_histogram.double().cpu()
+        self._squares = self._decay**2 * self._squares + fresh**2
+        spread = self._noise * math.sqrt(self._squares)
+        # Four deviations of the fullest bin: before that the histogram may be noise alone and the bound stays.
+        if float(self._average.max()) > 4 * spread:
+            bound = norm_bound(self._average, self._edges, self._quantile, spread=spread)
+            self.bound = self._limited(bound)
+        return self.bound
+
+    def _limited(self, bound: float) -> float:
+        return min(max(bound, self._floor), self._cap)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything a checkpoint needs; all of it post-processing."""
+        scalars = torch.tensor([self._squares, self.bound], dtype=torch.float64)
+        return {"average": self._average.clone(), "scalars": scalars}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state; raises ArtefactError if it is not one."""
+        average, scalars = state.get("average"), state.get("scalars")
+        if average is None or scalars is None:
+            raise ArtefactError("the norm bound's state is incomplete; it was made by something else.")
+        good = average.shape == self._average.shape and scalars.shape == (2,)
+        if not good or not bool(torch.isfinite(average).all() and torch.isfinite(scalars).all()):
+            raise ArtefactError("the norm bound's state is damaged or belongs to other bins.")
+        self._average = average.double().clone()
+        self._squares = float(scalars[0])
+        self.bound = self._limited(float(scalars[1]))
