@@ -1,1 +1,247 @@
-"""Commands about synthesis."""
+"""Commands that make and use releases: plan, fit, sample, demo."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpgm.cli import reading
+from dpgm.cli.app import app
+from dpgm.cli.progress import announce, bars
+
+Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")]
+Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).")]
+Clusters = Annotated[int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.")]
+ModelName = Annotated[str, typer.Option("--model", help="auto, products, image, vae or rbm.")]
+PresetName = Annotated[str, typer.Option("--preset", help="default, or paper for the paper's own choices.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+
+
+@app.command()
+def plan(
+    epsilon: Epsilon,
+    records: Annotated[int, typer.Option("--records", help="Public number of records.")],
+    delta: Delta = None,
+    clusters: Clusters = None,
+    model: ModelName = "auto",
+    preset: PresetName = "default",
+    domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
+    items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.")] = None,
+) -> None:
+    """Show the privacy plan before any data is opened.
+
+    Example: dpgm plan --epsilon 1 --records 100000
+    """
+    from dpgm.data.atomic import atomic_file
+    from dpgm.data.domain import Domain
+    from dpgm.data.domain_file import load_domain
+    from dpgm.errors import UsageError
+    from dpgm.synthesis.config import Config
+    from dpgm.synthesis.plan import make_plan
+
+    if domain is not None and items is not None:
+        raise UsageError("give --domain or --items, not both.")
+    described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
+    made = make_plan(Config(epsilon, delta, clusters, model, preset), records, described)  # type: ignore[arg-type]
+    if out is not None:
+        with atomic_file(out) as temporary:
+            temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
+    if as_json:
+        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)}))
+    elif out is None:
+        _print_plan(made)
+    else:
+        announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
+
+
+def _stage_rows(made: Any) -> list[dict[str, Any]]:
+    from dpgm.synthesis.plan import describe, shares
+
+    share = shares(made)
+    return [
+        dict(zip(("stage", "measures", "sensitivity"), describe(entry), strict=True))
+        | {"mechanism": entry.name, "noise": entry.noise, "count": entry.count}
+        | {"sampling_rate": entry.sampling_rate, "share": round(share[entry.name], 4)}
+        for entry in made.mechanisms
+    ]
+
+
+def _print_plan(made: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Privacy plan (no data has been opened)", title_justify="left")
+    for heading in ("stage", "what is measured", "sensitivity", "noise multiplier", "runs", "sampling", "share"):
+        table.add_column(heading, justify="right" if heading in ("noise multiplier", "runs", "share") else "left")
+    for row in _stage_rows(made):
+        rate = "all records" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.4g}"
+        table.add_row(
+            row["stage"],
+            row["measures"],
+            row["sensitivity"],
+            f"{row['noise']:.5g}",
+            f"{row['count']:,}",
+            rate,
+            f"{row['share']:.1%}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"model {made.settings.model}; {made.records:,} records; composed epsilon = {made.epsilon:.4f} at delta ="
+        f" {made.delta:.3g} ({made.adjacency} of one record)"
+    )
+
+
+@app.command()
+def fit(
+    data: reading.Data,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Release folder to write.")] = None,
+    delta: Delta = None,
+    clusters: Clusters = None,
+    model: ModelName = "auto",
+    preset: PresetName = "default",
+    domain: reading.DomainFile = None,
+    assume_public_items: reading.AssumePublicItems = False,
+    shape: reading.Shape = None,
+    person: reading.Person = None,
+    item: reading.Item = None,
+    labels: reading.Labels = None,
+    threshold: reading.Threshold = None,
+    separator: reading.Separator = None,
+    header: reading.Header = None,
+    member: reading.Member = None,
+    missing: reading.Missing = None,
+    public: Annotated[
+        Path | None, typer.Option("--public", help="Public records for initial cluster centres.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    plan_file: Annotated[Path | None, typer.Option("--plan", help="A plan written by `dpgm plan --out`.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Folder to save progress in.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from --checkpoint.")] = False,
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="Budget ledger of this population.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Tests only: reproducible, NOT PRIVATE.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a private generator and write its release.
+
+    Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
+    """
+    from dpgm.errors import UsageError
+    from dpgm.privacy.ledger import Ledger
+    from dpgm.synthesis.plan import read_plan
+    from dpgm.synthesis.synthesizer import Synthesizer
+
+    if out is None:
+        raise UsageError("`--out` is missing; name the release folder to write.")
+    if epsilon is None and plan_file is None:
+        raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
+    if out.exists() and not force:
+        raise UsageError(f"{out} exists already; choose another name or pass --force.")
+    planned = None if plan_file is None else read_plan(plan_file)
+    if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
+        raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
+    options = dict(
+        domain=domain,
+        assume_public_items=assume_public_items,
+        shape=shape,
+        person=person,
+        item=item,
+        threshold=threshold,
+        separator=separator,
+        header=header,
+        member=member,
+        missing=missing,
+    )
+    records, source = reading.read_from_options(data, labels=labels, **options)
+    near = None if public is None else reading.read_from_options(public, labels=None, **options)[0]
+    book = None if ledger is None else Ledger.open(ledger)
+    synthesizer = Synthesizer(
+        epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]
+        delta,
+        clusters,
+        model,  # type: ignore[arg-type]
+        preset,  # type: ignore[arg-type]
+        device=device,
+        randomness=_randomness(seed),
+    )
+    try:
+        with bars(quiet) as progress:
+            synthesizer.fit(
+                records,
+                public=near,
+                plan=planned,
+                source=source,
+                ledger=book,
+                checkpoint=checkpoint,
+                resume=resume,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        if checkpoint is not None:
+            announce(f"stopped; resume with the same command and --resume (progress is in {checkpoint})")
+        raise
+    synthesizer.save(out, force=force)
+    if not quiet:
+        certificate = synthesizer.certificate_
+        announce(
+            f"release written to {out}: epsilon = {certificate.epsilon:.4f}, delta = {certificate.delta:.3g}, per"
+            f" {certificate.unit}. Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
+        )
+
+
+def _randomness(seed: int | None) -> Any:
+    from dpgm.mechanisms.randomness import SeededRandomness
+
+    return None if seed is None else SeededRandomness(seed)
+
+
+@app.command()
+def sample(
+    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    records: Annotated[int, typer.Option("--records", help="How many synthetic records.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write; its ending names the format.")],
+    seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Only records with field=value; repeatable.")
+    ] = None,
+    shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw synthetic records from a release.
+
+    Example: dpgm sample release --records 100000 --out synthetic.parquet
+    """
+    from dpgm.synthesis.release import load
+    from dpgm.synthesis.sampling import write_sample
+
+    opened = load(release)
+    with bars(quiet) as progress:
+        rate = write_sample(
+            opened, records, out, seed=seed, where=where or [], shape=shape, force=force, progress=progress
+        )
+    if not quiet:
+        kept = "" if rate is None else f" ({rate:.2%} of the records drawn met the condition)"
+        announce(f"{records:,} synthetic records written to {out}{kept}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for data, release and report.")] = Path("demo"),
+    records: Annotated[int, typer.Option("--records", help="Simulated people.")] = 50_000,
+    epsilon: Epsilon = 1.0,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate, fit, sample, verify and evaluate; prints where the report is.
+
+    Example: dpgm demo --out demo
+    """
+    from dpgm.cli.demonstration import run_demo
+
+    run_demo(out, records, epsilon, quiet)

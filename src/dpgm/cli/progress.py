@@ -1,0 +1,43 @@
+"""Progress on the terminal: a bar a stage, or plain lines when nobody is watching. Shows public numbers only."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+def announce(text: str) -> None:
+    """One line on stderr; stdout is for results."""
+    typer.echo(f"dpgm: {text}", err=True)
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback `(stage, done, total)` for as long as the block runs."""
+    if quiet:
+        yield lambda stage, done, total: None
+        return
+    if not sys.stderr.isatty():
+        begun: set[str] = set()
+
+        def line(stage: str, done: int, total: int) -> None:
+            if stage not in begun:
+                begun.add(stage)
+                announce(f"{stage} ...")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    shown: dict[str, int] = {}
+    columns = (TextColumn("{task.description:>12}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+
+        def move(stage: str, done: int, total: int) -> None:
+            if stage not in shown:
+                shown[stage] = int(progress.add_task(stage, total=total))
+            progress.update(progress.tasks[shown[stage]].id, completed=done, total=total)
+
+        yield move

@@ -1,0 +1,241 @@
+"""A fit that can be killed at any moment and resumed without spending more than its plan.
+
+The checkpoint folder holds released values only: the plan, a journal, the noisy answers and the trainer's state. Never
+rows, assignments, coins, or anything of the noise generator; a resumed fit takes fresh entropy. The public seed that
+draws feature maps and initial weights is public: it is post-processing and would be safe to print.
+
+The journal is append-only, one JSON line an entry, each fsynced:
+
+    {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
+    {"answer": NAME, "file": F}         the noisy value is safely on disk
+    {"steps": n, "file": F}             the trainer's state after n steps is safely on disk
+
+A charge without its answer is spent all the same. A torn last line was never acted upon and is dropped.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.atomic import atomic_file
+from dpgm.data.records import Records
+from dpgm.errors import ArtefactError, DiskError, UsageError
+from dpgm.mechanisms.gateway import Call, Gateway
+from dpgm.mechanisms.query import Query
+from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.tensors import read_tensors, write_tensors
+
+
+@dataclass
+class _History:
+    charged: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    trainer: str | None = None
+    steps_done: int = 0
+
+
+class Checkpoint:
+    """A folder in which a fit records what it charged and what came back."""
+
+    def __init__(self, folder: Path, header: Mapping[str, Any], history: _History) -> None:
+        self.folder = folder
+        self.public_seed = int(header["public_seed"])
+        self.ledger_entry: int | None = header.get("ledger_entry")
+        self._history = history
+        self._replayed: Counter[str] = Counter()
+
+    # -- opening ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: int | None = None) -> "Checkpoint":
+        """A new checkpoint in an empty or missing folder."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
+        except OSError as error:
+            raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
+        key = secrets.token_hex(32)
+        header = {
+            "format": 1,
+            "plan": plan.to_json(),
+            "public_seed": secrets.randbits(62),
+            "fingerprint_key": key,
+            "fingerprint": fingerprint(records, key),
+            "ledger_entry": ledger_entry,
+        }
+        with atomic_file(folder / "checkpoint.json") as path:
+            path.write_text(json.dumps(header), "utf-8")
+        return cls(folder, header, _History())
+
+    @classmethod
+    def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
+        """Continue an earlier fit of the same plan on the same data."""
+        try:
+            header = json.loads((folder / "checkpoint.json").read_text("utf-8"))
+            same_plan = header["plan"] == plan.to_json()
+            same_data = hmac.compare_digest(header["fingerprint"], fingerprint(records, header["fingerprint_key"]))
+            int(header["public_seed"])
+        except FileNotFoundError as error:
+            raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
+        if not same_plan:
+            raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
+        if not same_data:
+            raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
+        for leftover in folder.glob("*.tmp-*"):
+            leftover.unlink(missing_ok=True)
+        return cls(folder, header, _read_journal(folder))
+
+    @staticmethod
+    def saved_plan(folder: Path) -> Plan:
+        """The plan an earlier fit in this folder was made with."""
+        try:
+            return Plan.from_json(json.loads((folder / "checkpoint.json").read_text("utf-8"))["plan"])
+        except FileNotFoundError as error:
+            raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
+
+    # -- what was spent ----------------------------------------------------------------------------------
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Full-data releases that were charged but whose answer never reached the disk."""
+        answers = self._history.answers
+        return {
+            name: runs - len(answers[name])
+            for name, runs in self._history.charged.items()
+            if name != "step" and runs > len(answers[name])
+        }
+
+    @property
+    def steps_charged(self) -> int:
+        """Training steps spent, whether or not their result survived."""
+        return self._history.charged["step"]
+
+    @property
+    def steps_done(self) -> int:
+        """Training steps in the saved trainer state."""
+        return self._history.steps_done
+
+    def trainer_state(self) -> dict[str, Tensor] | None:
+        """The state of the last completed block of steps."""
+        return None if self._history.trainer is None else read_tensors(self.folder / self._history.trainer)
+
+    # -- recording ----------------------------------------------------------------------------------------
+
+    def charge(self, name: str, runs: int = 1) -> None:
+        """Write down a spending before it happens."""
+        self._append({"charge": name, "runs": runs})
+        self._history.charged[name] += runs
+
+    def answer(self, name: str, noisy: Tensor) -> None:
+        """Save a noisy value."""
+        file = f"answer-{name.replace(' ', '-')}-{self._history.charged[name]}.safetensors"
+        write_tensors(self.folder / file, {"value": noisy})
+        self._append({"answer": name, "file": file})
+        self._history.answers[name].append(file)
+        self._replayed[name] = len(self._history.answers[name])
+
+    def save_steps(self, steps: int, state: Mapping[str, Tensor]) -> None:
+        """Save the trainer after `steps` steps; the previous state stays until the new one is recorded."""
+        before = self._history.trainer
+        file = f"trainer-{steps}.safetensors"
+        write_tensors(self.folder / file, dict(state))
+        self._append({"steps": steps, "file": file})
+        self._history.trainer, self._history.steps_done = file, steps
+        if before is not None and before != file:
+            (self.folder / before).unlink(missing_ok=True)
+
+    def replay(self, name: str) -> Tensor | None:
+        """The next recorded answer of that name, or None when there is none left."""
+        at = self._replayed[name]
+        if at >= len(self._history.answers[name]):
+            return None
+        self._replayed[name] = at + 1
+        return read_tensors(self.folder / self._history.answers[name][at])["value"]
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        try:
+            with (self.folder / "journal.jsonl").open("ab") as journal:
+                journal.write(json.dumps(entry).encode() + b"\n")
+                journal.flush()
+                os.fsync(journal.fileno())
+        except OSError as error:
+            raise DiskError(
+                f"the checkpoint in {self.folder} cannot be written; free some space and --resume."
+            ) from error
+
+
+class CheckpointedGateway(Gateway):
+    """A live gateway that answers from the checkpoint what an earlier process already released."""
+
+    def __init__(self, records: Records, *, checkpoint: Checkpoint, **options: Any) -> None:
+        super().__init__(records, **options)
+        self._checkpoint = checkpoint
+
+    def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        if call.sample is not None:
+            return super()._answer(call, query, rows)  # steps are charged by the block, before they run
+        recorded = self._checkpoint.replay(call.name)
+        if recorded is not None:
+            return recorded
+        exact = self._exact(query, rows)
+        # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
+        self._checkpoint.charge(call.name)
+        noisy = self._noisy(call, query, exact)
+        self._checkpoint.answer(call.name, noisy)
+        return noisy
+
+
+def fingerprint(records: Records, key: str) -> str:
+    """A keyed digest of the rows; local to the checkpoint, never published."""
+    digest = hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
+    digest.update(str(records.width).encode())
+    digest.update(np.ascontiguousarray(records.indptr).data)
+    digest.update(np.ascontiguousarray(records.indices).data)
+    return digest.hexdigest()
+
+
+def _read_journal(folder: Path) -> _History:
+    history = _History()
+    path = folder / "journal.jsonl"
+    if not path.exists():
+        return history
+    lines = path.read_bytes().split(b"\n")
+    if lines[-1]:  # torn by a crash: the entry was never acted upon; cut it so that appending stays sound
+        with path.open("r+b") as journal:
+            journal.truncate(path.stat().st_size - len(lines[-1]))
+            os.fsync(journal.fileno())
+    try:
+        for line in lines[:-1]:
+            entry = json.loads(line)
+            if "charge" in entry:
+                history.charged[str(entry["charge"])] += int(entry["runs"])
+            elif "answer" in entry:
+                history.answers[str(entry["answer"])].append(_plain_name(entry["file"]))
+            else:
+                history.trainer, history.steps_done = _plain_name(entry["file"]), int(entry["steps"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtefactError(f"the journal in {folder} is damaged; start again in another folder.") from error
+    return history
+
+
+def _plain_name(value: object) -> str:
+    name = str(value)
+    if Path(name).name != name:
+        raise ValueError("not a plain file name")
+    return name

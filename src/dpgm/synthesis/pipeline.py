@@ -1,0 +1,37 @@
+"""The stages of a fit, each behind the gateway. Everything it returns is post-processing of noisy values.
+
+A fit is a function of (gateway, plan, domain, public draws): no row is visible here. That is what lets a test replace
+the gateway by a tape of noisy values and demand the same release bit for bit.
+"""
+
+import torch
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.synthesis.generator import Generator
+from dpgm.synthesis.measurement import fit_products, measure
+from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.surroundings import Surroundings
+
+
+def fit_generator(
+    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
+) -> Generator:
+    """Measure, then make a generator that shows what was measured (products, images), or train networks (the paper)."""
+    if plan.settings.model == "products":
+        around.progress("measure", 0, 1)
+        measured = measure(gateway, domain, plan.records, plan.noises)
+        around.progress("measure", 1, 1)
+        return fit_products(measured, domain, plan.records, generator=draws, progress=around.percent("refine"))
+    if plan.settings.model == "image":
+        from dpgm.synthesis.image_measurement import fit_image_generator, measure_images
+
+        around.progress("measure", 0, 1)
+        embedded = measure_images(gateway, domain, plan.records, plan.noises, device=around.device)
+        around.progress("measure", 1, 1)
+        return fit_image_generator(
+            embedded, domain, generator=draws, device=around.device, progress=around.percent("refine")
+        )
+    from dpgm.synthesis.networks import fit_networks
+
+    return fit_networks(gateway, plan, domain, draws=draws, around=around)

@@ -1,0 +1,215 @@
+"""The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpgm import validation
+from dpgm.data.domain import Domain
+from dpgm.errors import UsageError
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import Spend, Training, calibrate, gaussian_mu
+from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.synthesis.config import Config, Settings, default_delta, settle
+from dpgm.synthesis.measurement import measurement_spends
+
+FORMAT = 1
+MAX_PLAN_BYTES = 1_000_000
+
+# What each mechanism measures and by how much one record can move it, for people.
+MEASURES: Mapping[str, tuple[str, str, str]] = {
+    "record lengths": ("profile", "histogram of record lengths", "1"),
+    "item counts": ("profile", "records holding each item", "sqrt(length bound)"),
+    "pair counts": ("measure", "records holding each pair of popular items", "sqrt of pairs within the bound"),
+    "triple counts": (
+        "measure",
+        "records holding each triple of popular items",
+        "sqrt of triples within the bound",
+    ),
+    "quadruple counts": ("measure", "records holding each four of the items", "sqrt of fours within the bound"),
+    "cluster counts": ("cluster", "records of each cluster", "1"),
+    "cluster sums": ("cluster", "sum of Fourier features of each cluster", "1"),
+    "cluster sizes": ("profiles", "records of each final cluster", "1"),
+    "cluster profiles": ("profiles", "records of each cluster holding each item", "sqrt(length bound)"),
+    "norms": ("train", "histogram of gradient norms of a Poisson sample", "1"),
+    "gradients": ("train", "sum of clipped gradients of a Poisson sample", "norm bound"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit may do, and what it will cost at most."""
+
+    target_epsilon: float
+    epsilon: float
+    delta: float
+    records: int
+    width: int | None
+    settings: Settings
+    mechanisms: tuple[Mechanism, ...]
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def noise(self, name: str) -> float:
+        """The multiplier of a mechanism of this plan."""
+        return self.mechanism(name).noise
+
+    def mechanism(self, name: str) -> Mechanism:
+        """The mechanism of that name."""
+        for mechanism in self.mechanisms:
+            if mechanism.name == name:
+                return mechanism
+        raise UsageError(f"the plan has no mechanism {name!r}.")
+
+    def pays_for(self, name: str) -> bool:
+        """Whether a mechanism is part of this plan; stages a plan does not pay for do not run."""
+        return any(mechanism.name == name for mechanism in self.mechanisms)
+
+    @property
+    def noises(self) -> dict[str, float]:
+        """Multiplier of every mechanism."""
+        return {mechanism.name: mechanism.noise for mechanism in self.mechanisms}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them back exactly."""
+        return {
+            "format": FORMAT,
+            "target_epsilon": self.target_epsilon,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": str(self.adjacency),
+            "records": self.records,
+            "width": self.width,
+            "settings": self.settings.to_json(),
+            "mechanisms": [asdict(mechanism) for mechanism in self.mechanisms],
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Plan":
+        """Read a plan; anything unknown, missing or dearer than it says is refused."""
+        known = {
+            "format",
+            "target_epsilon",
+            "epsilon",
+            "delta",
+            "adjacency",
+            "records",
+            "width",
+            "settings",
+            "mechanisms",
+        }
+        if not isinstance(values, dict) or set(values) != known:
+            odd = ", ".join(sorted(set(values) ^ known)) if isinstance(values, dict) else "not an object"
+            raise UsageError(f"the plan has unknown or missing fields ({odd}); make it again with `dpgm plan`.")
+        if values["format"] != FORMAT:
+            raise UsageError(f"the plan has format {values['format']!r}; this version reads {FORMAT}.")
+        try:
+            plan = cls(
+                target_epsilon=float(values["target_epsilon"]),
+                epsilon=float(values["epsilon"]),
+                delta=float(values["delta"]),
+                records=values["records"],
+                width=values["width"],
+                settings=Settings.from_json(values["settings"]),
+                mechanisms=tuple(Mechanism(**entry) for entry in values["mechanisms"]),
+                adjacency=Adjacency(values["adjacency"]),
+            )
+        except (TypeError, ValueError, KeyError) as error:
+            raise UsageError("the plan has a field of the wrong kind; make it again with `dpgm plan`.") from error
+        validation.whole(records=plan.records, at_least=1)
+        for mechanism in plan.mechanisms:
+            validation.positive(noise=mechanism.noise)
+            validation.whole(count=mechanism.count, at_least=1)
+            validation.fraction(sampling_rate=mechanism.sampling_rate)
+        spent = cost(plan.mechanisms, plan.delta).epsilon
+        if spent > plan.epsilon * (1 + 1e-6):
+            raise UsageError(
+                f"the plan says epsilon {plan.epsilon:.4g} but its mechanisms cost {spent:.4g}; make it again."
+            )
+        return plan
+
+    def check_fits(self, records: int, width: int) -> None:
+        """Refuse data of another size than the plan was made for."""
+        if records != self.records:
+            raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
+        if self.width is not None and width != self.width:
+            raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
+
+
+def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float) -> list[Spend]:
+    """How the budget is shared over full-data releases; what is left goes to private SGD."""
+    if settings.model == "products":
+        return list(measurement_spends(domain, records, epsilon, delta))
+    if settings.model == "image":
+        from dpgm.synthesis.image_measurement import image_spends
+
+        assert domain is not None
+        return list(image_spends(domain, records, epsilon, delta))
+    many = settings.clusters > 1
+    spends = []
+    if settings.warm_start or settings.calibrate or many:
+        spends += [Spend("record lengths", 0.01), Spend("item counts", 0.10)]
+    if many:
+        spends += [
+            Spend("cluster counts", 0.02, settings.cluster_steps),
+            Spend("cluster sums", 0.08, settings.cluster_steps),
+            Spend("cluster sizes", 0.01),
+        ]
+    if many and settings.warm_start:
+        spends += [Spend("cluster profiles", 0.09)]
+    return spends
+
+
+def make_plan(config: Config, records: int, domain: Domain | None = None) -> Plan:
+    """Settle every setting and multiplier from public numbers.
+
+    Args:
+        config: the request.
+        records: the public number of records N.
+        domain: the public domain; None plans for a wide item set of unknown width.
+    """
+    validation.whole(records=records, at_least=1)
+    delta = default_delta(records) if config.delta is None else config.delta
+    validation.budget(epsilon=config.epsilon, delta=delta, records=records)
+    settings = settle(config, domain, records)
+    spends = spends_of(settings, domain, records, config.epsilon, delta)
+    training = Training(settings.sampling_rate, settings.steps) if settings.trains_networks else None
+    mechanisms = calibrate(config.epsilon, delta, spends, training)
+    spent = cost(mechanisms, delta)
+    width = None if domain is None else domain.width
+    return Plan(config.epsilon, spent.epsilon, delta, records, width, settings, mechanisms)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file."""
+    try:
+        if path.stat().st_size > MAX_PLAN_BYTES:
+            raise UsageError(f"{path} is too large to be a plan.")
+        values = json.loads(path.read_text("utf-8"), object_pairs_hook=_without_duplicates)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read as a plan (JSON); make it with `dpgm plan --out`.") from error
+    return Plan.from_json(values)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise UsageError("the plan names a field twice; make it again with `dpgm plan`.")
+    return values
+
+
+def shares(plan: Plan) -> dict[str, float]:
+    """Each mechanism's share of the budget, in mu^2; sampled steps get what the full-data releases leave."""
+    full = {m.name: m.count / m.noise**2 for m in plan.mechanisms if m.sampling_rate == 1.0 and m.sample is None}
+    sampled = {m.name: 1 / m.noise**2 for m in plan.mechanisms if m.name not in full}
+    total = gaussian_mu(plan.epsilon, plan.delta) ** 2 if sampled else sum(full.values())
+    rest = max(0.0, 1 - sum(full.values()) / total)
+    return {name: value / total for name, value in full.items()} | {
+        name: rest * value / sum(sampled.values()) for name, value in sampled.items()
+    }
+
+
+def describe(mechanism: Mechanism) -> tuple[str, str, str]:
+    """Stage, what is measured, and its sensitivity, in words."""
+    return MEASURES.get(mechanism.name, ("measure", mechanism.name, "bounded"))

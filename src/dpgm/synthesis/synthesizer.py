@@ -1,0 +1,240 @@
+"""Algorithm 1: records and a budget in, a private generator out.
+
+The box of the paper, with its errors corrected (docs/guarantee.md):
+
+    plan      every noise multiplier, before any data is opened
+    profile   noisy record lengths and item counts
+    cluster   private kernel k-means                                   } mixtures of networks
+    profiles  noisy size and item counts of each cluster               }
+    train     k networks at once by private SGD                        }
+    measure   further statistics, once
+    refine    move the generator until it shows what was measured
+    release   weights, domain, certificate; nothing else leaves
+"""
+
+import inspect
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dpgm import __version__
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.data.source import Source
+from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import Randomness, SystemRandomness
+from dpgm.privacy.accountant import cost, replace_one_epsilon
+from dpgm.privacy.certificate import Certificate
+from dpgm.privacy.ledger import Ledger
+from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.config import Config, Model, Preset
+from dpgm.synthesis.inputs import as_records
+from dpgm.synthesis.pipeline import fit_generator
+from dpgm.synthesis.plan import Plan, make_plan
+from dpgm.synthesis.surroundings import Progress, Surroundings, silent
+from dpgm.synthesis.release import Release
+from dpgm.synthesis.resources import check_memory
+
+
+class Synthesizer:
+    """Fits a differentially private generator; scikit-learn manners.
+
+    Args:
+        epsilon: the privacy budget.
+        delta: the other half of the budget; by default 1 / (10 x number of records).
+        clusters: components of a mixture of networks; by default chosen from the number of records.
+        model: `auto` (the documented rule), `products`, `image`, `vae` or `rbm`.
+        preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
+        domain: the public domain of tables and arrays; Records carry their own.
+        device: `auto`, `cpu` or `cuda`; never alters the guarantee.
+        randomness: source of noise; the operating system unless a test says otherwise.
+
+    Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public. Nothing that
+    `fit` stores depends on the records except through the mechanisms listed in `certificate_`.
+
+    >>> import dpgm
+    >>> dpgm.Synthesizer(epsilon=1.0).get_params()["model"]
+    'auto'
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        clusters: int | None = None,
+        model: Model | Literal["auto"] = "auto",
+        preset: Preset = "default",
+        domain: Domain | None = None,
+        device: str = "auto",
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.clusters = clusters
+        self.model = model
+        self.preset = preset
+        self.domain = domain
+        self.device = device
+        self.randomness = randomness
+
+    # -- the algorithm -----------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        public: Records | None = None,
+        plan: Plan | None = None,
+        source: Source | None = None,
+        ledger: Ledger | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+        progress: Progress = silent,
+    ) -> "Synthesizer":
+        """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`."""
+        records = as_records(data, self.domain)
+        plan = self._plan_for(records, plan, checkpoint if resume else None)
+        check_memory(plan, records.width)
+        randomness = self.randomness if self.randomness is not None else SystemRandomness()
+
+        saved = self._open_checkpoint(checkpoint, resume, plan, records, ledger)
+        entry = saved.ledger_entry if saved is not None else None
+        if ledger is not None and entry is None:
+            entry = ledger.reserve(plan.mechanisms, plan.delta)
+        gateway = _open_gateway(records, plan, randomness, saved)
+        if ledger is not None and entry is not None:
+            ledger.start(entry)
+
+        draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
+        around = Surroundings(_choose_device(self.device), progress, saved, public)
+        self.generator_ = fit_generator(gateway, plan, records.domain, draws=draws, around=around)
+        gateway.assert_complete()
+
+        self.plan_ = plan
+        self.domain_ = records.domain
+        self.certificate_ = self._certify(plan, gateway, source, randomness)
+        if ledger is not None and entry is not None:
+            ledger.commit(entry)
+        return self
+
+    def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
+        if plan is None and resumed is not None:
+            plan = Checkpoint.saved_plan(Path(resumed))
+        if plan is None:
+            config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset)
+            plan = make_plan(config, len(records), records.domain)
+        plan.check_fits(len(records), records.width)
+        if plan.settings.clusters > max(1, plan.records / 10):
+            warnings.warn(
+                f"{plan.settings.clusters} clusters for {plan.records} records leave fewer than ten records to a "
+                "cluster; the noise will drown them. Use fewer clusters.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+        return plan
+
+    @staticmethod
+    def _open_checkpoint(
+        folder: str | Path | None, resume: bool, plan: Plan, records: Records, ledger: Ledger | None
+    ) -> Checkpoint | None:
+        if folder is None:
+            if resume:
+                raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
+            return None
+        if resume:
+            return Checkpoint.resume(Path(folder), plan, records)
+        entry = None if ledger is None else ledger.reserve(plan.mechanisms, plan.delta)
+        return Checkpoint.start(Path(folder), plan, records, entry)
+
+    def _certify(self, plan: Plan, gateway: Gateway, source: Source | None, randomness: Randomness) -> Certificate:
+        spent = cost(gateway.spent, plan.delta)
+        warned = () if randomness.private else ("NOT PRIVATE: made with a seeded generator.",)
+        return Certificate(
+            epsilon=spent.epsilon,
+            delta=plan.delta,
+            adjacency=plan.adjacency,
+            epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),
+            unit="row" if source is None else source.unit,
+            records=plan.records,
+            planned=plan.mechanisms,
+            mechanisms=gateway.spent,
+            accountant=spent.accountant,
+            randomness=randomness.name,
+            private=randomness.private,
+            software=f"dpgm {__version__}",
+            model={"kind": self.generator_.kind} | self.generator_.architecture,
+            files={},
+            warnings=warned,
+            statements=_statements(source),
+        )
+
+    # -- what a fitted synthesizer can do -------------------------------------------------------------------
+
+    @property
+    def release_(self) -> Release:
+        """The fitted release, in memory."""
+        if not hasattr(self, "certificate_"):
+            raise NotFittedError("this Synthesizer is not fitted yet; call fit(records) first.")
+        return Release(self.domain_, self.generator_, self.certificate_)
+
+    def sample(self, count: int, *, seed: int | None = None) -> Records:
+        """`count` synthetic records; costs nothing."""
+        return self.release_.sample(count, seed=seed)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the release folder."""
+        self.release_.save(path, force=force)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Constructor arguments by name."""
+        return {
+            name: getattr(self, name)
+            for name in inspect.signature(type(self).__init__).parameters
+            if name != "self"
+        }
+
+    def set_params(self, **params: Any) -> "Synthesizer":
+        """Change constructor arguments; returns self."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise UsageError(f"Synthesizer has no parameter {name!r}; it has {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+
+def _statements(source: Source | None) -> tuple[str, ...]:
+    """What was assumed, in sentences that the certificate and the README carry."""
+    told = ["The number of records and the domain (the list of possible values) are treated as public."]
+    if source is None or source.unit == "row":
+        told.append("Each row is taken as one person; a person with several rows is protected per row.")
+    if source is not None and source.items_assumed_public:
+        told.append("The custodian declared that the set of items occurring in the file is public knowledge.")
+    return tuple(told)
+
+
+def _open_gateway(records: Records, plan: Plan, randomness: Randomness, saved: Checkpoint | None) -> Gateway:
+    if saved is None:
+        return Gateway(records, randomness=randomness, allowance=plan.mechanisms)
+    gone = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
+    return CheckpointedGateway(
+        records,
+        checkpoint=saved,
+        randomness=randomness,
+        allowance=plan.mechanisms,
+        already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
+    )
+
+
+def _choose_device(device: str) -> str:
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("`device` cuda was asked for and this machine has none; use auto or cpu.")
+    if device not in ("cpu", "cuda"):
+        raise UsageError(f"`device` must be auto, cpu or cuda; got {device!r}.")
+    return device
