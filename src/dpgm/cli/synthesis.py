@@ -146,18 +146,18 @@ def fit(
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
-    options = dict(
-        domain=domain,
-        assume_public_items=assume_public_items,
-        shape=shape,
-        person=person,
-        item=item,
-        threshold=threshold,
-        separator=separator,
-        header=header,
-        member=member,
-        missing=missing,
-    )
+    options = {
+        "domain": domain,
+        "assume_public_items": assume_public_items,
+        "shape": shape,
+        "person": person,
+        "item": item,
+        "threshold": threshold,
+        "separator": separator,
+        "header": header,
+        "member": member,
+        "missing": missing,
+    }
     records, source = reading.read_from_options(data, labels=labels, **options)
     near = None if public is None else reading.read_from_options(public, labels=None, **options)[0]
     book = None if ledger is None else Ledger.open(ledger)

@@ -97,7 +97,7 @@ def choose_model(domain: Domain | None) -> Model:
 
 
 def default_clusters(records: int) -> int:
-    """k of a mixture of networks: grows with N, since each model only learns from its own cluster."""
+    """Networks of a mixture (k): grows with N, since each model only learns from its own cluster."""
     return min(max(round(records / 10_000), 1), 30)
 
 

@@ -17,7 +17,7 @@ from dpgm.synthesis.surroundings import Surroundings
 def fit_generator(
     gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
 ) -> Generator:
-    """Measure, then make a generator that shows what was measured (products, images), or train networks (the paper)."""
+    """Measure, then make a generator that shows what was measured (products, images), or train networks."""
     if plan.settings.model == "products":
         around.progress("measure", 0, 1)
         measured = measure(gateway, domain, plan.records, plan.noises)

@@ -6,30 +6,31 @@ from dpgm.privacy.certificate import Certificate
 
 def release_readme(certificate: Certificate, domain: Domain) -> str:
     """What this is, what is guaranteed, how to sample. Depends on the certificate and the domain alone."""
-    private = certificate.private
+    private, unit = certificate.private, certificate.unit
     lines = ["# A differentially private release", ""]
     if not private:
         lines += [
-            "> **NOT PRIVATE.** This release was made with a seeded generator, for tests or figures. Anyone who knows the",
-            "> seed can remove the noise. Do not publish it.",
+            "> **NOT PRIVATE.** This release was made with a seeded generator, for tests or figures. Anyone who",
+            "> knows the seed can remove the noise. Do not publish it.",
             "",
         ]
     lines += [
-        f"This folder was made by {certificate.software} from {certificate.records:,} records. It holds a generative",
-        "model from which anyone may draw as many synthetic records as they like. It holds no record of the original data.",
+        f"This folder was made by {certificate.software} from {certificate.records:,} records. It holds a"
+        " generative model from which anyone may draw as many synthetic records as they like. It holds no record"
+        " of the original data.",
         "",
         "## What is guaranteed",
         "",
         f"The model is differentially private with **epsilon = {certificate.epsilon:.4g}** and"
-        f" **delta = {certificate.delta:.3g}**, per {certificate.unit}.",
+        f" **delta = {certificate.delta:.3g}**, per {unit}.",
         "",
-        f"Whatever anyone infers from this folder about one {certificate.unit}, they could have inferred almost as well had"
-        f" that {certificate.unit} been left out: no probability grows by more than a factor exp(epsilon) ="
-        f" {_factor(certificate.epsilon)}, apart from an event of probability delta. This holds whatever else they know,",
-        "and however many synthetic records are drawn.",
+        f"Whatever anyone infers from this folder about one {unit}, they could have inferred almost as well had that"
+        f" {unit} been left out: no probability grows by more than a factor exp(epsilon) ="
+        f" {_factor(certificate.epsilon)}, apart from an event of probability delta. This holds whatever else they"
+        " know, and however many synthetic records are drawn.",
         "",
-        f"Neighbouring data sets: {certificate.adjacency} (one {certificate.unit} more or less; the number of records is"
-        " treated as public).",
+        f"Neighbouring data sets: {certificate.adjacency} (one {unit} more or less; the number of records"
+        " is treated as public).",
     ]
     if certificate.statements or certificate.warnings:
         lines += ["", "## What to know", ""]

@@ -30,5 +30,5 @@ def check_memory(plan: Plan, width: int) -> None:
     if needed > 0.9 * available:
         advice = "a smaller domain" if not plan.settings.trains_networks else "fewer --clusters or a smaller domain"
         raise ResourceError(
-            f"this fit needs about {needed / 2**30:.1f} GB and the machine has {available / 2**30:.1f} GB; use {advice}."
+            f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use {advice}."
         )

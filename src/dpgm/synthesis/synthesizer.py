@@ -33,9 +33,9 @@ from dpgm.synthesis.config import Config, Model, Preset
 from dpgm.synthesis.inputs import as_records
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.surroundings import Progress, Surroundings, silent
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
+from dpgm.synthesis.surroundings import Progress, Surroundings, silent
 
 
 class Synthesizer:
