@@ -35,7 +35,7 @@ class Products:
 
     @property
     def components(self) -> int:
-        """k."""
+        """Their number k."""
         return len(self.weights)
 
     @property
@@ -58,9 +58,7 @@ class Products:
         """
         components = architecture.get("components")
         if set(architecture) != {"kind", "components"} or architecture["kind"] != cls.kind:
-            raise ArtefactError(
-                "the model's architecture is not that of a mixture of products; get the release again."
-            )
+            raise ArtefactError("the model is not a mixture of products; get the release again.")
         if not isinstance(components, int) or isinstance(components, bool) or not 1 <= components <= 100_000:
             raise ArtefactError("the model's number of components is not valid; get the release again.")
         expected = {

@@ -97,14 +97,16 @@ class ItemTuples:
     def _pick(self, total: NDArray[np.int64]) -> NDArray[np.int64]:
         listed = self.tuples.T
         if self.order == 2:
-            return total[listed[0], listed[1]]
+            pairs: NDArray[np.int64] = total[listed[0], listed[1]]
+            return pairs
         pair = pair_places(len(self.positions))
         last = listed[2] if self.order == 3 else pair[listed[2], listed[3]]
-        return total[pair[listed[0], listed[1]], last]
+        picked: NDArray[np.int64] = total[pair[listed[0], listed[1]], last]
+        return picked
 
 
 def column_of(domain: Domain) -> NDArray[np.int64]:
-    """For every position a number that it shares with the other values of its table column, and with nothing else."""
+    """For every position a number that it shares with the other values of its table column only."""
     owner = np.arange(domain.width)
     for block in domain.blocks:
         if block.softmax:

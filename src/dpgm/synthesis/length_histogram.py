@@ -1,4 +1,4 @@
-"""Reads a noisy histogram of record lengths: what is signal, what is tail, and how long records are. Post-processing."""
+"""Reads a noisy histogram of record lengths: what is signal and what is tail. Post-processing."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
     at = 0
     while at < len(noisy):
         width = 1
-        limit = max(2, at // 2)
+        limit = max(2, at // 2) if sum(counts) > 0.5 * records else 1
         while noisy[at : at + width].sum() < 3 * std * np.sqrt(width) and width < limit and at + width < len(noisy):
             width += 1
         total = float(noisy[at : at + width].sum())
@@ -48,8 +48,8 @@ def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
         counts.append(total)
         widths.append(width)
         at += width
-    if at < len(noisy):  # one last group, so that the model is told there is nothing beyond
-        width = min(len(noisy) - at, max(2, at // 2))
+    if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
+        width = min(len(noisy) - at, max(16, at))
         groups[at : at + width] = len(counts)
         counts.append(0.0)
         widths.append(width)
@@ -64,7 +64,7 @@ def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
 
 
 def thinned(law: Floats, share: float, always: int = 0) -> Floats:
-    """Law of the number of items within a subset that holds `share` of all occurrences, plus `always` fixed ones."""
+    """Law of the number of items in a subset that holds `share` of all occurrences, plus `always` fixed ones."""
     share = min(max(share, 0.0), 1.0)
     within = np.zeros(len(law) + always)
     binomial = np.zeros(len(law))

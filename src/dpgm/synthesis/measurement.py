@@ -177,7 +177,7 @@ def item_profile(items: Measured[ItemCounts], reading: _Reading, records: int) -
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
     shares = items.value.numpy() / (max(retained, 1e-3) * records)
     floor = max(0.2 * items.std / records, 0.01 / records)
-    profile = np.clip(shares, min(floor, 0.5), 0.999)
+    profile: Floats = np.clip(shares, min(floor, 0.5), 0.999)
     for block in reading.domain.blocks:
         if block.softmax:
             profile[block.start : block.stop] /= profile[block.start : block.stop].sum()

@@ -1,7 +1,7 @@
 """The law of the number of ones of a product: Poisson binomial, for many components at once.
 
-The characteristic function is exact for the likely items and a short series in power sums for the unlikely ones, which
-makes wide sparse domains as cheap as narrow ones; one inverse FFT gives the probabilities.
+The characteristic function is exact for the likely items and a short series in power sums for the unlikely ones,
+which makes wide sparse domains as cheap as narrow ones; one inverse FFT gives the probabilities.
 """
 
 import math
@@ -65,4 +65,5 @@ def _law(chances: Tensor, longest: int) -> Tensor:
         transform = torch.ones(len(chances), len(turn), dtype=torch.complex64)
     for start in range(0, large.shape[1], 64):
         transform = transform * (1 + large[:, start : start + 64, None] * turn).prod(dim=1)
-    return torch.fft.irfft(transform, n=size, dim=1).clamp(min=0)
+    law: Tensor = torch.fft.irfft(transform, n=size, dim=1)
+    return law.clamp(min=0)
