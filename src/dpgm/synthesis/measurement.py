@@ -261,3 +261,24 @@ def _length_target(lengths: Lengths) -> LengthTarget:
         values=torch.from_numpy(lengths.counts).float(),
         variances=torch.from_numpy(lengths.stds**2).float(),
     )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Noisy item frequencies, and how records were down-weighted to measure them."""
+
+    frequencies: Floats
+    cap: int
+    retained: float
+
+
+def measure_profile(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Profile:
+    """Release record lengths and item counts alone: the profile a mixture of networks starts from."""
+    named = {name: noises[name] for name in ("record lengths", "item counts") if name in noises}
+    measured = measure(gateway, domain, records, named)
+    reading = _read(measured.lengths, domain, records)
+    law = reading.whole
+    sizes = np.arange(len(law))
+    kept = clip_steps(len(law) - 1, 1, measured.items.statistic.cap) * GRID
+    retained = float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)) or 1.0
+    return Profile(item_profile(measured.items, reading, records), measured.items.statistic.cap, retained)
