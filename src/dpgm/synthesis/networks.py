@@ -1,0 +1,177 @@
+"""A mixture of networks, stage by stage: the box of the paper's Algorithm 1 with its errata corrected.
+
+Deviations: centres are frozen while records are assigned (E6); all k models are updated in every step on one Poisson
+sample of the whole data, instead of one model chosen by its true size (E5); mixture weights are noisy sizes (E10).
+"""
+
+import torch
+from torch import Tensor
+
+from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
+from dpgm.clustering.private_kmeans import private_kmeans
+from dpgm.data.domain import Domain
+from dpgm.errors import BudgetError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.factors import Model
+from dpgm.models.mixture import Mixture
+from dpgm.models.rbm import RBM
+from dpgm.models.vae import VAE
+from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
+from dpgm.statistics.fourier_features import FourierFeatures, default_gamma
+from dpgm.synthesis.measurement import Profile, measure_profile
+from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.surroundings import Surroundings
+from dpgm.training.bias_calibration import calibrate_biases
+from dpgm.training.optimizer import OptimizerSettings
+from dpgm.training.private_sgd import Trainer, TrainingSettings
+
+BLOCKS = 40  # training is charged and saved in this many blocks
+
+
+def fit_networks(
+    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
+) -> Mixture:
+    """Profile, cluster, cluster profiles, train, refine."""
+    k = plan.settings.clusters
+    profile = _profile(gateway, plan, domain, around)
+    if k > 1:
+        _cluster(gateway, plan, domain, profile, draws, around)
+    weights = _mixture_weights(gateway, plan)
+    frequencies = _cluster_frequencies(gateway, plan, domain, profile, weights)
+    model = _model(plan, domain)
+    start = model.initial(k, generator=draws)
+    if plan.settings.warm_start:
+        start = model.warm(start, frequencies)
+    mixture = _train(gateway, plan, model, start, weights, draws, around)
+    if plan.settings.calibrate:
+        mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)
+    return mixture
+
+
+def _profile(gateway: Gateway, plan: Plan, domain: Domain, around: Surroundings) -> Profile:
+    around.progress("profile", 0, 1)
+    profile = measure_profile(gateway, domain, plan.records, plan.noises)
+    around.progress("profile", 1, 1)
+    return profile
+
+
+def _cluster(
+    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, draws: torch.Generator, around: Surroundings
+) -> None:
+    """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
+    settings = plan.settings
+    around.progress("cluster", 0, 1)
+    features = FourierFeatures.draw(domain.width, settings.features, default_gamma(domain), generator=draws)
+    if around.public is not None:
+        centers = centers_from_records(around.public, settings.clusters, features, generator=draws)
+    else:
+        frequencies = torch.from_numpy(profile.frequencies)
+        centers = draw_initial_centers(frequencies, settings.clusters, features, domain=domain, generator=draws)
+    clustering = private_kmeans(
+        gateway,
+        centers,
+        features,
+        _runs_left(plan, around, "cluster counts", "cluster sums"),
+        plan.noise("cluster counts"),
+        plan.noise("cluster sums"),
+        generator=draws,
+        device=around.device,
+    )
+    gateway.keep(CLUSTERS, lambda records: clustering.predict(records, around.device))
+    around.progress("cluster", 1, 1)
+
+
+def _runs_left(plan: Plan, around: Surroundings, *names: str) -> int:
+    """Iterations that can still be made: runs charged but lost in a crash come out of the planned ones."""
+    lost = {} if around.checkpoint is None else around.checkpoint.lost
+    left = min(plan.mechanism(name).count - lost.get(name, 0) for name in names)
+    if left < 1:
+        raise BudgetError(f"crashes have used up every run of {names[0]!r}; start again with a new budget.")
+    return left
+
+
+def _mixture_weights(gateway: Gateway, plan: Plan) -> Tensor:
+    """Shares of the clusters from their noisy sizes, each at least a tenth of an equal share; never the true sizes."""
+    k = plan.settings.clusters
+    if k == 1:
+        return torch.ones(1, dtype=torch.float64)
+    sizes = ClusterSizes(k)
+    noisy = gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double()
+    floored = noisy.clamp(min=max(1.0, 0.001 * plan.records / k))
+    return floored / floored.sum()
+
+
+def _cluster_frequencies(
+    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, weights: Tensor
+) -> Tensor:
+    """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
+    overall = torch.from_numpy(profile.frequencies).double()
+    k = plan.settings.clusters
+    if not plan.pays_for("cluster profiles"):
+        return overall.expand(k, -1)
+    asked = ClusterProfiles(domain, k, profile.cap)
+    noise = plan.noise(asked.name)
+    noisy = gateway.release(asked.name, asked.query(), noise).double() / profile.retained
+    sizes = (weights * plan.records).unsqueeze(1)
+    # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
+    prior = sizes * overall
+    std = noise * asked.sensitivity / profile.retained
+    trust = prior**2 / (prior**2 + std**2)
+    counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
+    return (counts / sizes).clamp(1e-6, 1 - 1e-3)
+
+
+def _model(plan: Plan, domain: Domain) -> Model:
+    settings = plan.settings
+    if settings.model == "rbm":
+        return RBM(domain, hidden=settings.hidden[0])
+    return VAE(domain, settings.hidden, settings.latent)
+
+
+def _train(
+    gateway: Gateway,
+    plan: Plan,
+    model: Model,
+    start: Tensor,
+    weights: Tensor,
+    draws: torch.Generator,
+    around: Surroundings,
+) -> Mixture:
+    """Private SGD in blocks; a block is charged before it runs and saved after it."""
+    settings = plan.settings
+    trainer = Trainer(
+        gateway,
+        model,
+        TrainingSettings(
+            steps=settings.steps,
+            sampling_rate=settings.sampling_rate,
+            norm_noise=plan.noise("norms"),
+            gradient_noise=plan.noise("gradients"),
+            records=plan.records,
+            norm_quantile="mode" if settings.norm_quantile is None else settings.norm_quantile,
+            optimizer=OptimizerSettings(
+                settings.optimizer, settings.learning_rate, settings.schedule, settings.averaged_tail
+            ),
+        ),
+        clusters=settings.clusters,
+        cluster_weights=weights,
+        initial_parameters=start,
+        generator=draws,
+        device=around.device,
+    )
+    saved = around.checkpoint
+    if saved is None:
+        trainer.run(progress=lambda done, total: around.progress("train", done, total))
+        return trainer.mixture()
+    state = saved.trainer_state()
+    if state is not None:
+        trainer.load_state(state)
+    trainer.done = saved.steps_charged  # steps lost in a crash are spent: they come out of the planned ones
+    block = max(1, settings.steps // BLOCKS)
+    while trainer.done < settings.steps:
+        ahead = min(block, settings.steps - trainer.done)
+        saved.charge("step", ahead)
+        trainer.run(ahead)
+        saved.save_steps(trainer.done, trainer.state())
+        around.progress("train", trainer.done, settings.steps)
+    return trainer.mixture()
