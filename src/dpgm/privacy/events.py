@@ -52,7 +52,26 @@ class SampledSteps:
     steps: int
 
 
-Event: TypeAlias = GaussianRelease | SampledSteps
+@dataclass(frozen=True)
+class CountsAndSums:
+    """`count` times the counts of disjoint cells and the sums over them, as k-means asks for.
+
+    The same as two Gaussian releases, except that replacing a record cannot move both as far as each alone.
+    """
+
+    count_noise: float
+    sum_noise: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Several branches of events on disjoint parts of the data: each record is in one of them (PRIVACY.md 3.3)."""
+
+    branches: tuple[tuple["GaussianRelease | SampledSteps", ...], ...]
+
+
+Event: TypeAlias = GaussianRelease | SampledSteps | CountsAndSums | Parallel
 
 
 def merged_noise(noises: Iterable[float]) -> float:

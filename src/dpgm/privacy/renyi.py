@@ -1,0 +1,84 @@
+"""Renyi divergences of the events, by direct integration: an upper bound on epsilon that needs no grid of losses.
+
+A sampled step has E_Q[(P/Q)^a] with P/Q = 1 + u, u = q (e^(mu x - mu²/2) - 1) and E_Q[u] = 0, so the integral of
+(1 + u)^a - 1 - a u is all that is left; it keeps its digits even where the divergence is 1e-20. The trapezium rule
+converges exponentially for such integrands. Orders that could not help are reported as infinite, which is valid.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.errors import UsageError
+from dpgm.privacy.events import Event, GaussianRelease, Parallel, SampledSteps
+
+Floats: TypeAlias = NDArray[np.float64]
+
+ORDERS: Floats = np.concatenate(
+    [
+        1 + np.arange(1, 100) / 10,
+        np.arange(11.0, 65.0),
+        np.round(64 * 2 ** (np.arange(1, 57) / 4)),  # to about a million, for epsilons of 0.01 and less
+    ]
+)
+_FARTHEST = 120.0  # in standard deviations: where an order's integrand peaks; beyond, the order is useless
+
+
+def renyi_curve(events: Sequence[Event], orders: Floats = ORDERS) -> Floats:
+    """Renyi divergence of all events together at each order, the larger of both directions."""
+    total = np.zeros(len(orders))
+    for event in events:
+        if isinstance(event, GaussianRelease):
+            total += event.count * orders / (2 * float(event.noise) ** 2)
+        elif isinstance(event, SampledSteps):
+            step = [_sampled(1 / float(event.noise), float(event.sampling_rate), float(order)) for order in orders]
+            total += event.steps * np.array(step)
+        elif isinstance(event, Parallel):  # a record is in one branch only, but which one may depend on releases
+            total += np.max([renyi_curve(branch, orders) for branch in event.branches], axis=0)
+        else:
+            raise UsageError(f"an event of kind {type(event).__name__} is unknown and cannot be costed.")
+    return total
+
+
+def epsilon_from(curve: Floats, delta: float, orders: Floats = ORDERS) -> tuple[float, float]:
+    """The best epsilon over the orders (Canonne, Kamath, Steinke 2020), and the order it was found at."""
+    epsilons = curve + conversion(orders, delta)
+    best = int(np.argmin(epsilons))
+    return max(0.0, float(epsilons[best])), float(orders[best])
+
+
+def conversion(orders: Floats, delta: float) -> Floats:
+    """What turns a divergence into an epsilon at each order."""
+    converted: Floats = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return converted
+
+
+def _sampled(mu: float, rate: float, order: float) -> float:
+    if rate == 1.0:
+        return order * mu * mu / 2
+    if order * mu > _FARTHEST:
+        return math.inf
+    step = min(0.05, 0.1 / mu)
+    x = np.arange(-12.0, order * mu + 12.0 + step, step)
+    exponent = mu * x - mu * mu / 2
+    # log(1 + u), without overflow
+    log_ratio = np.where(
+        exponent > 30, math.log(rate) + exponent, np.log1p(rate * np.expm1(np.minimum(exponent, 30)))
+    )
+    log_density = -x * x / 2 + math.log(step / math.sqrt(2 * math.pi))
+    peak = float(np.max(order * log_ratio + log_density))
+    if peak > 2:
+        return (peak + math.log(float(np.sum(np.exp(order * log_ratio + log_density - peak))))) / (order - 1)
+    u = rate * np.expm1(np.minimum(exponent, 30))
+    small = np.abs(order * u) < 1e-3
+    series = order * (order - 1) / 2 * u**2 * (1 + (order - 2) / 3 * u * (1 + (order - 3) / 4 * u))
+    density = np.exp(log_density)
+    # Far out (1 + u)^a may overflow while the density is zero, so the two are multiplied as logarithms there.
+    powers = np.exp(np.minimum(order * log_ratio + log_density, 700.0))
+    near = np.expm1(np.minimum(order * log_ratio, 1.0)) - order * u
+    direct = np.where(order * log_ratio < 1, near * density, powers - (1 + order * u) * density)
+    excess = float(np.sum(np.where(small, series * density, direct)))
+    return math.log1p(max(excess, 0.0)) / (order - 1)
