@@ -55,7 +55,7 @@ def stage(gateway):
             )
             sums = gateway.release(
                 "sums",
-                Query(lambda view: _clipped(view, bound), bound, (2, ITEMS)),
+                Query(lambda view, bound=bound: _clipped(view, bound), bound, (2, ITEMS)),
                 1.5,
             )
         weights = 0.9 * weights + sums.sum(0) / (abs(float(sizes)) + 1)

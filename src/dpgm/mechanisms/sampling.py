@@ -28,17 +28,18 @@ def poisson_sample(
     if rate == 1:
         return np.arange(rows, dtype=np.int64)
     # A rank without rows still takes part: the first use of the coin key is collective.
-    blocks = np.arange(first_row // BLOCK, max(-(-(first_row + rows) // BLOCK), first_row // BLOCK + 1))
-    found = []
-    todo, start, skip = blocks, np.zeros(len(blocks)), 0
+    end = max(first_row + rows, first_row + 1)
+    todo = np.arange(first_row // BLOCK, -(-end // BLOCK))
+    start, skip, found = np.zeros(len(todo)), 0, []
     while len(todo):
-        expected = BLOCK * rate
+        limits = np.minimum(BLOCK, end - todo * BLOCK)  # of the last block only the part in question
+        expected = float(limits.max()) * rate
         # Six deviations and a bit: a second round is rare.
         count = math.ceil((expected + 6 * math.sqrt(expected) + 8) / ALIGNMENT) * ALIGNMENT
         words = randomness.block_words(COINS, step, todo.tolist(), count, skip)
         skip += count
         positions = np.cumsum(_gaps(words, rate) + 1.0, axis=1) + (start - 1.0)[:, None]
-        inside = positions < BLOCK
+        inside = positions < limits[:, None]
         where = positions + (todo * BLOCK)[:, None]
         found.append(where[inside].astype(np.int64))
         unfinished = inside[:, -1]

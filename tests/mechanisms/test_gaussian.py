@@ -1,0 +1,110 @@
+import math
+import tracemalloc
+
+import pytest
+import torch
+from scipy import stats
+
+from dpgm.errors import DpgmError, UsageError
+from dpgm.mechanisms import gaussian
+from dpgm.mechanisms.gaussian import add_noise, noise_std
+from dpgm.mechanisms.query import Query
+from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+
+
+def query(shape, sensitivity=1.0, grid=None):
+    return Query(lambda view: None, sensitivity, shape, grid)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_floats_are_changed_in_place_and_lie_on_a_grid(dtype):
+    exact = torch.full((100, 30), 5.0, dtype=dtype)
+    noisy = add_noise(exact, query((100, 30), sensitivity=0.75), 2.0, SeededRandomness(0))
+    assert noisy is exact
+    assert stats.kstest((noisy.double().numpy().ravel() - 5) / 1.5, "norm").pvalue > 1e-7
+    steps = noisy.double() * 2.0**20 / 0.5  # the sensitivity's power of two is 1/2
+    assert torch.equal(steps, steps.round())
+
+
+def test_the_grid_is_between_two_to_the_minus_21_and_minus_20_of_the_sensitivity():
+    for sensitivity in (0.3, 1.0, 7.0, 1000.0):
+        noisy = add_noise(
+            torch.zeros(5000, dtype=torch.float64), query((5000,), sensitivity), 1.0, SeededRandomness(0)
+        )
+        gaps = noisy.unique().diff()
+        assert sensitivity * 2.0**-21 <= gaps.min() <= sensitivity * 2.0**-20 * 4
+
+
+def test_a_tensor_that_is_not_contiguous_gets_its_noise():
+    exact = torch.zeros(50, 40).T
+    add_noise(exact, query((40, 50)), 1.0, SeededRandomness(0))
+    assert torch.all(exact != 0)
+
+
+def test_noise_of_a_device_has_the_law_and_the_grid():
+    exact = torch.zeros(100_000)
+    gaussian._add_on_device(exact, 3.0, 2.0**-20, SeededRandomness(0))
+    assert stats.kstest(exact.double().numpy() / 3, "norm").pvalue > 1e-7
+    assert torch.equal(exact.double() * 2.0**20, (exact.double() * 2.0**20).round())
+
+
+def test_tensors_elsewhere_use_the_generator_of_their_device(monkeypatch):
+    seen = []
+    monkeypatch.setattr(gaussian, "_add_on_device", lambda exact, *rest: seen.append(exact))
+    exact = torch.zeros(3, device="meta")
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: 0.0)
+    add_noise(exact, query((3,)), 1.0, SeededRandomness(0))
+    assert seen == [exact]
+
+
+def test_integers_are_exact_multiples_of_the_grid():
+    exact = torch.arange(10_000) * 3
+    noisy = add_noise(exact.clone(), query((10_000,), 2.0, grid=0.25), 4.0, SeededRandomness(0))
+    assert noisy.dtype == torch.float64
+    units = noisy / 0.25
+    assert torch.equal(units, units.round())
+    assert stats.kstest((units - exact).numpy() / 32, "norm").pvalue > 1e-7
+
+
+def test_no_noise_is_for_tests_only():
+    for grid, exact in ((None, torch.tensor([1.25])), (1.0, torch.tensor([7]))):
+        assert torch.equal(add_noise(exact.clone(), query((1,), 1.0, grid), 0.0, SeededRandomness(0)), exact)
+        with pytest.raises(UsageError, match="above 0; got 0"):
+            add_noise(exact, query((1,), 1.0, grid), 0.0, SystemRandomness())
+
+
+@pytest.mark.parametrize("noise", [-1.0, math.nan, math.inf])
+def test_bad_multipliers_are_refused(noise):
+    with pytest.raises(UsageError, match="`noise` must be"):
+        noise_std(query((1,)), noise, SeededRandomness(0))
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.nan, math.inf, 1e-31])
+def test_bad_sensitivities_are_refused(sensitivity):
+    with pytest.raises(DpgmError, match="sensitivity must be"):
+        noise_std(query((1,), sensitivity), 1.0, SeededRandomness(0))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_does_not_leave(bad):
+    with pytest.raises(DpgmError, match=r"not finite.*budget stays spent"):
+        add_noise(torch.tensor([1.0, bad]), query((2,)), 1.0, SeededRandomness(0))
+
+
+def test_what_a_query_returns_must_be_what_it_declares():
+    with pytest.raises(DpgmError, match=r"shape \(3,\) returned shape \(2,\)"):
+        add_noise(torch.zeros(2), query((3,)), 1.0, SeededRandomness(0))
+    with pytest.raises(DpgmError, match="int64 multiples"):
+        add_noise(torch.zeros(2), query((2,), grid=1.0), 1.0, SeededRandomness(0))
+    with pytest.raises(DpgmError, match="float32 or float64"):
+        add_noise(torch.zeros(2, dtype=torch.bfloat16), query((2,)), 1.0, SeededRandomness(0))
+
+
+def test_float_noise_allocates_nothing_in_the_steady_state():
+    exact, ask, source = torch.zeros(300_000), query((300_000,)), SystemRandomness()
+    add_noise(exact, ask, 1.0, source)
+    tracemalloc.start()
+    add_noise(exact, ask, 1.0, source)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 30_000
