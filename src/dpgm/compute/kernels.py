@@ -217,7 +217,7 @@ def _sigmoid_residual(
             part = np.float32(0)
             for j in range(start, min(start + 512, width)):
                 part += line[j] * line[j]
-            total += part
+            total += float(part)
         squared[i] = total
 
 
@@ -249,7 +249,7 @@ def _row_squares(matrix: Array, width: int, out: Array) -> None:
             part = line[start] * line[start]
             for j in range(start + 1, min(start + 512, width)):
                 part += line[j] * line[j]
-            total += part
+            total += float(part)
         out[i] = total
 
 
@@ -381,13 +381,13 @@ def _draw_rows(
             for j in range(starts[block], stops[block]):
                 # A counter-based hash (two rounds of 32-bit mixing, 64-bit key a row) gives the uniform word;
                 # item j is present when word < 2^32 sigmoid(logit).
-                word = (np.uint32(j) * np.uint32(0x9E3779B9)) ^ low
-                word = (word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D)
-                word = (word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B)
-                word = (word ^ (word >> np.uint32(16))) + high
-                word = (word ^ (word >> np.uint32(16))) * np.uint32(0x21F0AAAD)
-                word = (word ^ (word >> np.uint32(15))) * np.uint32(0xD35A2D97)
-                word = word ^ (word >> np.uint32(15))
+                word = np.uint32(np.uint32(j) * np.uint32(0x9E3779B9)) ^ low
+                word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D))
+                word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B))
+                word = np.uint32((word ^ (word >> np.uint32(16))) + high)
+                word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x21F0AAAD))
+                word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0xD35A2D97))
+                word = np.uint32(word ^ (word >> np.uint32(15)))
                 threshold = np.float32(4294967296.0) / (one + line[j] * powers[j])
                 present[j] = np.float32(word) < threshold
         for block in range(chosen.shape[1]):

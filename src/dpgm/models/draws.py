@@ -13,29 +13,32 @@ from torch import Tensor
 from dpgm.compute import kernels
 
 
-def latent_draws(seed: int, step: int, rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Standard normal numbers, (*rows.shape, width), for the given row numbers."""
-    if rows.device.type == "cpu" and kernels.HAS_NUMBA:
+def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Standard normal numbers, (*rows.shape, width), of a step's key for the given row numbers.
+
+    The key may be an int64 tensor, so that a recorded CUDA graph can be replayed for another step.
+    """
+    if isinstance(key, int) and rows.device.type == "cpu" and kernels.HAS_NUMBA:
         out = torch.empty((rows.numel(), width), dtype=dtype)
-        kernels.hashed_normals(_mixed(seed, step), rows.reshape(-1).numpy(), out.numpy())
+        kernels.hashed_normals(key % 2**64, rows.reshape(-1).numpy(), out.numpy())
         return out.reshape(*rows.shape, width)
     pairs = -(-width // 2)
     columns = torch.arange(pairs, device=rows.device)
-    key = _mix(rows * _signed(kernels.ROW_STEP) + _signed(_mixed(seed, step)))
-    key = _mix(key.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
+    mixed = _mix(rows * _signed(kernels.ROW_STEP) + key)
+    mixed = _mix(mixed.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
     # 32 bits for the radius, 31 for the angle.
-    radius = torch.sqrt(-2 * torch.log((((key >> 32) & 0xFFFFFFFF).double() + 0.5) * 2.0**-32))
-    angle = ((key & 0x7FFFFFFF).double() + 0.5) * (2 * math.pi * 2.0**-31)
+    radius = torch.sqrt(-2 * torch.log((((mixed >> 32) & 0xFFFFFFFF).double() + 0.5) * 2.0**-32))
+    angle = ((mixed & 0x7FFFFFFF).double() + 0.5) * (2 * math.pi * 2.0**-31)
     both = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), dim=-1)
     return both.flatten(-2)[..., :width].to(dtype)
 
 
-def _mixed(seed: int, step: int) -> int:
-    """A 64-bit key of a step, by splitmix64."""
+def step_key(seed: int, step: int) -> int:
+    """A signed 64-bit key of a step, by splitmix64."""
     z = (seed + (step + 1) * 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-    return z ^ (z >> 31)
+    return _signed(z ^ (z >> 31))
 
 
 def _signed(word: int) -> int:

@@ -77,7 +77,7 @@ class Layout:
     def matrix(self, parameters: Tensor, block: Block) -> Tensor:
         """A view (k, rows, outputs) of a block of (k, P) parameters; the bias is its last row."""
         start = self.offsets[block.name]
-        return parameters[:, start : start + block.size].unflatten(1, (block.rows, block.outputs))
+        return parameters[:, start : start + block.size].view(len(parameters), block.rows, block.outputs)
 
     def weight(self, parameters: Tensor, name: str) -> Tensor:
         """A view (k, inputs, outputs) of a block's matrix."""
@@ -168,9 +168,26 @@ class Model(Protocol):
     """
 
     kind: ClassVar[str]
-    domain: Domain
-    layout: Layout
-    draws: int  # standard normal numbers a record needs in one pass
+
+    @property
+    def domain(self) -> Domain:
+        """The records' public domain."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """The parameter blocks."""
+        ...
+
+    @property
+    def outputs(self) -> "Outputs":
+        """How logits become records."""
+        ...
+
+    @property
+    def draws(self) -> int:
+        """Standard normal numbers a record needs in one pass."""
+        ...
 
     @property
     def architecture(self) -> dict[str, object]:

@@ -1,0 +1,129 @@
+"""Optimisers over the stacked parameters of k models. They see noisy gradients only: post-processing."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dpgm import validation
+from dpgm.compute import kernels
+from dpgm.errors import ArtefactError
+
+BETAS = (0.9, 0.999)
+TINY = 1e-8
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of steps."""
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 0.002
+    schedule: Literal["cosine", "constant"] = "cosine"
+    averaged_tail: float = 0.5
+
+    def __post_init__(self) -> None:
+        validation.one_of(("adam", "sgd"), optimizer=self.optimizer)
+        validation.one_of(("cosine", "constant"), schedule=self.schedule)
+        validation.positive(learning_rate=self.learning_rate)
+        if self.averaged_tail:
+            validation.fraction(averaged_tail=self.averaged_tail)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of a step (0, 1, ...) out of `steps`."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
+
+
+class Optimizer:
+    """Moves (k, P) parameters in place along the gradients it is given."""
+
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor, steps: int) -> None:
+        self.settings = settings
+        self.parameters = parameters
+        self.steps = steps
+        adam = settings.optimizer == "adam"
+        self.first = torch.zeros_like(parameters) if adam else None
+        self.second = torch.zeros_like(parameters) if adam else None
+        self.average = parameters.clone() if settings.averaged_tail else None
+        # On an accelerator the step is recorded once and replayed, so what changes from step to step is a tensor.
+        self._numbers = torch.zeros(3, dtype=torch.float64, device=parameters.device)
+
+    @property
+    def result(self) -> Tensor:
+        """The averaged parameters where there is an average, else the last ones."""
+        return self.parameters if self.average is None else self.average
+
+    def move(self, gradients: Tensor, scales: Tensor, step: int) -> None:
+        """One step along gradients x scales (one scale a model); `step` counts from 0."""
+        rate = self.settings.rate(step, self.steps)
+        on_cpu = self.parameters.device.type == "cpu"
+        if self.first is None or self.second is None:
+            self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
+        elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
+            self.prepare(step)
+            self.replayable(gradients, scales)
+        self._take_average(step)
+
+    def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
+        assert self.first is not None
+        assert self.second is not None
+        return kernels.adam(
+            self.parameters.numpy(),
+            gradients.contiguous().numpy(),
+            self.first.numpy(),
+            self.second.numpy(),
+            scales.numpy(),
+            rate=rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            tiny=TINY,
+            step=step + 1,
+        )
+
+    def prepare(self, step: int) -> None:
+        """Set the numbers of an Adam step before `replayable` runs or is replayed."""
+        corrections = [1 - beta ** (step + 1) for beta in BETAS]
+        values = [self.settings.rate(step, self.steps) / corrections[0], 1 / math.sqrt(corrections[1]), 0.0]
+        self._numbers.copy_(torch.tensor(values, dtype=torch.float64))
+
+    def replayable(self, gradients: Tensor, scales: Tensor) -> None:
+        """An Adam step in plain tensor operations, with everything that varies in tensors."""
+        assert self.first is not None
+        assert self.second is not None
+        rate, root, _ = self._numbers.to(self.parameters.dtype)
+        slope = gradients * scales.unsqueeze(1).to(gradients)
+        self.first.mul_(BETAS[0]).add_(slope, alpha=1 - BETAS[0])
+        self.second.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
+        self.parameters.sub_(self.first * rate / (self.second.sqrt() * root + TINY))
+
+    def _take_average(self, step: int) -> None:
+        if self.average is None:
+            return
+        begin = self.steps - max(1, round(self.settings.averaged_tail * self.steps))
+        if step <= begin:
+            self.average.copy_(self.parameters)
+        else:
+            self.average.lerp_(self.parameters, 1 / (step - begin + 1))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything a checkpoint needs besides the number of steps; functions of noisy values."""
+        named = {
+            "parameters": self.parameters,
+            "first": self.first,
+            "second": self.second,
+            "average": self.average,
+        }
+        return {name: value.detach().cpu().clone() for name, value in named.items() if value is not None}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state; raises ArtefactError if it belongs to other models."""
+        for name, mine in self.state().items():
+            saved = state.get(name)
+            if saved is None or saved.shape != mine.shape or not bool(torch.isfinite(saved).all()):
+                raise ArtefactError(f"the checkpoint's {name} is missing, damaged or of another model.")
+            getattr(self, name).copy_(saved)

@@ -1,0 +1,113 @@
+"""What one look at a Poisson sample computes: gradient norms, then the sum of clipped gradients.
+
+These objects hold private values between the two queries of a step and live inside queries only. The factors of
+a sample are computed once; both queries use them. A record whose gradient is not finite contributes nothing to either.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.mechanisms.norm_bound import norm_histogram
+from dpgm.mechanisms.query import View
+from dpgm.models.batches import SegmentedBatch, Workspace
+from dpgm.models.draws import latent_draws, step_key
+from dpgm.models.factors import Factor, Model
+
+SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
+
+
+class Pass(Protocol):
+    """Two queries' exact values, from one look at a step's sample."""
+
+    def histogram(self, view: View, step: int) -> Tensor:
+        """Counts of gradient norms by bin, int64; one bin a record."""
+        ...
+
+    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+        """Sum of gradients, each scaled to a norm of at most `bound`, for every model: (k, P)."""
+        ...
+
+    def diagnosis(self, bound: float) -> dict[str, float]:
+        """NOT PRIVATE: batch size, median norm and clipped share of the last sample."""
+        ...
+
+
+class SegmentedPass:
+    """The pass on the CPU: sparse records sorted by model."""
+
+    def __init__(self, model: Model, parameters: Tensor, edges: Tensor, seed: int) -> None:
+        self._model, self._parameters, self._edges, self._seed = model, parameters, edges, seed
+        self._workspace = Workspace(parameters.dtype)
+        self._sum = torch.empty_like(parameters)
+        self._step = -1
+        self._batch: SegmentedBatch | None = None
+        self._factors: Sequence[Factor] = ()
+        self._norms = torch.empty(0)
+
+    def histogram(self, view: View, step: int) -> Tensor:
+        """Counts of gradient norms by bin."""
+        self._look(view, step)
+        return norm_histogram(self._norms, self._edges)
+
+    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+        """Sum of clipped gradients for every model."""
+        batch = self._look(view, step)
+        weights = clip_weights(self._norms, bound)
+        return batch.weighted_sum(self._factors, weights, self._sum)
+
+    def diagnosis(self, bound: float) -> dict[str, float]:
+        """NOT PRIVATE: facts about the last sample."""
+        return diagnose(self._norms, bound)
+
+    def _look(self, view: View, step: int) -> SegmentedBatch:
+        if self._batch is not None and step == self._step:
+            return self._batch
+        rows, bounds = sorted_by_model(view, len(self._parameters))
+        width, dtype = self._model.draws, self._parameters.dtype
+        draws = latent_draws(step_key(self._seed, step), torch.from_numpy(rows), width, dtype)
+        batch = SegmentedBatch(
+            self._model.layout, self._parameters, view.records, rows, bounds, self._workspace, draws
+        )
+        self._factors = self._model.factors(batch)
+        self._norms = batch.squared_norms(self._factors).sqrt_()
+        unusable = ~torch.isfinite(self._norms)
+        if bool(unusable.any()):
+            batch.silence(self._factors, unusable)
+        self._step, self._batch = step, batch
+        return batch
+
+
+def clip_weights(norms: Tensor, bound: float | Tensor) -> Tensor:
+    """What scales every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
+    weights = (bound / (norms * SLACK)).clamp_(max=1.0)
+    return weights.masked_fill_(~torch.isfinite(norms), 0.0)
+
+
+def sampled_rows(view: View) -> NDArray[np.int64]:
+    """Numbers of the rows a query is about."""
+    return np.arange(len(view.records), dtype=np.int64) if view.sample is None else view.sample
+
+
+def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sampled rows sorted by cluster, and where each cluster's rows begin and end."""
+    rows = sampled_rows(view)
+    if clusters == 1:
+        return rows, np.array([0, len(rows)], dtype=np.int64)
+    routed = np.asarray(view.kept["clusters"])[rows]
+    order = np.argsort(routed, kind="stable")
+    bounds = np.zeros(clusters + 1, dtype=np.int64)
+    np.cumsum(np.bincount(routed, minlength=clusters), out=bounds[1:])
+    return rows[order], bounds
+
+
+def diagnose(norms: Tensor, bound: float) -> dict[str, float]:
+    """NOT PRIVATE: batch size, median norm and clipped share."""
+    finite = norms[torch.isfinite(norms)]
+    size = max(len(finite), 1)
+    median = float(finite.median()) if len(finite) else 0.0
+    return {"batch": float(len(finite)), "median_norm": median, "clipped": float((finite > bound).sum()) / size}
