@@ -1,0 +1,100 @@
+"""What the image generator measures and how it is fitted: every setting a function of public numbers.
+
+Two releases: the noisy size of each class and the noisy class-wise sum of image features. Both see all records once and
+have sensitivity 1; everything else is post-processing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.image import ImageGenerator
+from dpgm.models.image_layout import ImageLayout
+from dpgm.models.image_networks import convolutional_architecture, dense_architecture
+from dpgm.privacy.calibration import Spend
+from dpgm.statistics.image_features import EmbeddingDesign, FeatureSet
+from dpgm.statistics.mean_embedding import ImageMeasurements, class_sizes, mean_embedding
+from dpgm.training.image_refinement import RefinementSettings, fit_images
+
+SIZES = "class sizes"
+EMBEDDING = "mean embedding"
+
+_SIZE_SHARE = 0.01
+_MOST_VALUES = 1_000_000  # released numbers: classes x features
+
+
+def image_spends(domain: Domain, records: int, epsilon: float, delta: float) -> tuple[Spend, ...]:
+    """Shares of the budget of the two releases; the same at every epsilon and size."""
+    ImageLayout.of(domain)
+    return (Spend(SIZES, _SIZE_SHARE), Spend(EMBEDDING, 1 - _SIZE_SHARE))
+
+
+def embedding_design(domain: Domain, device: torch.device | str = "cpu") -> EmbeddingDesign:
+    """The public feature map of a domain: three bandwidths of damped cosine coefficients."""
+    layout = ImageLayout.of(domain)
+    per_set = 4000 if torch.device(device).type == "cuda" else 2000
+    bandwidths = (0.01, 0.03, 0.1)
+    per_set = max(100, min(per_set, _MOST_VALUES // (2 * len(bandwidths) * layout.classes)))
+    sets = tuple(FeatureSet("dct", bandwidth, per_set, 1 / len(bandwidths)) for bandwidth in bandwidths)
+    return EmbeddingDesign(layout.image.height, layout.image.columns, sets)
+
+
+def measure_images(
+    gateway: Gateway,
+    domain: Domain,
+    records: int,
+    noises: Mapping[str, float],
+    *,
+    device: torch.device | str = "auto",
+) -> ImageMeasurements:
+    """Both releases, through the gateway.
+
+    Privacy: two Gaussian releases of sensitivity 1 on all records, of multipliers `noises`.
+    """
+    place = _device(device)
+    layout, design = ImageLayout.of(domain), embedding_design(domain, place)
+    sizes, sums = class_sizes(layout), mean_embedding(layout, design, device=place)
+    return ImageMeasurements(
+        design=design,
+        sizes=gateway.release(SIZES, sizes, noises[SIZES]),
+        size_std=noises[SIZES] * sizes.sensitivity,
+        sums=gateway.release(EMBEDDING, sums, noises[EMBEDDING]),
+        sum_std=noises[EMBEDDING] * sums.sensitivity,
+    )
+
+
+def fit_image_generator(
+    measured: ImageMeasurements,
+    domain: Domain,
+    *,
+    generator: torch.Generator,
+    device: torch.device | str = "auto",
+    progress: Callable[[float], None] | None = None,
+) -> ImageGenerator:
+    """The generator that shows what was measured; sees no record."""
+    place = _device(device)
+    architecture, settings = refinement_rule(domain, place)
+    return fit_images(
+        measured, architecture, domain, settings=settings, generator=generator, device=place, progress=progress
+    )
+
+
+def refinement_rule(domain: Domain, device: torch.device | str) -> tuple[dict[str, Any], RefinementSettings]:
+    """Network and optimisation by the shape of the images, the number of classes and the device."""
+    layout = ImageLayout.of(domain)
+    shape = (layout.image.height, layout.image.columns, layout.classes)
+    images = max(8, min(40, 2000 // layout.classes))
+    if torch.device(device).type == "cuda":
+        settings = RefinementSettings(steps=3000, images=100, memory=0.9, half_precision=True)
+        return convolutional_architecture(*shape, latent=16, channels=(256, 128, 64)), settings
+    settings = RefinementSettings(steps=3000, images=images, parts=5, memory=0.0)
+    return dense_architecture(*shape, latent=16, hidden=(256, 512)), settings
+
+
+def _device(device: torch.device | str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)
