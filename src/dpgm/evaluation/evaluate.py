@@ -1,0 +1,239 @@
+"""Compare real and synthetic records by every metric that applies; nothing is dropped silently."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm import validation
+from dpgm.data.domain import Image
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals
+from dpgm.evaluation.comparable import check_comparable, position_names
+from dpgm.evaluation.cooccurrence import co_occurrence, frequent_sets
+from dpgm.evaluation.counting_queries import SANITY, Queries, Reading, paper_workload, popular_queries, query_error
+from dpgm.evaluation.downstream import downstream
+from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation, ItemComparison, Kind, NotComputed, QueryRow
+from dpgm.evaluation.marginals import OneWay, field_codes, one_way, record_lengths, table_pairs, two_way
+
+ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
+LENGTHS = (1, 2, 3, 4)
+_SHOWN_ITEMS = 10
+_SHOWN_RECORDS = 12
+
+T = TypeVar("T")
+
+
+def evaluate(
+    real: Records,
+    synthetic: Records,
+    *,
+    test: Records | None = None,
+    queries: Queries | None = None,
+    baselines: Mapping[str, Records] | None = None,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """How close synthetic records are to real ones, beside baselines.
+
+    Args:
+        real: the real records. Everything returned is for the curator only.
+        synthetic: records over the same domain; any number of them.
+        test: real records no fit has seen, for downstream accuracy; by default a quarter of `real`.
+        queries: the user's own counting queries (see `read_workload`).
+        baselines: synthetic records of other methods by name; by default independent noisy marginals at
+            (epsilon, delta). "answer 0" is always added.
+        epsilon: budget of the default baseline: give the release's own.
+        delta: likewise; by default 1 / (10 x number of records).
+        seed: of queries, splits and the baseline's draws (not of its noise).
+
+    Raises:
+        UsageError: no records, different domains, or an empty workload.
+    """
+    check_comparable(real, synthetic)
+    validation.positive(epsilon=epsilon)
+    delta = 1 / (10 * len(real)) if delta is None else delta
+    if queries is not None and len(queries) == 0:
+        raise UsageError("the workload holds no queries; give at least one.")
+    kind = kind_of(real)
+    others = dict(baselines) if baselines is not None else _default_baselines(real, epsilon, delta, seed)
+    if kind != "table":
+        others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
+    methods = {SYNTHETIC: synthetic} | others
+    tried = _Tried()
+
+    rows = _query_rows(real, methods, kind, queries, seed, tried)
+    lengths = tried("record lengths", lambda: record_lengths(real, synthetic))
+    singles = tried("single items", lambda: one_way(real, synthetic))
+    best, worst = _items(singles, real) if singles is not None else ((), ())
+    table = tried("pairs of columns", lambda: table_pairs(real, synthetic))
+    accuracies = tried("downstream accuracy", lambda: downstream(real, synthetic, test, seed))
+    together = frequent = None
+    if kind == "images":
+        tried.skip("co-occurrence heat maps", "pixels are shown as images instead.")
+        tried.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
+    else:
+        together = tried("co-occurrence heat maps", lambda: co_occurrence(real, synthetic))
+        frequent = tried("frequent item sets", lambda: frequent_sets(real, synthetic))
+    return Evaluation(
+        kind=kind,
+        records=len(real),
+        synthetic_records=len(synthetic),
+        width=real.width,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        baselines=tuple(others),
+        queries=rows,
+        lengths=lengths,
+        length_variation=_length_variation(real, methods) if lengths is not None else {},
+        one_way=singles,
+        best_items=best,
+        worst_items=worst,
+        two_way=tried("pairs of items", lambda: two_way(real, synthetic)),
+        co_occurrence=together,
+        frequent_sets=frequent,
+        table=table,
+        downstream=accuracies if accuracies is not None else (),
+        held_out=test is not None,
+        not_computed=tuple(tried.missing),
+        real_sample=_pick(real, seed),
+        synthetic_sample=_pick(synthetic, seed),
+        label_images=_label_images(real, synthetic),
+    )
+
+
+def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
+    """Header and one row a method: errors of popular queries of 1-4 items and the distance of record lengths."""
+    header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
+    rows: list[tuple[str | float | None, ...]] = []
+    for method in (SYNTHETIC, *evaluation.baselines):
+        errors = [evaluation.query_means(length).get(method) for length in LENGTHS]
+        rows.append((method, *errors, evaluation.length_variation.get(method)))
+    return header, rows
+
+
+def kind_of(records: Records) -> Kind:
+    """Sets, a table, images, or a mixture of sets and columns."""
+    fields = [field for field in records.domain.fields if field.name != records.domain.label]
+    if any(isinstance(field, Image) for field in fields):
+        return "images"
+    softmax = [field.kind in ("categorical", "numeric") for field in fields]
+    return "table" if softmax and all(softmax) else "sets" if not any(softmax) else "mixed"
+
+
+class _Tried:
+    """Runs metrics; keeps the reason of every one that cannot be computed."""
+
+    def __init__(self) -> None:
+        self.missing: list[NotComputed] = []
+
+    def __call__(self, metric: str, compute: Callable[[], T]) -> T | None:
+        try:
+            return compute()
+        except UsageError as error:
+            self.skip(metric, str(error))
+        except MemoryError:
+            self.skip(metric, "this machine has too little memory for it.")
+        return None
+
+    def skip(self, metric: str, reason: str) -> None:
+        self.missing.append(NotComputed(metric, reason))
+
+
+def _default_baselines(real: Records, epsilon: float, delta: float, seed: int) -> dict[str, Records]:
+    model = IndependentMarginals(epsilon, delta).fit(real)
+    return {INDEPENDENT: model.sample(len(real), seed=seed)}
+
+
+def _query_rows(
+    real: Records,
+    methods: Mapping[str, Records],
+    kind: Kind,
+    queries: Queries | None,
+    seed: int,
+    tried: _Tried,
+) -> tuple[QueryRow, ...]:
+    rows = []
+
+    def add(workload: Any, length: str, asked: Queries, reading: Reading) -> None:
+        errors = {name: query_error(real, records, asked, reading=reading) for name, records in methods.items()}
+        means = {name: error.mean for name, error in errors.items()}
+        medians = {name: error.median for name, error in errors.items()}
+        rows.append(QueryRow(workload, length, reading, len(asked), means, medians))
+
+    for length in LENGTHS:
+        popular = tried(
+            f"popular queries of {length} items",
+            lambda n=length: popular_queries(real, n, seed=seed),  # type: ignore[misc]
+        )
+        if popular is not None:
+            add("popular", str(length), popular, "all")
+            if length > 1:
+                add("popular", str(length), popular, "any")
+    if kind == "sets":
+        for part, asked in enumerate(paper_workload(real, seed), 1):
+            add("paper", f"{20 * part} %", asked, "all")
+    else:
+        tried.skip("the paper's random queries", "they are defined for sets of items only.")
+    if queries is not None:
+        add("yours", "all", queries, "all")
+        add("yours", "all", queries, "any")
+    return tuple(rows)
+
+
+def _items(singles: OneWay, real: Records) -> tuple[tuple[ItemComparison, ...], tuple[ItemComparison, ...]]:
+    names = position_names(real.domain)
+    errors = np.abs(singles.synthetic - singles.real) / np.maximum(singles.real, SANITY)
+    common = np.flatnonzero(singles.real >= SANITY)
+    order = common[np.argsort(errors[common], kind="stable")]
+    half = min(_SHOWN_ITEMS, len(order) // 2 if len(order) > 1 else 1)
+    # among equally well preserved items the most frequent ones are the interesting ones
+    best = sorted(order[: max(half, len(order) // 4)], key=lambda at: -singles.real[at])[:half]
+    worst = order[::-1][:half]
+
+    def shown(positions: Any) -> tuple[ItemComparison, ...]:
+        return tuple(
+            ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
+            for at in positions
+        )
+
+    return shown(best), shown(worst)
+
+
+def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:
+    return {name: record_lengths(real, records).total_variation for name, records in methods.items()}
+
+
+def _pick(records: Records, seed: int) -> Records:
+    generator = np.random.default_rng([seed, 12])
+    count = _SHOWN_RECORDS if kind_of(records) != "images" else 4 * _SHOWN_RECORDS
+    chosen = generator.choice(len(records), min(count, len(records)), replace=False)
+    return records.take(np.sort(chosen))
+
+
+def _label_images(real: Records, synthetic: Records) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    domain = real.domain
+    pictures = [at for at, field in enumerate(domain.fields) if isinstance(field, Image)]
+    if not pictures:
+        return None
+    start, picture = domain.offsets[pictures[0]], domain.fields[pictures[0]]
+    assert isinstance(picture, Image)
+    means = []
+    for records in (real, synthetic):
+        groups = np.zeros(len(records), dtype=np.int64)
+        count = 1
+        if domain.label is not None and domain.field(domain.label).kind == "categorical":
+            label = [field.name for field in domain.fields].index(domain.label)
+            groups, count = field_codes(records, label), domain.fields[label].width
+        held = (records.indices >= start) & (records.indices < start + picture.width)
+        rows = np.repeat(groups, records.lengths)[held]
+        cells = rows * picture.width + records.indices[held].astype(np.int64) - start
+        sums = np.bincount(cells, minlength=(count + 1) * picture.width)[: count * picture.width]
+        sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1)
+        means.append(
+            (sums.reshape(count, picture.width) / sizes[:, None]).reshape(-1, picture.height, picture.columns)
+        )
+    return means[0], means[1]
