@@ -10,11 +10,28 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AnswerZero": "dpgm.evaluation.baselines",
+    "Evaluation": "dpgm.evaluation.evaluation",
+    "IndependentMarginals": "dpgm.evaluation.baselines",
+    "Mwem": "dpgm.evaluation.baselines",
+    "evaluate": "dpgm.evaluation.evaluate",
+    "read_workload": "dpgm.evaluation.workload_file",
+    "write_report": "dpgm.report.html",
     "FourierFeatures": "dpgm.statistics.fourier_features",
     "PrivateKernelKMeans": "dpgm.clustering.estimator",
     "clustering_accuracy": "dpgm.evaluation.clustering_accuracy",
     "Domain": "dpgm.data.domain",
+    "RecordWriter": "dpgm.data.writers",
     "Records": "dpgm.data.records",
+    "Source": "dpgm.data.source",
+    "inspect_file": "dpgm.data.inspection",
+    "load_domain": "dpgm.data.domain_file",
+    "read_records": "dpgm.data.readers",
+    "read_source": "dpgm.data.readers",
+    "save_domain": "dpgm.data.domain_file",
+    "simulate_cdr": "dpgm.data.simulate",
+    "simulate_transit": "dpgm.data.simulate",
+    "write_records": "dpgm.data.writers",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

@@ -1,7 +1,7 @@
 """Columns of items: lists, flat values of any type, and what is refused in them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,7 +102,47 @@ def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     return column.cast(pa.string())
 
 
+def floats(
+    column: "pyarrow.Array", where: Place, missing: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The finite numbers of a column (0 where missing), and which are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
+        column = pc.if_else(absent, pa.scalar(None, type=column.type), column)
+        plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+        plain = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
+        if not plain.all():
+            raise InputError(
+                f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
+                " correct the file."
+            )
+        column = pc.utf8_ltrim(column, "+").cast(pa.float64())
+    elif not (
+        pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+        or pa.types.is_boolean(column.type)
+        or pa.types.is_decimal(column.type)
+        or pa.types.is_null(column.type)
+    ):
+        raise InputError(f"{where(0)}: the column does not hold numbers; correct the domain or the file.")
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    gone = column.is_null().to_numpy(zero_copy_only=False)
+    values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"{where(row)}: the value is not a finite number; correct the file.")
+    return values, gone
+
+
 def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
+    """A table's column as one array."""
     import pyarrow as pa
 
     if table.column_names.count(name) > 1:

@@ -166,6 +166,8 @@ class Numeric:
                 raise UsageError(f"field {self.name!r}: low and high must be whole numbers for an integer field.")
             if self.bins > self.high - self.low + 1:
                 raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number a bin.")
+            if (self.high - self.low + 1) * self.bins > 2**62:
+                raise UsageError(f"field {self.name!r}: the range is too wide for so many bins; use fewer.")
 
     @property
     def width(self) -> int:

@@ -6,6 +6,7 @@ naming what falls outside a public list would tell about the rows.
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -56,6 +57,10 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if _digits_only(values):
+        with suppress(pa.ArrowInvalid):
+            plain: NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            return plain
     trimmed = pc.utf8_trim_whitespace(values)
     good = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,19}$").to_numpy(zero_copy_only=False)
     if not good.all():
@@ -68,6 +73,15 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     except pa.ArrowInvalid:
         raise InputError(f"{place(0)} or after: an item number does not fit 64 bits; correct the file.") from None
     return numbers
+
+
+def _digits_only(values: "pyarrow.Array") -> bool:
+    """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    if values.buffers()[2] is None:
+        return False
+    characters = np.frombuffer(values.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+    return len(characters) > 0 and int(characters.max()) <= ord("9")
 
 
 class KnownItems:

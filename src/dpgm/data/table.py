@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import as_texts, flat_column, parse_lists, set_codes
+from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes
 from dpgm.data.domain import Categorical, Domain, Field, Image, ItemSet, Label, Numeric
 from dpgm.data.items import Codes, KnownItems, Place
 from dpgm.data.records import Records
@@ -118,7 +118,7 @@ class TableEncoder:
 
     def _numbers(self, field: Numeric, column: "pyarrow.Array", place: Place) -> Codes:
         where = _in_column(place, field.name)
-        values, gone = self._floats(column, where)
+        values, gone = floats(column, where, self._missing)
         if gone.any() and not field.missing:
             row = int(np.argmax(gone))
             raise InputError(
@@ -132,42 +132,6 @@ class TableEncoder:
         codes[~gone] = bin_of(field, present)
         return codes
 
-    def _floats(self, column: "pyarrow.Array", where: Place) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Values (0 where missing) and which are missing."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = pc.utf8_trim_whitespace(column)
-            absent = pc.is_in(column, value_set=pa.array(self._missing, type=column.type))
-            column = pc.if_else(absent, pa.scalar(None, type=column.type), column)
-            plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-            plain = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
-            if not plain.all():
-                raise InputError(
-                    f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
-                    " correct the file."
-                )
-            column = pc.utf8_ltrim(column, "+").cast(pa.float64())
-        elif not (
-            pa.types.is_integer(column.type)
-            or pa.types.is_floating(column.type)
-            or pa.types.is_boolean(column.type)
-            or pa.types.is_decimal(column.type)
-            or pa.types.is_null(column.type)
-        ):
-            raise InputError(f"{where(0)}: the column does not hold numbers; correct the domain or the file.")
-        if pa.types.is_boolean(column.type):
-            column = column.cast(pa.uint8())
-        gone = column.is_null().to_numpy(zero_copy_only=False)
-        values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
-            raise InputError(f"{where(row)}: the value is not a finite number; correct the file.")
-        return values, gone
-
 
 def encode(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
     """The records of a table with one column a field."""
@@ -178,7 +142,8 @@ def bin_of(field: Numeric, values: NDArray[Any]) -> Codes:
     """The bin of every number, clamped to the field's range."""
     above = np.clip(values, field.low, field.high) - field.low
     if field.integer:
-        return (above.astype(np.int64) * field.bins) // int(field.high - field.low + 1)
+        whole: Codes = (above.astype(np.int64) * field.bins) // int(field.high - field.low + 1)
+        return whole
     bins: Codes = np.floor(above * (field.bins / (field.high - field.low))).astype(np.int64)
     return np.clip(bins, 0, field.bins - 1)
 

@@ -1,0 +1,173 @@
+"""Array files, whose shape is public by nature: scipy `.npz`, numpy `.npy` and MNIST idx."""
+
+import io
+import struct
+import zipfile
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.conversion import from_scipy
+from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.opening import Input, locate, open_bytes, read_all
+from dpgm.data.records import Records, concatenate
+from dpgm.data.source import Reading, Source
+from dpgm.errors import InputError, ResourceError, UsageError
+
+_CELLS = 20_000_000
+_MAX_BYTES = 1 << 36
+
+
+def read_npz(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """A scipy sparse matrix; every stored value other than 0 is present (or above the threshold)."""
+    import scipy.sparse
+
+    if source.member is not None:
+        raise InputError(f"{source}: .npz files are read from the disk; unpack the archive first.")
+    _check_npz(source)
+    try:
+        matrix: Any = scipy.sparse.load_npz(source.path)
+        matrix.tocsr().check_format(full_check=True)
+    except (ValueError, OSError, KeyError, zipfile.BadZipFile, zlib.error, EOFError, AttributeError, TypeError):
+        raise InputError(
+            f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again."
+        ) from None
+    _check_kind(matrix.data.dtype, source)
+    if reading.threshold is not None:
+        matrix = matrix.tocsr()
+        matrix.data = matrix.data > reading.threshold
+    elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
+        raise InputError(f"{source}: holds negative values; give --threshold if a number above it means present.")
+    return _told(source, lambda: from_scipy(matrix, reading.domain)), Source("row", False, "wide")
+
+
+def _check_npz(source: Input) -> None:
+    try:
+        with zipfile.ZipFile(source.path) as archive:
+            unpacked = sum(one.file_size for one in archive.infolist())
+    except (zipfile.BadZipFile, OSError):
+        raise InputError(f"{source}: is damaged or cut short; write it again.") from None
+    size = source.path.stat().st_size
+    if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * size):
+        raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
+
+
+def _told(source: Input, make: Any) -> Records:
+    try:
+        records: Records = make()
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+    if not len(records):
+        raise InputError(f"{source}: holds no records; give a file with at least one.")
+    return records
+
+
+def _check_kind(dtype: np.dtype[Any], source: Input) -> None:
+    if dtype.kind not in "biuf":
+        raise InputError(f"{source}: does not hold numbers; write a matrix of numbers.")
+
+
+def read_npy(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """A dense (N, m) matrix of 0 and 1, or of numbers with a threshold; (N, height, columns) for images."""
+    if source.member is not None:
+        raise InputError(f"{source}: .npy files are read from the disk; unpack the archive first.")
+    try:
+        matrix = np.load(source.path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError):
+        raise InputError(f"{source}: is not a plain numpy matrix, or is cut short; write it again.") from None
+    if not isinstance(matrix, np.ndarray) or matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
+        raise InputError(f"{source}: must hold a matrix of 2 dimensions, or of 3 for images.")
+    _check_kind(matrix.dtype, source)
+    domain = reading.domain or _natural_domain(matrix.shape)
+    flat = matrix.reshape(len(matrix), -1)
+    if flat.shape[1] != domain.width:
+        raise InputError(
+            f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
+        )
+    return _told(source, lambda: _dense_records(flat, domain, reading.threshold)), Source("row", False, "wide")
+
+
+def _natural_domain(shape: tuple[int, ...]) -> Domain:
+    if len(shape) == 3:
+        return Domain((Image("image", shape[1], shape[2]),))
+    return Domain.of_items(shape[1])
+
+
+def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None) -> Records:
+    step = max(1, _CELLS // domain.width)
+    parts = []
+    for start in range(0, max(len(matrix), 1), step):
+        piece = np.asarray(matrix[start : start + step])
+        if piece.dtype.kind == "f" and not np.isfinite(piece).all():
+            row = start + int(np.argmin(np.isfinite(piece).all(axis=1)))
+            raise InputError(f"row {row + 1}: holds NaN or an infinite value; correct the file.")
+        if threshold is None and not ((piece == 0) | (piece == 1)).all():
+            row = start + int(np.argmin(((piece == 0) | (piece == 1)).all(axis=1)))
+            raise InputError(f"row {row + 1}: holds a value that is neither 0 nor 1; give --threshold.")
+        parts.append(Records.from_dense(piece != 0 if threshold is None else piece > threshold, domain))
+    return concatenate(parts)
+
+
+def read_idx(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """MNIST's idx images (bytes): a pixel is present above the threshold (127); labels become a label field."""
+    images = _idx(source, 3)
+    domain = Domain((Image("image", images.shape[1], images.shape[2]),))
+    threshold = 127 if reading.threshold is None else reading.threshold
+    if not len(images):
+        raise InputError(f"{source}: holds no images.")
+    records = _dense_records(images.reshape(len(images), -1), domain, threshold)
+    if reading.labels is not None:
+        records = _with_labels(records, locate(reading.labels), source)
+    if reading.domain is not None:
+        same = reading.domain.width == records.width and len(reading.domain.fields) == len(records.domain.fields)
+        if not same:
+            raise InputError(
+                f"{source}: the domain does not match images of {images.shape[1]} x {images.shape[2]}."
+            )
+        records = Records(reading.domain, records.indptr, records.indices)
+    return records, Source("row", False, "wide")
+
+
+def _with_labels(records: Records, labels_file: Input, source: Input) -> Records:
+    """Image and label side by side, the label as a field of the ten digits (0 .. 9)."""
+    labels = _idx(labels_file, 1)
+    if len(labels) != len(records):
+        raise InputError(f"{labels_file}: holds {len(labels)} labels for {len(records)} images of {source}.")
+    if len(labels) and labels.max() > 9:
+        raise InputError(f"{labels_file}: image {int(np.argmax(labels > 9)) + 1}: the label is not 0 to 9.")
+    image = records.domain.fields[0]
+    domain = Domain((image, Categorical("label", tuple(range(10)))), label="label")
+    at = records.indptr[1:]
+    indices = np.insert(records.indices, at, labels.astype(records.indices.dtype) + image.width)
+    return Records(domain, records.indptr + np.arange(len(records) + 1), indices)
+
+
+def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
+    with open_bytes(source) as stream:
+        head = stream.read(4 + 4 * dimensions)
+    if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
+        raise InputError(f"{source}: is not an idx file of {dimensions} dimension(s) of bytes; get it again.")
+    shape = struct.unpack(f">{dimensions}I", head[4:])
+    size = int(np.prod([int(side) for side in shape], dtype=object))
+    if size > _MAX_BYTES:
+        raise ResourceError(f"{source}: claims {size >> 30} GB of pixels; split it.")
+    if dimensions == 3 and 0 in shape[1:]:
+        raise InputError(f"{source}: claims images without pixels; get it again.")
+    body = read_all(source, limit=size + len(head) + (1 << 20))
+    if len(body) != len(head) + size:
+        raise InputError(f"{source}: holds less or more than its header says; get it again.")
+    return np.frombuffer(body, dtype=np.uint8, offset=len(head)).reshape(shape)
+
+
+def is_idx(source: Input) -> bool:
+    """Whether the file starts as idx images do."""
+    with open_bytes(source) as stream:
+        return io.BytesIO(stream.read(4)).getvalue() == b"\0\0\x08\x03"
+
+
+def refuse_labels(source: Input, reading: Reading) -> None:
+    """Labels belong to images."""
+    if reading.labels is not None:
+        raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")

@@ -1,0 +1,284 @@
+"""Comma-separated text: baskets (a record a line) and tables of columns."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpgm.data.domain import MAX_WIDTH
+from dpgm.data.formats import set_field
+from dpgm.data.gathering import BasketGatherer
+from dpgm.data.lines import TextBlock, text_blocks
+from dpgm.data.opening import Input, open_bytes
+from dpgm.data.records import Records
+from dpgm.data.shapes import Chunk, Columns, goal_for
+from dpgm.data.source import Reading, Source
+from dpgm.data.tokens import integer_tokens
+from dpgm.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_SEPARATORS = (",", ";", "\t", "|")
+_MAX_COLUMNS = 100_000
+
+
+def blocks_of(source: Input, *, quoted: bool) -> Iterator[TextBlock]:
+    """The text of an input in blocks of whole rows."""
+    with open_bytes(source) as stream:
+        yield from text_blocks(stream, str(source), quoted=quoted)
+
+
+def first_block(source: Input, *, quoted: bool) -> TextBlock:
+    """The first block alone, to see what the file holds."""
+    block = next(blocks_of(source, quoted=quoted), None)
+    if block is None:
+        raise InputError(f"{source}: the file is empty; give a file with records.")
+    return block
+
+
+def _cells(row: bytes, separator: str) -> list[str]:
+    text = row.decode()
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+
+
+def _is_kept(row: bytes, comment: str | None) -> bool:
+    return bool(row) and not (comment is not None and row.startswith(comment.encode()))
+
+
+class DelimitedFile:
+    """What the first rows of a delimited file show."""
+
+    def __init__(self, source: Input, reading: Reading, default: str) -> None:
+        self.source, self.reading = source, reading
+        block = first_block(source, quoted=True)
+        rows = [row for row in block.rows()[:2000] if _is_kept(row, reading.comment)]
+        if not rows:
+            raise InputError(f"{source}: holds no records; give a file with at least one.")
+        self.separator = reading.separator or _guess_separator(rows[0], default)
+        try:
+            self.head = [_cells(row, self.separator) for row in rows]
+        except csv.Error:
+            raise InputError(
+                f"{source}: line 1 or after: a cell is longer than 128 kB; correct the file."
+            ) from None
+        if len(self.head[0]) > _MAX_COLUMNS and reading.shape != "basket":
+            raise InputError(
+                f"{source}: line 1: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape."
+            )
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the first rows differ in their number of cells."""
+        return len({len(row) for row in self.head}) > 1
+
+    @property
+    def binary(self) -> bool:
+        """Whether the first rows, but perhaps a header, hold nothing but 0 and 1."""
+        body = self.head[1:] if self.has_header else self.head
+        return len(self.head[0]) > 1 and all(cell.strip() in ("0", "1") for row in body for cell in row)
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first row names the columns."""
+        if self.reading.header is not None:
+            return self.reading.header
+        cells = [cell.strip() for cell in self.head[0]]
+        return not all(cell in ("0", "1") for cell in cells)
+
+    def is_baskets(self) -> bool:
+        """Whether rows are baskets: as asked, or where nothing else can be meant."""
+        reading = self.reading
+        if reading.shape is not None:
+            return reading.shape == "basket"
+        if reading.person is not None or reading.item is not None or reading.header:
+            return False
+        if reading.domain is not None and set_field(reading.domain) is None:
+            return False
+        return self.ragged and not self.binary
+
+    def column_names(self) -> tuple[str, ...]:
+        """Names from the header, from the domain, or numbers from 0."""
+        reading, count = self.reading, len(self.head[0])
+        if self.has_header:
+            return tuple(cell.strip() for cell in self.head[0])
+        domain = reading.domain
+        if domain is not None and set_field(domain) is None:
+            if len(domain.fields) != count:
+                raise InputError(
+                    f"{self.source}: line 1: has {count} cells, but the domain has {len(domain.fields)} fields and the"
+                    " file no header; correct the domain, or name the columns in a header."
+                )
+            return tuple(field.name for field in domain.fields)
+        if domain is not None and set_field(domain).width == count:  # type: ignore[union-attr]
+            return tuple(str(label) for label in set_field(domain).items)  # type: ignore[union-attr]
+        return tuple(str(at) for at in range(count))
+
+    def columns(self) -> Columns:
+        """The file as named columns."""
+        names = self.column_names()
+        return Columns(str(self.source), names, (), self._chunks(names))
+
+    def _chunks(self, names: tuple[str, ...]) -> Iterator[Chunk]:
+        skip_header = self.has_header
+        wanted = _wanted(names, self.reading)
+        for block in blocks_of(self.source, quoted=True):
+            text, kept = block.text, None
+            comment = self.reading.comment
+            if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
+                rows = block.rows()
+                kept = [at for at, row in enumerate(rows) if _is_kept(row, comment)]
+                if skip_header and kept:
+                    kept, skip_header = kept[1:], False
+                text = b"".join(rows[at] + b"\n" for at in kept)
+            if not text:
+                continue
+
+            def place(row: int, block: TextBlock = block, kept: list[int] | None = kept) -> str:
+                return block.place(row if kept is None else kept[row])
+
+            yield Chunk(_parse(text, names, wanted, self.separator, place), place)
+
+
+def _wanted(names: tuple[str, ...], reading: Reading) -> list[str]:
+    """The columns that will be looked at; the rest is not unpacked."""
+    if len(set(names)) < len(names):
+        return list(names)
+    chosen = {reading.person, reading.item, reading.count} - {None}
+    if reading.item is not None and reading.person is not None:
+        return [name for name in names if name in chosen] or list(names)
+    if reading.domain is not None and set_field(reading.domain) is None:
+        chosen |= {field.name for field in reading.domain.fields}
+        return [name for name in names if name in chosen] or list(names)
+    return list(names)
+
+
+def _guess_separator(row: bytes, default: str) -> str:
+    text = row.decode()
+    if default == "\t":
+        return default
+    counts = {mark: text.count(mark) for mark in _SEPARATORS}
+    best = max(_SEPARATORS, key=lambda mark: counts[mark])
+    return best if counts[best] else default
+
+
+def _parse(
+    text: bytes, names: tuple[str, ...], wanted: list[str], separator: str, place: object
+) -> "pyarrow.Table":
+    import pyarrow as pa
+    import pyarrow.csv
+
+    ragged: list[tuple[int, int]] = []
+
+    def note(row: object) -> str:
+        ragged.append((row.number, row.actual_columns))  # type: ignore[attr-defined]
+        return "skip"
+
+    # Names as numbers: column names of the file may repeat, which is refused later with a better sentence.
+    keys = {name: str(at) for at, name in enumerate(names)}
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(text),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=len(text) + 1, column_names=[str(at) for at in range(len(names))]
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=note
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types={key: pa.string() for key in keys.values()},
+                include_columns=[keys[name] for name in wanted],
+                strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        where = place(0)  # type: ignore[operator]
+        raise InputError(f"{where} or after: the text cannot be read as rows of cells; check its quotes.") from None
+    if ragged:
+        number, cells = ragged[0]
+        where = place(number - 1)  # type: ignore[operator]
+        raise InputError(
+            f"{where}: has {cells} cells where {len(names)} are expected; correct the row, or say `--shape basket`"
+            " if rows are lists of items."
+        )
+    return table.rename_columns(wanted)
+
+
+def read_basket_lines(
+    source: Input, reading: Reading, separator: str, *, integers: bool, quoted: bool
+) -> tuple[Records, Source]:
+    """A record a line, its items separated; a blank line is a record without items."""
+    if reading.person is not None or reading.item is not None:
+        raise UsageError(f"{source}: lines of items have no columns; leave out --person and --item.")
+    gatherer = BasketGatherer(goal_for(reading, str(source)))
+    for block in blocks_of(source, quoted=quoted):
+        if reading.comment is not None:
+            block = _without_comments(block, reading.comment)
+        add_basket_block(gatherer, block, separator, integers=integers, quoted=quoted)
+    return gatherer.finish(str(source)), Source("row", reading.domain is None, "basket")
+
+
+def _without_comments(block: TextBlock, comment: str) -> TextBlock:
+    mark = comment.encode()
+    # A comment keeps its place as a line, so that later lines keep their numbers; it is marked by a NUL.
+    lines = [b"\0" if row.startswith(mark) else row for row in block.rows()]
+    return TextBlock(b"".join(line + b"\n" for line in lines), block.first_line, block.file, block.quoted)
+
+
+def add_basket_block(
+    gatherer: BasketGatherer, block: TextBlock, separator: str, *, integers: bool, quoted: bool
+) -> None:
+    """Append the lines of a block: by whole arrays where they hold numbers only, else cell by cell."""
+    import pyarrow as pa
+
+    parsed = integer_tokens(block.text, separator)
+    items = gatherer.goal.items
+    if parsed is not None:
+        values, lengths = parsed
+    else:
+        rows = [row for row in block.rows() if row != b"\0"]
+        if len(rows) < len(block.ends):
+            block = TextBlock(b"".join(row + b"\n" for row in rows), block.first_line, block.file, block.quoted)
+        cells = [_basket_cells(row, separator, quoted, block, at) for at, row in enumerate(rows)]
+        lengths = np.fromiter((len(row) for row in cells), dtype=np.int64, count=len(cells))
+    ends = np.cumsum(lengths)
+
+    def place(at: int) -> str:
+        return block.place(int(np.searchsorted(ends, at, side="right")))
+
+    if parsed is not None:
+        codes = items.from_integers(values, place)
+    else:
+        texts = pa.array([cell for row in cells for cell in row], type=pa.string())
+        if integers:
+            from dpgm.data.items import parse_integers, refuse_negative
+
+            numbers = parse_integers(texts, place)
+            refuse_negative(numbers, place)
+            codes = items.from_integers(numbers, place)
+        else:
+            codes = items.from_texts(texts, place)
+    keep = codes >= 0
+    if not keep.all():
+        rows_of = np.repeat(np.arange(len(lengths)), lengths)[keep]
+        codes, lengths = codes[keep], np.bincount(rows_of, minlength=len(lengths))
+    gatherer.add(codes, lengths)
+
+
+def _basket_cells(row: bytes, separator: str, quoted: bool, block: TextBlock, at: int) -> list[str]:
+    if not row:
+        return []
+    if not quoted:
+        return row.decode().split() if separator == " " else row.decode().split(separator)
+    try:
+        cells = _cells(row, separator)
+    except csv.Error:
+        raise InputError(f"{block.place(at)}: a cell is longer than 128 kB; correct the file.") from None
+    if len(cells) > MAX_WIDTH:
+        raise InputError(f"{block.place(at)}: has more than {MAX_WIDTH:,} items; correct the file.")
+    if any(not cell.strip() for cell in cells):
+        raise InputError(f"{block.place(at)}: an item is empty; correct the file.")
+    return cells

@@ -1,0 +1,189 @@
+"""Gathering the chunks of a file into records, in each shape, within memory near that of the result."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.columns import as_texts, item_codes
+from dpgm.data.domain import Domain
+from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place
+from dpgm.data.records import Records, index_dtype, sort_rows
+from dpgm.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class ItemGoal:
+    """Which items count, and the domain that comes of it: a public one, or the items that occur."""
+
+    def __init__(self, domain: Domain | None, name: str = "items") -> None:
+        self._domain, self._name = domain, name
+        self._occurring = OccurringItems() if domain is None else None
+        if domain is not None:
+            field = domain.fields[0]
+            self.items: Items = KnownItems(field.items)  # type: ignore[union-attr]
+            self.code_dtype: type[np.signedinteger[Any]] = index_dtype(domain.width)
+        else:
+            assert self._occurring is not None
+            self.items, self.code_dtype = self._occurring, np.int32
+
+    def finish(self, file: str) -> tuple[Domain, NDArray[np.int64] | None]:
+        """The domain, and the position of every code where they differ."""
+        if self._domain is not None:
+            return self._domain, None
+        assert self._occurring is not None
+        labels, position = self._occurring.finish()
+        if not labels:
+            raise InputError(f"{file}: no item occurs; give --domain FILE with the public list of items.")
+        return Domain.of_items(labels, self._name), position
+
+
+class BasketGatherer:
+    """One record a row, its items as codes row after row."""
+
+    def __init__(self, goal: ItemGoal) -> None:
+        self.goal = goal
+        self._codes: list[NDArray[Any]] = []
+        self._lengths: list[NDArray[np.int64]] = []
+
+    def add(self, codes: Codes, lengths: NDArray[np.int64]) -> None:
+        """Append rows."""
+        self._codes.append(codes.astype(self.goal.code_dtype))
+        self._lengths.append(lengths)
+
+    def finish(self, file: str) -> Records:
+        """All rows as records."""
+        domain, position = self.goal.finish(file)
+        count = sum(len(lengths) for lengths in self._lengths)
+        indptr = np.zeros(count + 1, dtype=np.int64)
+        if count:
+            np.cumsum(np.concatenate(self._lengths), out=indptr[1:])
+        self._lengths.clear()
+        dtype = index_dtype(domain.width)
+        codes = np.empty(int(indptr[-1]), dtype=dtype)
+        at = 0
+        self._codes.reverse()
+        while self._codes:  # frees each part as it is copied
+            part = self._codes.pop()
+            codes[at : at + len(part)] = part if position is None else position[part]
+            at += len(part)
+        return Records(domain, *sort_rows(indptr, codes, domain.width))
+
+
+class LongGatherer:
+    """One row a person and item, a person's rows anywhere in the file; records in order of first appearance."""
+
+    def __init__(self, goal: ItemGoal) -> None:
+        self.goal = goal
+        self._persons: list[pyarrow.Array] = []
+        self._codes: list[NDArray[Any]] = []
+
+    def add(
+        self,
+        persons: "pyarrow.Array",
+        items: "pyarrow.Array",
+        place: Place,
+        present: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Append rows; a null or empty item, or one that is not `present`, tells only that the person exists."""
+        persons = checked_persons(persons, place)
+        items = empty_as_null(items)
+        codes = item_codes(items, self.goal.items, place)
+        if present is not None:
+            codes[~present] = -1
+        self._persons.append(persons.dictionary_encode())
+        self._codes.append(codes.astype(self.goal.code_dtype))
+
+    def finish(self, file: str) -> Records:
+        """The rows of each person as one record."""
+        import pyarrow as pa
+
+        domain, position = self.goal.finish(file)
+        rows, count = np.empty(0, dtype=np.int32), 0
+        if self._persons:
+            unified = pa.chunked_array(self._persons).unify_dictionaries()
+            self._persons.clear()
+            count = len(unified.chunk(0).dictionary)
+            rows = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
+            del unified
+        codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int32)
+        self._codes.clear()
+        if len(codes) and codes.min() < 0:
+            known = codes >= 0
+            rows, codes = rows[known], codes[known]
+        if position is not None:
+            codes = position.astype(index_dtype(domain.width))[codes]
+        indptr = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
+        if not bool(np.all(rows[1:] >= rows[:-1])):
+            codes = _by_row(rows, codes, count, domain.width)
+        return Records(domain, *sort_rows(indptr, codes, domain.width))
+
+
+def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> NDArray[Any]:
+    """Codes reordered so that equal rows stand together: a counting sort, in time linear in the rows."""
+    from scipy.sparse import csr_array
+
+    # The transpose of a matrix with one entry a column: scipy's conversion is a counting sort by row.
+    entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
+    by_entry = csr_array((codes, rows.astype(entries.dtype), entries), shape=(len(rows), count))
+    ordered: NDArray[Any] = by_entry.tocsc().data
+    return ordered
+
+
+class DistinctPersons:
+    """Checks, at the end, that no person occurs in two rows of a shape that holds one row a person."""
+
+    def __init__(self) -> None:
+        self._persons: list[pyarrow.Array] = []
+
+    def add(self, persons: "pyarrow.Array", place: Place) -> None:
+        """Append the persons of a chunk."""
+        self._persons.append(checked_persons(persons, place).dictionary_encode())
+
+    def check(self, file: str, place_of: Callable[[int], str]) -> None:
+        """Raises if one occurs twice."""
+        import pyarrow as pa
+
+        if not self._persons:
+            return
+        unified = pa.chunked_array(self._persons).unify_dictionaries()
+        rows = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
+        first = np.unique(rows, return_index=True)[1]
+        if len(first) < len(rows):
+            repeated = np.ones(len(rows), dtype=bool)
+            repeated[first] = False
+            raise InputError(
+                f"{file}: {place_of(int(np.argmax(repeated)))}: the person occurs in an earlier row as well; a"
+                " record is a person: merge their rows, or use the long shape."
+            )
+
+
+def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":
+    """A column of persons: texts or whole numbers, none missing."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(persons.type):
+        persons = persons.dictionary_decode()
+    if not kinds.is_integer(persons.type):
+        persons = empty_as_null(as_texts(persons, place))
+    if persons.null_count:
+        row = int(np.argmax(persons.is_null().to_numpy(zero_copy_only=False)))
+        raise InputError(f"{place(row)}: the person is missing; every row needs one.")
+    return persons
+
+
+def empty_as_null(column: "pyarrow.Array") -> "pyarrow.Array":
+    """A text column in which empty cells are null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type) and len(column):
+        lengths = pc.binary_length(column)
+        if pc.min(lengths).as_py() == 0:
+            return pc.if_else(pc.equal(lengths, 0), pa.scalar(None, type=column.type), column)
+    return column

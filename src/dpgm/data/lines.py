@@ -1,0 +1,128 @@
+"""Text in blocks of whole lines: UTF-8 checked, line ends made one, quoted line breaks respected, lengths capped.
+
+Every text format reads through here, so that a fault is named by its line and never by its content, and memory
+stays that of a few blocks whatever the file holds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.errors import InputError
+
+BLOCK = 4 << 20
+MAX_LINE = 32 << 20
+_NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Whole lines, each ended by a newline; `first_line` is the number of the first in the file."""
+
+    text: bytes
+    first_line: int
+    file: str
+    quoted: bool
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """Where every row ends: its newline, outside of quotes."""
+        return _row_ends(np.frombuffer(self.text, dtype=np.uint8), self.quoted)
+
+    def rows(self) -> list[bytes]:
+        """The rows without their newlines."""
+        starts = [0, *(self.ends[:-1] + 1).tolist()]
+        return [self.text[start:end] for start, end in zip(starts, self.ends.tolist(), strict=True)]
+
+    def line_of(self, row: int) -> int:
+        """The line in the file at which a row starts."""
+        start = int(self.ends[row - 1]) + 1 if row else 0
+        return self.first_line + self.text.count(b"\n", 0, start)
+
+    def place(self, row: int) -> str:
+        """Where a row is, for a message."""
+        return f"{self.file}: line {self.line_of(row)}"
+
+
+def _row_ends(data: NDArray[np.uint8], quoted: bool) -> NDArray[np.int64]:
+    ends = np.flatnonzero(data == _NEWLINE)
+    if quoted:
+        quotes = np.flatnonzero(data == _QUOTE)
+        if len(quotes):
+            ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    return ends
+
+
+def _one_line_end(data: bytes, quoted: bool) -> bytes:
+    """Windows and old Mac line ends become newlines, except within quotes."""
+    if b"\r" not in data:
+        return data
+    if not quoted or b'"' not in data:
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    array = np.frombuffer(data, dtype=np.uint8).copy()
+    returns = np.flatnonzero(array == _RETURN)
+    outside = returns[np.searchsorted(np.flatnonzero(array == _QUOTE), returns) % 2 == 0]
+    before_newline = outside[
+        (outside + 1 < len(array)) & (array[np.minimum(outside + 1, len(array) - 1)] == _NEWLINE)
+    ]
+    array[outside] = _NEWLINE
+    return np.delete(array, before_newline).tobytes()
+
+
+def _without_mark(data: bytes, file: str) -> bytes:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8.")
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _check_text(text: bytes, first_line: int, file: str) -> None:
+    if b"\0" in text:
+        line = first_line + text.count(b"\n", 0, text.index(b"\0"))
+        raise InputError(f"{file}: line {line}: holds a NUL byte; the file is not plain text: save it as UTF-8.")
+    if text.isascii():
+        return
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + text.count(b"\n", 0, error.start)
+        raise InputError(f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8.") from None
+
+
+def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterator[TextBlock]:
+    """Blocks of whole rows; with `quoted`, a line break within double quotes does not end a row."""
+    carry, first_line, start = b"", 1, True
+    while True:
+        raw = stream.read(BLOCK)
+        data = carry + raw
+        if start:
+            data, start = _without_mark(data, file), False
+        if not raw:
+            if not data:
+                return
+            if data[-1:] not in (b"\n", b"\r"):
+                data += b"\n"
+        held = b""
+        if raw and data.endswith(b"\r"):  # its newline may come with the next block
+            data, held = data[:-1], b"\r"
+        data = _one_line_end(data, quoted)
+        ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
+        cut = int(ends[-1]) + 1 if len(ends) else 0
+        text, carry = data[:cut], data[cut:] + held
+        if text:
+            _check_text(text, first_line, file)
+            yield TextBlock(text, first_line, file, quoted)
+            first_line += text.count(b"\n")
+        if not raw and carry:
+            raise InputError(f"{file}: line {first_line}: a quote is opened and never closed; correct the file.")
+        if len(carry) > MAX_LINE:
+            _check_text(carry[:BLOCK].rsplit(b"\n", 1)[0], first_line, file)
+            raise InputError(
+                f"{file}: line {first_line}: the line, or a quoted cell that starts in it, is longer than"
+                f" {MAX_LINE >> 20} MB; correct the file."
+            )
+        if not raw:
+            return

@@ -1,0 +1,163 @@
+"""Opening an input file: what it is, what is inside, and limits on what it may unpack to."""
+
+import gzip
+import io
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dpgm.errors import InputError, ResourceError
+
+# Text compresses some ten times; far more than this, and large, is a bomb.
+MAX_RATIO = 200
+RATIO_FROM = 1 << 30
+_IGNORED = ("__MACOSX/",)
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A path, and the member of it if it is a zip archive."""
+
+    path: Path
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path}::{self.member}"
+
+    @property
+    def name(self) -> str:
+        """The name whose ending tells the format."""
+        return self.path.name if self.member is None else os.path.basename(self.member)
+
+
+def check_regular(path: Path) -> int:
+    """The size of a file that is there, is a plain file and is not empty."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; check the path.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({(error.strerror or 'fault').lower()}).") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: is a folder; give one file.")
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: is not a plain file (a pipe or device); save the data to a file first.")
+    if status.st_size == 0:
+        raise InputError(f"{path}: the file is empty; give a file with records.")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path}: no permission to read it.")
+    return status.st_size
+
+
+def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
+    """The file, and for a zip archive the member to read (`archive.zip::member` names it, too)."""
+    text = os.fspath(path)
+    if member is None and "::" in text and not os.path.exists(text):
+        text, member = text.split("::", 1)
+    file = Path(text)
+    check_regular(file)
+    if file.suffix.lower() != ".zip":
+        if member is not None:
+            raise InputError(f"{file}: is not a .zip archive; leave out the member.")
+        return Input(file)
+    return Input(file, _choose_member(file, member))
+
+
+def _choose_member(file: Path, member: str | None) -> str:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        raise InputError(f"{file}: the zip archive is damaged or cut short; get it again.") from None
+    plain = [one for one in members if not one.is_dir() and not one.filename.startswith(_IGNORED)]
+    for one in plain:
+        parts = one.filename.replace("\\", "/").split("/")
+        if ".." in parts or one.filename.startswith(("/", "\\")):
+            raise InputError(f"{file}: names a file outside of the archive; get it from a source you trust.")
+    names = [one.filename for one in plain]
+    if member is None:
+        if len(names) != 1:
+            listed = ", ".join(ascii(name) for name in names[:20]) or "none"
+            raise InputError(f"{file}: holds {len(names)} files ({listed}); choose one with --member.")
+        member = names[0]
+    matching = [one for one in plain if one.filename == member] or [
+        one for one in plain if os.path.basename(one.filename) == member
+    ]
+    if len(matching) != 1:
+        listed = ", ".join(ascii(name) for name in names[:20]) or "none"
+        raise InputError(f"{file}: has no single member of the name asked for; it holds {listed}.")
+    if matching[0].flag_bits & 1:
+        raise InputError(f"{file}: the member is encrypted; unpack it first.")
+    if matching[0].file_size == 0:
+        raise InputError(f"{file}: the member is empty; give a file with records.")
+    return matching[0].filename
+
+
+class _Guarded(io.RawIOBase):
+    """A stream of unpacked bytes that ends in a plain sentence where the file is damaged or unpacks to too much."""
+
+    def __init__(self, stream: IO[bytes], source: Input, packed: int) -> None:
+        self._stream, self._source, self._packed = stream, source, packed
+        self._given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        try:
+            data = self._stream.read(len(buffer))
+        except _DAMAGED:
+            raise InputError(f"{self._source}: the file is damaged or cut short; get it again.") from None
+        except (OSError, RuntimeError, NotImplementedError):
+            raise InputError(
+                f"{self._source}: cannot be read to its end; check the disk or get it again."
+            ) from None
+        self._given += len(data)
+        if self._given > RATIO_FROM and self._given > MAX_RATIO * self._packed:
+            raise InputError(
+                f"{self._source}: unpacks to over {MAX_RATIO} times its size; unpack it yourself if you trust it."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def open_bytes(source: Input) -> Iterator[IO[bytes]]:
+    """The bytes of an input, unpacked if it is gzip or within a zip."""
+    size = check_regular(source.path)
+    with ExitStack() as stack:
+        raw: IO[bytes] = stack.enter_context(open(source.path, "rb"))
+        stream, packed = raw, size
+        if source.member is not None:
+            try:
+                archive = stack.enter_context(zipfile.ZipFile(raw))
+                packed = max(1, archive.getinfo(source.member).compress_size)
+                stream = stack.enter_context(archive.open(source.member))
+            except (zipfile.BadZipFile, KeyError, OSError, RuntimeError, NotImplementedError):
+                raise InputError(f"{source}: the zip archive is damaged or cut short; get it again.") from None
+        if source.name.lower().endswith(".gz"):
+            unpacking: Any = gzip.GzipFile(fileobj=stream)
+            stream = stack.enter_context(unpacking)
+        guarded = _Guarded(stream, source, packed)
+        yield io.BufferedReader(guarded, 1 << 20)
+        if os.fstat(raw.fileno()).st_size != size:
+            raise InputError(f"{source}: the file changed while it was read; run again when it is complete.")
+
+
+def read_all(source: Input, limit: int = 1 << 34) -> bytes:
+    """All bytes of an input, up to a limit."""
+    with open_bytes(source) as stream:
+        pieces, total = [], 0
+        while piece := stream.read(1 << 24):
+            pieces.append(piece)
+            total += len(piece)
+            if total > limit:
+                raise ResourceError(f"{source}: unpacks to more than {limit >> 30} GB; split it.")
+    return b"".join(pieces)

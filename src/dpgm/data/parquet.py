@@ -1,0 +1,96 @@
+"""Parquet files as named columns, streamed; what the footer claims is checked before anything is unpacked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dpgm.data.opening import Input
+from dpgm.data.shapes import Chunk, Columns
+from dpgm.data.source import Reading
+from dpgm.errors import InputError, ResourceError
+
+_BATCH = 65_536
+_MAX_ROWS = 2**40
+_MAX_UNPACKED = 1 << 38
+_MAX_RATIO = 2000
+_RATIO_FROM = 4 << 30
+
+
+def parquet_columns(source: Input, reading: Reading) -> Columns:
+    """A Parquet file as named columns."""
+    import pyarrow as pa
+
+    if source.member is not None:
+        raise InputError(f"{source}: Parquet files are read from the disk; unpack the archive first.")
+    with _open(source) as file:
+        schema = _schema(file, source)
+        _check_footer(file.metadata, source)
+    kinds = pa.types
+    lists = tuple(field.name for field in schema if kinds.is_list(field.type) or kinds.is_large_list(field.type))
+    nested = [field.name for field in schema if kinds.is_struct(field.type) or kinds.is_map(field.type)]
+    names = tuple(field.name for field in schema if field.name not in nested)
+    if not names:
+        raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
+    return Columns(str(source), names, lists, _chunks(source, _wanted(names, lists, reading)))
+
+
+def _wanted(names: tuple[str, ...], lists: tuple[str, ...], reading: Reading) -> list[str]:
+    chosen = [name for name in dict.fromkeys((reading.person, reading.item, reading.count)) if name in names]
+    if reading.person is not None and reading.item is not None and len(chosen) >= 2:
+        return chosen  # type: ignore[return-value]
+    if reading.shape in (None, "basket") and len(lists) == 1 and reading.domain is None:
+        return [name for name in names if name in lists or name == reading.person]
+    return list(names)
+
+
+def _open(source: Input) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(source.path, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
+    except (pa.ArrowException, OSError, ValueError, MemoryError):
+        raise InputError(
+            f"{source}: is not a readable Parquet file (cut short, damaged or encrypted); write it again."
+        ) from None
+
+
+def _schema(file: Any, source: Input) -> Any:
+    import pyarrow as pa
+
+    try:
+        return file.schema_arrow
+    except (pa.ArrowException, ValueError):
+        raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
+
+
+def _check_footer(metadata: Any, source: Input) -> None:
+    unpacked = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    rows = sum(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))
+    if metadata.num_rows < 0 or metadata.num_rows > _MAX_ROWS or rows != metadata.num_rows:
+        raise InputError(f"{source}: its footer claims an impossible number of rows; write the file again.")
+    size = source.path.stat().st_size
+    if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * size):
+        raise ResourceError(f"{source}: would unpack to {unpacked >> 30:,} GB; split it, or keep fewer columns.")
+
+
+def _chunks(source: Input, columns: list[str]) -> Iterator[Chunk]:
+    import pyarrow as pa
+
+    start = 0
+    with _open(source) as file:
+        batches = file.iter_batches(batch_size=_BATCH, columns=columns, use_threads=False)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError, ValueError):
+                raise InputError(
+                    f"{source}: row {start + 1} or after: the Parquet data are damaged; write the file again."
+                ) from None
+            if batch is None:
+                return
+
+            def place(row: int, start: int = start) -> str:
+                return f"{source}: row {start + row + 1}"
+
+            yield Chunk(pa.Table.from_batches([batch]), place)
+            start += batch.num_rows

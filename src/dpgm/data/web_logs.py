@@ -1,0 +1,107 @@
+"""Two public click logs in formats of their own: msweb (UCI, `C` and `V` lines) and msnbc (sequences)."""
+
+import csv
+import io
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpgm.data.delimited import add_basket_block, blocks_of
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.gathering import BasketGatherer, ItemGoal
+from dpgm.data.lines import TextBlock
+from dpgm.data.opening import Input
+from dpgm.data.records import Records
+from dpgm.data.source import Reading, Source
+from dpgm.errors import InputError
+
+_SEQUENCES = b"% Sequences:"
+
+
+def looks_like_msweb(first_row: bytes) -> bool:
+    """Whether the first line is that of UCI's anonymous web data."""
+    return first_row.startswith(b'I,4,"www.microsoft.com"')
+
+
+def looks_like_msnbc(first_row: bytes) -> bool:
+    """Whether the first line is that of the msnbc.com sequences."""
+    return first_row.startswith(b"% Different categories")
+
+
+def read_msweb(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """Visitors (`C` lines) and the areas they saw (`V` lines); the file's own list of areas (`A` lines) is public."""
+    areas: dict[int, int] = {}
+    goal: ItemGoal | None = ItemGoal(reading.domain) if reading.domain is not None else None
+    lengths: list[int] = []
+    votes: list[int] = []
+    places: list[int] = []
+    for line, row in _rows(source):
+        kind = row[:2]
+        try:
+            if kind == b"A,":
+                areas[int(row.split(b",", 2)[1])] = 0
+            elif kind == b"C,":
+                next(csv.reader(io.StringIO(row.decode())))
+                lengths.append(0)
+            elif kind == b"V,":
+                votes.append(int(row.split(b",", 2)[1]))
+                lengths[-1] += 1
+                places.append(line)
+            elif kind not in (b"I,", b"T,", b"N,") and row.strip():
+                raise ValueError
+        except (ValueError, IndexError, csv.Error):
+            raise InputError(
+                f"{source}: line {line}: is not a line of the msweb format (A, C or V lines); correct the file."
+            ) from None
+    if not lengths:
+        raise InputError(f"{source}: holds no visitors (C lines); give a file with at least one.")
+    if goal is None:
+        if not areas:
+            raise InputError(f"{source}: lists no areas (A lines); give --domain FILE.")
+        goal = ItemGoal(Domain((ItemSet("areas", tuple(sorted(areas))),)))
+    codes = goal.items.from_integers(np.asarray(votes, dtype=np.int64), lambda at: f"{source}: line {places[at]}")
+    gatherer = BasketGatherer(goal)
+    keep = codes >= 0
+    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    gatherer.add(codes[keep], np.bincount(rows, minlength=len(lengths)))
+    return gatherer.finish(str(source)), Source("row", False, "basket")
+
+
+def _rows(source: Input) -> Iterator[tuple[int, bytes]]:
+    line = 0
+    for block in blocks_of(source, quoted=False):
+        for row in block.rows():
+            line += 1
+            yield line, row
+
+
+def read_msnbc(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """A line a visitor, the numbers (from 1) of the page categories seen; the file's header names the categories."""
+    gatherer: BasketGatherer | None = None
+    header: list[bytes] = []
+    for block in blocks_of(source, quoted=False):
+        if gatherer is None:
+            rows = block.rows()
+            start = next((at for at, row in enumerate(rows) if row.startswith(_SEQUENCES)), None)
+            if start is None:
+                raise InputError(f"{source}: the header ('% Sequences:') is missing; get the file again.")
+            header = rows[:start]
+            gatherer = BasketGatherer(ItemGoal(reading.domain or _categories(header, source)))
+            while start + 1 < len(rows) and not rows[start + 1].strip():
+                start += 1  # one blank line follows the header
+            cut = int(block.ends[start]) + 1
+            block = TextBlock(block.text[cut:], block.line_of(start) + 1, block.file, False)
+            if not block.text:
+                continue
+        add_basket_block(gatherer, block, " ", integers=True, quoted=False)
+    if gatherer is None:
+        raise InputError(f"{source}: holds no records; give a file with at least one.")
+    return gatherer.finish(str(source)), Source("row", False, "basket")
+
+
+def _categories(header: list[bytes], source: Input) -> Domain:
+    for row in header:
+        names = row.decode().split()
+        if names and not row.startswith(b"%"):
+            return Domain.of_items(range(1, len(names) + 1), "categories")
+    raise InputError(f"{source}: the header does not list the categories; give --domain FILE.")
