@@ -20,7 +20,6 @@ from dpgm.statistics.fourier_features import (
     FeatureMap,
     FourierFeatures,
     IdentityFeatures,
-    default_gamma,
     expected_profile,
 )
 from dpgm.statistics.item_counts import ItemCounts
@@ -38,7 +37,7 @@ class PrivateKernelKMeans:
         sum_noise: multiplier of the noise on sums of features, in each iteration.
         cluster_steps: iterations.
         features: d, even; more approximate the kernel better and carry more noise.
-        gamma: width of the kernel, a public number; None takes `default_gamma` of the domain.
+        gamma: width of the kernel, a public number; None takes `default_gamma` of the domain and profile.
         kernel: "rbf" or "laplacian", or "linear" for the standard private k-means on the records themselves.
         phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
         profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
@@ -118,7 +117,7 @@ class PrivateKernelKMeans:
         generator = source.draws()
         if public is None and profile is None and self.profile_noise is not None:
             profile = noisy_profile(gateway, records.domain, _total_rows(records), self.profile_noise)
-        feature_map = self._feature_map(records.domain, generator)
+        feature_map = self._feature_map(records.domain, profile, generator)
         if public is not None:
             initial = centers_from_records(public, self.clusters, feature_map, generator=generator)
         else:
@@ -167,12 +166,17 @@ class PrivateKernelKMeans:
             raise NotFittedError("this PrivateKernelKMeans has not been fitted; call `fit` first.")
         return clustering
 
-    def _feature_map(self, domain: Domain, generator: torch.Generator) -> FeatureMap:
+    def _feature_map(self, domain: Domain, profile: Tensor | None, generator: torch.Generator) -> FeatureMap:
         if self.kernel == "linear":
             return IdentityFeatures(domain.width)
-        gamma = default_gamma(domain) if self.gamma is None else self.gamma
-        return FourierFeatures.draw(
-            domain.width, self.features, gamma, generator=generator, kernel=self.kernel, phase=self.phase
+        return FourierFeatures.for_domain(
+            domain,
+            self.features,
+            generator=generator,
+            gamma=self.gamma,
+            profile=profile,
+            kernel=self.kernel,
+            phase=self.phase,
         )
 
 

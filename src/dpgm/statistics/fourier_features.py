@@ -108,20 +108,43 @@ class FourierFeatures:
                 with that of Manhattan it would be the RBF kernel again, since entries are 0 or 1.
             phase: the paper's map with random phases instead of cosine and sine pairs.
         """
-        whole(at_least=1, width=width)
-        whole(at_least=2, features=features)
-        positive(gamma=gamma)
-        one_of(("rbf", "laplacian"), kernel=kernel)
-        if features % 2:
-            raise UsageError(f"`features` must be even (cosines and sines come in pairs); got {features}.")
-        count = features if phase else features // 2
-        frequencies = torch.randn(width, count, generator=generator, dtype=torch.float64)
-        if kernel == "rbf":
-            frequencies *= math.sqrt(2 * gamma)
-        else:  # multivariate Cauchy: one common denominator a frequency
-            frequencies *= gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs()
-        shifts = torch.rand(count, generator=generator, dtype=torch.float64) * (TURN if phase else 0)
-        return cls(float(gamma), kernel, _wrap(frequencies * (TURN / (2 * math.pi))), _wrap(shifts), phase)
+        count = _frequency_count(width, features, gamma, kernel, phase)
+        frequencies = _draw_frequencies(width, count, gamma, kernel, generator)
+        return cls(float(gamma), kernel, _turned(frequencies), _draw_offsets(count, phase, generator), phase)
+
+    @classmethod
+    def for_domain(
+        cls,
+        domain: Domain,
+        features: int,
+        *,
+        generator: torch.Generator,
+        gamma: float | None = None,
+        profile: Tensor | None = None,
+        kernel: Kernel = "rbf",
+        phase: bool = False,
+    ) -> "FourierFeatures":
+        """As `draw`, suited to a domain: `default_gamma`, and images compared after a blur of one pixel.
+
+        Neighbouring pixels of an image nearly say the same, and two strokes a pixel apart are alike; a plain distance
+        sees neither. Blurring the frequencies over an image field gives the kernel of blurred images.
+
+        Args:
+            domain: the public domain.
+            features: d, even.
+            generator: source of the frequencies.
+            gamma: a public number instead of the default.
+            profile: released or public frequencies for the default of gamma.
+            kernel: as for `draw`.
+            phase: as for `draw`.
+        """
+        chosen = default_gamma(domain, profile) if gamma is None else gamma
+        count = _frequency_count(domain.width, features, chosen, kernel, phase)
+        frequencies = _draw_frequencies(domain.width, count, chosen, kernel, generator)
+        for field, start in zip(domain.fields, domain.offsets, strict=True):
+            if field.kind == "image":
+                _blur(frequencies[start : start + field.width].view(field.height, field.columns, count))
+        return cls(float(chosen), kernel, _turned(frequencies), _draw_offsets(count, phase, generator), phase)
 
     @property
     def width(self) -> int:
@@ -241,9 +264,53 @@ def default_gamma(domain: Domain, profile: Tensor | None = None) -> float:
     return 1.0 / (2.0 * max(1.0, float(expected.sum())))
 
 
-def _wrap(angles: Tensor) -> NDArray[np.int16]:
-    """Parts of a turn as int16; whole turns drop out."""
-    turned = torch.remainder(torch.round(angles), TURN).to(torch.int64).numpy()
+def _frequency_count(width: int, features: int, gamma: float, kernel: Kernel, phase: bool) -> int:
+    """How many frequencies make `features` features; refuses what makes no map."""
+    whole(at_least=1, width=width)
+    whole(at_least=2, features=features)
+    positive(gamma=gamma)
+    one_of(("rbf", "laplacian"), kernel=kernel)
+    if features % 2:
+        raise UsageError(f"`features` must be even (cosines and sines come in pairs); got {features}.")
+    return features if phase else features // 2
+
+
+def _draw_frequencies(width: int, count: int, gamma: float, kernel: Kernel, generator: torch.Generator) -> Tensor:
+    """Frequencies (m, f) in radians from the spectral density of the kernel."""
+    normals = torch.randn(width, count, generator=generator, dtype=torch.float64)
+    if kernel == "rbf":
+        return normals * math.sqrt(2 * gamma)
+    # multivariate Cauchy: one common denominator a frequency
+    return normals * (gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs())
+
+
+def _draw_offsets(count: int, phase: bool, generator: torch.Generator) -> NDArray[np.int16]:
+    if not phase:
+        return np.zeros(count, dtype=np.int16)
+    return _turned(torch.rand(count, generator=generator, dtype=torch.float64) * (2 * math.pi))
+
+
+def _blur(frequencies: Tensor) -> None:
+    """Frequencies (height, columns, f) blurred over the image, in place, in a scale that keeps distances.
+
+    A blur of one pixel takes away about six tenths of the squared distance between strokes a few pixels wide.
+    """
+    height, columns, _ = frequencies.shape
+    frequencies.copy_(
+        torch.einsum("ba,bcf,cd->adf", _blurring(height), frequencies, _blurring(columns)) * math.sqrt(1 / 0.4)
+    )
+
+
+def _blurring(size: int) -> Tensor:
+    """The matrix (size, size) that blurs a line of pixels by a Gaussian of one pixel."""
+    places = torch.arange(size, dtype=torch.float64)
+    weights = torch.exp(-((places[:, None] - places) ** 2) / 2)
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def _turned(radians: Tensor) -> NDArray[np.int16]:
+    """Radians as int16 parts of a turn; whole turns drop out."""
+    turned = torch.remainder(torch.round(radians * (TURN / (2 * math.pi))), TURN).to(torch.int64).numpy()
     return turned.astype(np.uint16).view(np.int16)
 
 
