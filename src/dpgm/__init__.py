@@ -10,6 +10,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Certificate": "dpgm.privacy.certificate",
+    "Ledger": "dpgm.privacy.ledger",
+    "Release": "dpgm.synthesis.release",
+    "Synthesizer": "dpgm.synthesis.synthesizer",
+    "load": "dpgm.synthesis.release",
     "AnswerZero": "dpgm.evaluation.baselines",
     "Evaluation": "dpgm.evaluation.evaluation",
     "IndependentMarginals": "dpgm.evaluation.baselines",

@@ -29,6 +29,8 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
         "sqrt of triples within the bound",
     ),
     "quadruple counts": ("measure", "records holding each four of the items", "sqrt of fours within the bound"),
+    "class sizes": ("measure", "images of each label", "1"),
+    "mean embedding": ("measure", "sum of Fourier features of the images of each label", "1"),
     "cluster counts": ("cluster", "records of each cluster", "1"),
     "cluster sums": ("cluster", "sum of Fourier features of each cluster", "1"),
     "cluster sizes": ("profiles", "records of each final cluster", "1"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpgm.data.atomic import atomic_folder
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import domain_from_json, domain_to_json
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy.certificate import Certificate, read_certificate
@@ -38,7 +38,7 @@ class Release:
             raise UsageError(f"{target} exists already; choose another name or pass --force.")
         with atomic_folder(target, force=force) as folder:
             write_tensors(folder / "model.safetensors", self.generator.state())
-            (folder / "domain.json").write_text(json.dumps(domain_to_json(self.domain), indent=1), "utf-8")
+            (folder / "domain.json").write_text(json.dumps(domain_to_plain(self.domain), indent=1), "utf-8")
             (folder / "README.md").write_text(release_readme(self.certificate, self.domain), "utf-8")
             hashes = {name: _sha256(folder / name) for name in ("model.safetensors", "domain.json", "README.md")}
             certificate = replace(self.certificate, files=hashes)
@@ -67,7 +67,7 @@ def _read_domain(path: Path) -> Domain:
     try:
         if path.stat().st_size > MAX_DOMAIN_BYTES:
             raise ArtefactError("domain.json is too large; the release is damaged.")
-        return domain_from_json(json.loads(path.read_text("utf-8")))
+        return domain_from_plain(json.loads(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, ArtefactError):
             raise
