@@ -10,9 +10,10 @@ dpgm.errors.UsageError: `epsilon` must be a finite number above 0; got 0.
 """
 
 import math
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 
-from dpgm.errors import UsageError
+from dpgm.errors import PrivacyWarning, UsageError
 
 
 def _fail(name: str, rule: str, value: object, advice: str = "") -> UsageError:
@@ -67,3 +68,46 @@ def one_of(choices: Collection[object], **named: object) -> None:
         if value not in choices:
             listed = ", ".join(repr(choice) for choice in choices)
             raise _fail(name, f"one of {listed}", value)
+
+
+def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:
+    """Shares of a budget sum to 1; with `leave_some`, to less than 1."""
+    total = math.fsum(named.values())
+    listed = ", ".join(f"{name} {share:g}" for name, share in named.items()) or "none"
+    if leave_some and total >= 1:
+        raise UsageError(
+            f"the shares of the budget must sum to less than 1, training takes the rest; got {listed}."
+        )
+    if not leave_some and abs(total - 1) > 1e-9:
+        raise UsageError(f"the shares of the budget must sum to 1; got {listed}, which sum to {total:g}.")
+
+
+def budget(epsilon: object, delta: object, records: object, *, not_private: bool = False) -> None:
+    """A privacy budget for a public number of records, by the rules of RELIABILITY.md 3.
+
+    Refuses an epsilon that is not positive and finite, an epsilon above 100 unless the run is marked not private,
+    and a delta above 1 / records (publishing one record at random would satisfy it). Warns above an epsilon of 10
+    and above a delta of 1 / (10 records).
+    """
+    positive(epsilon=epsilon)
+    probability(delta=delta, advice="A usual choice is 1 / (100 x number of records).")
+    whole(records=records, at_least=1)
+    if epsilon > 100 and not not_private:  # type: ignore[operator]
+        raise UsageError(
+            f"`epsilon` = {epsilon} protects nobody; ask for at most 100, or mark the run not private."
+        )
+    if epsilon > 10:  # type: ignore[operator]
+        warnings.warn(
+            f"epsilon = {epsilon} is a weak guarantee; 1 is usual, 10 is much.", PrivacyWarning, stacklevel=2
+        )
+    if delta > 1 / records:  # type: ignore[operator]
+        raise UsageError(
+            f"`delta` = {delta} is above 1 / records = {1 / records:.3g}; publishing a random record would "  # type: ignore[operator]
+            f"satisfy it. Use at most {1 / (10 * records):.3g}."  # type: ignore[operator]
+        )
+    if delta > 1 / (10 * records):  # type: ignore[operator]
+        warnings.warn(
+            f"delta = {delta} is above 1 / (10 x records) = {1 / (10 * records):.3g}, which is weak.",  # type: ignore[operator]
+            PrivacyWarning,
+            stacklevel=2,
+        )

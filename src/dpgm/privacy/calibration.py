@@ -1,12 +1,24 @@
-"""A budget -> every noise multiplier, before any data is opened."""
+"""A budget -> every noise multiplier, before any data is opened.
+
+Stages that release on the whole data take shares of mu², where mu is that of the Gaussian mechanism costing exactly
+(epsilon, delta); private SGD takes the rest: its noise is searched until the *composed* cost meets the budget
+(PRIVACY.md 10). Multipliers are rounded up, and the cost is computed anew from the rounded ones.
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
-from dpgm.errors import UsageError
-from dpgm.privacy.accountant import cost
+from dpgm import validation
+from dpgm.errors import DpgmError, UsageError
+from dpgm.privacy import cache as disk
+from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta
 from dpgm.privacy.events import Mechanism
+
+# The composed epsilon ends up between these shares of the target.
+_LOWEST, _AIM = 1 - 5e-4, 1 - 2e-4
+# Less noise than this protects nothing, and more leaves nothing to see.
+SMALLEST_NOISE, LARGEST_NOISE = 0.1, 1e7
 
 
 @dataclass(frozen=True)
@@ -27,52 +39,175 @@ class Training:
     norm_share: float = 0.05
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The mu of the Gaussian mechanism that costs exactly (epsilon, delta)."""
-    from scipy.optimize import brentq
-    from scipy.special import log_ndtr, ndtr
+def default_split(
+    clusters: int,
+    *,
+    cluster_steps: int = 8,
+    cluster_share: float = 0.10,
+    weight_share: float = 0.01,
+    count_share: float = 0.20,
+) -> tuple[Spend, ...]:
+    """The spends of PRIVACY.md 10: k-means with its counts and sums, then the mixture weights.
 
-    def excess(log_mu: float) -> float:
-        mu = math.exp(log_mu)
-        return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))) - delta
-
-    return math.exp(brentq(excess, math.log(1e-8), math.log(1e3), xtol=1e-13))
-
-
-def round_up(noise: float, digits: int = 5) -> float:
-    """`noise` rounded up to `digits` significant digits."""
-    scale = 10.0 ** (digits - 1 - math.floor(math.log10(noise)))
-    return math.ceil(noise * scale) / scale
+    One cluster needs neither.
+    """
+    validation.whole(clusters=clusters, cluster_steps=cluster_steps, at_least=1)
+    if clusters == 1:
+        return ()
+    validation.probability(cluster_share=cluster_share, weight_share=weight_share, count_share=count_share)
+    return (
+        Spend("cluster counts", cluster_share * count_share, cluster_steps),
+        Spend("cluster sums", cluster_share * (1 - count_share), cluster_steps),
+        Spend("cluster weights", weight_share),
+    )
 
 
 def calibrate(
     epsilon: float, delta: float, spends: Sequence[Spend], training: Training | None = None, cache: bool = True
 ) -> tuple[Mechanism, ...]:
-    """Multipliers for every stage so that the composed cost meets (epsilon, delta)."""
-    mu2 = gaussian_mu(epsilon, delta) ** 2
-    shares = sum(spend.share for spend in spends)
-    if training is None and abs(shares - 1) > 1e-6:
-        raise UsageError(f"the shares must sum to 1; they sum to {shares:.6g}.")
-    if training is not None and shares >= 1:
-        raise UsageError(f"the shares must sum to less than 1, training takes the rest; they sum to {shares:.6g}.")
-    releases = tuple(Mechanism(s.name, round_up(math.sqrt(s.count / (s.share * mu2))), s.count) for s in spends)
-    if training is None:
-        return releases
+    """Noise multipliers for every stage, so that all of them together cost (epsilon, delta).
 
-    def stage(noise: float) -> tuple[Mechanism, ...]:
-        rate, steps, share = training.sampling_rate, training.steps, training.norm_share
-        gradients = Mechanism("gradients", round_up(noise / math.sqrt(1 - share)), steps, rate, "step")
-        if share == 0:
-            return (gradients,)
-        return (Mechanism("norms", round_up(noise / math.sqrt(share)), steps, rate, "step"), gradients)
+    Args:
+        epsilon: the target; met from below, within 0.5 %.
+        delta: the probability the guarantee leaves open.
+        spends: stages on the whole data. Their shares sum to 1, or to less if there is training.
+        training: private SGD, if any; it becomes the mechanisms "norms" and "gradients" on the sample "step".
+        cache: look the answer up on disk, and keep it there.
 
-    low, high = 0.2, 1.0
-    while cost((*releases, *stage(high)), delta).epsilon > epsilon:
-        low, high = high, high * 2
-    while high / low > 1.0005:
-        middle = math.sqrt(low * high)
-        if cost((*releases, *stage(middle)), delta).epsilon > epsilon:
-            low = middle
+    Returns:
+        one mechanism a stage, in the order given, then those of training.
+
+    >>> noise = calibrate(1.0, 1e-5, [Spend("counts", 0.2), Spend("sums", 0.8)], cache=False)
+    >>> [(mechanism.name, mechanism.noise) for mechanism in noise]
+    [('counts', 8.3419), ('sums', 4.171)]
+    """
+    _check(epsilon, delta, spends, training)
+    key = [
+        "calibrate",
+        ACCOUNTANT,
+        float(epsilon),
+        float(delta),
+        [[spend.name, float(spend.share), spend.count] for spend in spends],
+        None if training is None else [float(value) for value in astuple(training)],
+    ]
+    known = _recalled(key, spends, training) if cache else None
+    if known is not None:
+        return known
+    mu_squared = gaussian_mu(epsilon, delta) ** 2
+    releases = tuple(
+        Mechanism(spend.name, round_up(math.sqrt(spend.count / (spend.share * mu_squared))), spend.count)
+        for spend in spends
+    )
+    left = 1 - math.fsum(spend.share for spend in spends)
+    mechanisms = releases
+    if training is not None:
+        mechanisms = (*releases, *_solve_training(epsilon, delta, releases, training, left * mu_squared))
+    final = cost(mechanisms, delta).epsilon
+    if final > epsilon:
+        raise DpgmError(f"calibration to epsilon {epsilon} ended at {final}; nothing was charged.")
+    if cache:
+        disk.keep(key, [list(astuple(mechanism)) for mechanism in mechanisms])
+    return mechanisms
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The mu of the Gaussian mechanism that costs exactly (epsilon, delta)."""
+    from scipy.optimize import brentq
+
+    validation.positive(epsilon=epsilon)
+    validation.probability(delta=delta)
+
+    def excess(log_mu: float) -> float:
+        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300) / delta)
+
+    return math.exp(float(brentq(excess, math.log(1e-9), math.log(1e4), xtol=1e-13)))
+
+
+def round_up(noise: float, digits: int = 5) -> float:
+    """`noise` rounded up to `digits` significant digits."""
+    exponent = digits - 1 - math.floor(math.log10(noise))
+    rounded = math.ceil(noise * 10.0**exponent) / 10.0**exponent
+    return rounded if rounded >= noise else (math.ceil(noise * 10.0**exponent) + 1) / 10.0**exponent
+
+
+def training_mechanisms(noise: float, training: Training) -> tuple[Mechanism, ...]:
+    """The mechanisms of one step whose merged multiplier is `noise`, rounded up."""
+    rate, steps, share = float(training.sampling_rate), training.steps, training.norm_share
+    gradients = Mechanism("gradients", round_up(noise / math.sqrt(1 - share)), steps, rate, "step")
+    if share == 0:
+        return (gradients,)
+    return (Mechanism("norms", round_up(noise / math.sqrt(share)), steps, rate, "step"), gradients)
+
+
+def _solve_training(
+    epsilon: float, delta: float, releases: tuple[Mechanism, ...], training: Training, mu_squared: float
+) -> tuple[Mechanism, ...]:
+    """Search the merged multiplier: secant steps on log(epsilon) against log(noise), kept inside a bracket."""
+    ratio = mu_squared / (training.sampling_rate**2 * training.steps)
+    noise = _clamped(1 / math.sqrt(math.log1p(ratio)))  # right in the limit of many small steps
+    too_little, enough = 0.0, math.inf
+    best: tuple[Mechanism, ...] | None = None
+    previous: tuple[float, float] | None = None
+    for _ in range(60):
+        mechanisms = training_mechanisms(noise, training)
+        reached = cost((*releases, *mechanisms), delta, check=False).epsilon
+        if reached <= epsilon:
+            enough, best = noise, mechanisms
+            if reached >= epsilon * _LOWEST or noise <= SMALLEST_NOISE:
+                return mechanisms
         else:
-            high = middle
-    return (*releases, *stage(high))
+            too_little = noise
+            if noise >= LARGEST_NOISE:
+                break
+        if best is not None and enough <= too_little * (1 + 1e-6):
+            return best  # rounding the multipliers up leaves nothing in between
+        point = (math.log(noise), math.log(min(max(reached, epsilon * 1e-3), epsilon * 1e3)))
+        slope = -1.5
+        if previous is not None and point[0] != previous[0]:
+            slope = min(-0.2, (point[1] - previous[1]) / (point[0] - previous[0]))
+        previous = point
+        step = (math.log(epsilon * _AIM) - point[1]) / slope
+        proposal = noise * math.exp(min(max(step, -0.7), 0.7))
+        if not too_little < proposal < enough:
+            proposal = math.sqrt(max(too_little, noise / 4) * min(enough, noise * 4))
+        noise = _clamped(proposal)
+    raise UsageError(
+        f"no noise up to {LARGEST_NOISE:g} meets `epsilon` = {epsilon} at `delta` = {delta}; "
+        "ask for a larger epsilon, or train for fewer steps at a smaller sampling rate."
+    )
+
+
+def _clamped(noise: float) -> float:
+    return min(max(noise, SMALLEST_NOISE), LARGEST_NOISE)
+
+
+def _check(epsilon: float, delta: float, spends: Sequence[Spend], training: Training | None) -> None:
+    validation.positive(epsilon=epsilon)
+    validation.probability(delta=delta)
+    names = [spend.name for spend in spends]
+    if len(set(names)) < len(names) or (training is not None and {"norms", "gradients"} & set(names)):
+        raise UsageError("each stage of the budget needs a name of its own.")
+    for spend in spends:
+        validation.fraction(share=spend.share)
+        validation.whole(count=spend.count, at_least=1)
+    if training is not None:
+        validation.fraction(sampling_rate=training.sampling_rate)
+        validation.whole(steps=training.steps, at_least=1)
+        validation.non_negative(norm_share=training.norm_share)
+        if training.norm_share >= 1:
+            raise UsageError(f"`norm_share` must be below 1; got {training.norm_share!r}.")
+    validation.shares({spend.name: spend.share for spend in spends}, leave_some=training is not None)
+
+
+def _recalled(key: object, spends: Sequence[Spend], training: Training | None) -> tuple[Mechanism, ...] | None:
+    """What the disk remembers, if it has the shape of an answer to this question."""
+    value = disk.recall(key)
+    try:
+        mechanisms = tuple(Mechanism(*entry) for entry in value or ())
+    except TypeError:
+        return None
+    expected = [(spend.name, spend.count) for spend in spends]
+    if training is not None:
+        stages = training_mechanisms(1.0, training)
+        expected += [(mechanism.name, mechanism.count) for mechanism in stages]
+    return mechanisms if [(entry.name, entry.count) for entry in mechanisms] == expected else None
