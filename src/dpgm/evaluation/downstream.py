@@ -127,7 +127,7 @@ def _features(records: Records, label: int) -> Any:
         (
             np.ones(len(records.indices), dtype=np.float32),
             records.indices.astype(np.int32),
-            records.indptr,
+            records.indptr.astype(np.int32),  # the forest takes 32-bit indices only
         ),
         shape=(len(records), records.width),
     )

@@ -1,0 +1,70 @@
+"""Render an evaluation as one self-contained HTML page."""
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from dpgm import __version__
+from dpgm.data.atomic import atomic_file
+from dpgm.evaluation.evaluation import Evaluation
+from dpgm.evaluation.verdict import percent, verdict
+from dpgm.privacy.certificate_format import Certificate
+from dpgm.report import sections, wording
+
+
+def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certificate | None = None) -> None:
+    """Write the report; the file needs nothing else to be read.
+
+    Args:
+        evaluation: what `evaluate` returned.
+        path: the HTML file to write; it appears whole or not at all.
+        certificate: of the release the synthetic records came from, to explain its guarantee.
+
+    Privacy: the page is for the curator only; it shows numbers computed on the real data, and some real records.
+    """
+    page = render_report(evaluation, certificate=certificate)
+    with atomic_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def render_report(evaluation: Evaluation, *, certificate: Certificate | None = None) -> str:
+    """The page as text."""
+    return str(
+        _template().render(
+            evaluation=evaluation,
+            verdict=verdict(evaluation),
+            tiles=sections.tiles(evaluation),
+            queries=sections.query_tables(evaluation),
+            lengths=sections.length_chart(evaluation),
+            together=sections.co_occurrence(evaluation),
+            table=sections.table_columns(evaluation),
+            samples=sections.samples(evaluation),
+            images=sections.images(evaluation),
+            certificate=certificate,
+            words=_words(certificate),
+            version=__version__,
+        )
+    )
+
+
+def _words(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "paragraphs": wording.epsilon_in_words(certificate.epsilon, certificate.delta, certificate.unit),
+        "belief": wording.belief(certificate.epsilon),
+        "factor": wording.factor(certificate.epsilon),
+    }
+
+
+@cache
+def _template() -> jinja2.Template:
+    folder = resources.files("dpgm.report")
+    loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["percent"] = percent
+    environment.filters["thousands"] = lambda number: f"{number:,}"
+    return environment.get_template("report.html.j2")
