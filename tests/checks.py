@@ -344,8 +344,8 @@ def _in_blocks(score: np.ndarray, blocks: int | None) -> list[np.ndarray]:
 
 def _assert_all(pvalues: Sequence[tuple[str, float]]) -> None:
     """No p-value below the false alarm rate shared among all of them."""
-    for what, p in pvalues:
-        assert p >= FALSE_ALARM / len(pvalues), f"{what}: p = {p:.1e}"
+    failed = [f"{what}: p = {p:.1e}" for what, p in pvalues if not p >= FALSE_ALARM / len(pvalues)]
+    assert not failed, "; ".join(failed)
 
 
 # -- P4 -----------------------------------------------------------------------------------------------------------
