@@ -39,6 +39,10 @@ def _compiled(function: Function) -> Function:
 # -- sparse products ------------------------------------------------------------------------------------------
 
 
+# Rows of two-dimensional arrays indexed by a loop's own counter: only then does the compiler know that no index is
+# negative, and use vector instructions.
+
+
 @_compiled
 def _sparse_affine(
     indptr: Array,
@@ -51,28 +55,24 @@ def _sparse_affine(
     width: int,
     out: Array,
 ) -> None:
-    bias = offset + inputs * width
+    end = offset + inputs * width
     for model in range(len(bounds) - 1):
-        weights = flat[model]
+        matrix = flat[model, offset:end].reshape(inputs, width)
+        bias = flat[model, end : end + width]
         for i in range(bounds[model], bounds[model + 1]):
-            target = out[i]
-            row = rows[i]
             for j in range(width):
-                target[j] = weights[bias + j]
-            at, stop = indptr[row], indptr[row + 1]
+                out[i, j] = bias[j]
+            at, stop = indptr[rows[i]], indptr[rows[i] + 1]
             # Four items at a time: one pass over the target for four rows of the matrix.
             while at + 4 <= stop:
-                a = offset + indices[at] * width
-                b = offset + indices[at + 1] * width
-                c = offset + indices[at + 2] * width
-                d = offset + indices[at + 3] * width
+                a, b, c, d = indices[at], indices[at + 1], indices[at + 2], indices[at + 3]
                 for j in range(width):
-                    target[j] += (weights[a + j] + weights[b + j]) + (weights[c + j] + weights[d + j])
+                    out[i, j] += (matrix[a, j] + matrix[b, j]) + (matrix[c, j] + matrix[d, j])
                 at += 4
             while at < stop:
-                a = offset + indices[at] * width
+                a = indices[at]
                 for j in range(width):
-                    target[j] += weights[a + j]
+                    out[i, j] += matrix[a, j]
                 at += 1
 
 
@@ -91,24 +91,23 @@ def _sparse_outer(
     flat: Array,
 ) -> None:
     scaled = np.empty(width, dtype=delta.dtype)
+    end = offset + inputs * width
     for model in range(len(bounds) - 1):
-        out = flat[model]
+        matrix = flat[model, offset:end].reshape(inputs, width)
+        last = flat[model, end : end + bias * width]
         for i in range(bounds[model], bounds[model + 1]):
             weight = weights[i]
             if weight == 0:
                 continue
-            source = delta[i]
             for j in range(width):
-                scaled[j] = weight * source[j]
-            row = rows[i]
+                scaled[j] = weight * delta[i, j]
             if bias:
-                start = offset + inputs * width
                 for j in range(width):
-                    out[start + j] += scaled[j]
-            for at in range(indptr[row], indptr[row + 1]):
-                start = offset + indices[at] * width
+                    last[j] += scaled[j]
+            for at in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                a = indices[at]
                 for j in range(width):
-                    out[start + j] += scaled[j]
+                    matrix[a, j] += scaled[j]
 
 
 def sparse_affine(
@@ -185,16 +184,15 @@ def _sigmoid_residual(
     powers = bits.view(np.float32)
     one, limit = np.float32(1), np.float32(125)
     for i in range(len(rows)):
-        line = logits[i]
         # exp(-x) = 2^n 2^f, by the exponent bits and a polynomial of degree 6 (relative error below 1e-6):
         # plain arithmetic, so that the compiler turns it into vector instructions.
         for j in range(width):
-            t = line[j] * np.float32(-1.4426950408889634)
+            t = logits[i, j] * np.float32(-1.4426950408889634)
             t = min(max(t, -limit), limit)
             n = np.floor(t)
             f = t - n
             bits[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
-            line[j] = one + f * (
+            logits[i, j] = one + f * (
                 np.float32(6.9314718e-1)
                 + f
                 * (
@@ -208,15 +206,15 @@ def _sigmoid_residual(
                 )
             )
         for j in range(width):
-            line[j] = one / (one + line[j] * powers[j])
+            logits[i, j] = one / (one + logits[i, j] * powers[j])
         row = rows[i]
         for at in range(indptr[row], indptr[row + 1]):
-            line[indices[at]] -= one
+            logits[i, indices[at]] -= one
         total = 0.0
         for start in range(0, width, 512):
             part = np.float32(0)
             for j in range(start, min(start + 512, width)):
-                part += line[j] * line[j]
+                part += logits[i, j] * logits[i, j]
             total += float(part)
         squared[i] = total
 
@@ -243,12 +241,11 @@ def _subtract_records(
 @_compiled
 def _row_squares(matrix: Array, width: int, out: Array) -> None:
     for i in range(matrix.shape[0]):
-        line = matrix[i]
         total = 0.0
         for start in range(0, width, 512):
-            part = line[start] * line[start]
+            part = matrix[i, start] * matrix[i, start]
             for j in range(start + 1, min(start + 512, width)):
-                part += line[j] * line[j]
+                part += matrix[i, j] * matrix[i, j]
             total += float(part)
         out[i] = total
 

@@ -67,6 +67,15 @@ class SegmentedPass:
     def _look(self, view: View, step: int) -> SegmentedBatch:
         if self._batch is not None and step == self._step:
             return self._batch
+        batch = self._batch_of(view, step)
+        self._norms = batch.squared_norms(self._factors).sqrt_()
+        unusable = ~torch.isfinite(self._norms)
+        if bool(unusable.any()):
+            batch.silence(self._factors, unusable)
+        self._step, self._batch = step, batch
+        return batch
+
+    def _batch_of(self, view: View, step: int) -> SegmentedBatch:
         rows, bounds = sorted_by_model(view, len(self._parameters))
         width, dtype = self._model.draws, self._parameters.dtype
         draws = latent_draws(step_key(self._seed, step), torch.from_numpy(rows), width, dtype)
@@ -74,11 +83,6 @@ class SegmentedPass:
             self._model.layout, self._parameters, view.records, rows, bounds, self._workspace, draws
         )
         self._factors = self._model.factors(batch)
-        self._norms = batch.squared_norms(self._factors).sqrt_()
-        unusable = ~torch.isfinite(self._norms)
-        if bool(unusable.any()):
-            batch.silence(self._factors, unusable)
-        self._step, self._batch = step, batch
         return batch
 
 
