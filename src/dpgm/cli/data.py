@@ -1,1 +1,124 @@
-"""Commands about data."""
+"""Commands about data: `inspect` and `simulate`."""
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpgm.cli.app import app
+from dpgm.cli.reading import (
+    Comment,
+    Count,
+    Data,
+    DomainFile,
+    Format,
+    Header,
+    Item,
+    Labels,
+    Member,
+    Missing,
+    Person,
+    Separator,
+    Shape,
+    StripSuffix,
+    Threshold,
+    separator_character,
+)
+
+
+class Town(StrEnum):
+    """The simulated data sets."""
+
+    transit = "transit"
+    cdr = "cdr"
+
+
+@app.command()
+def inspect(
+    data: Data,
+    draft_domain: Annotated[
+        Path | None,
+        typer.Option("--draft-domain", metavar="FILE", help="Write a draft domain (YAML or JSON) here."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    domain: DomainFile = None,
+    format: Format = None,
+    shape: Shape = None,
+    person: Person = None,
+    item: Item = None,
+    count: Count = None,
+    threshold: Threshold = None,
+    labels: Labels = None,
+    member: Member = None,
+    separator: Separator = None,
+    header: Header = None,
+    missing: Missing = None,
+    comment: Comment = None,
+    strip_suffix: StripSuffix = "",
+) -> None:
+    """Look at a data file (curator only): records, fields, lengths; draft a domain file."""
+    from dpgm.data.inspection import inspect_file
+
+    found = inspect_file(
+        data,
+        domain=domain,
+        draft_domain=draft_domain,
+        format=format,
+        shape=shape,
+        person=person,
+        item=item,
+        count=count,
+        threshold=threshold,
+        labels=labels,
+        member=member,
+        separator=separator_character(separator),
+        header=header,
+        missing=missing or (),
+        comment=comment,
+        strip_suffix=strip_suffix,
+    )
+    if as_json:
+        plain = asdict(found)
+        fields = found.domain.fields
+        plain["domain"] = [{"name": field.name, "kind": field.kind, "width": field.width} for field in fields]
+        plain["note"] = "curator only: computed on the data, do not publish"
+        typer.echo(json.dumps(plain, indent=1))
+    else:
+        typer.echo("\n".join(found.lines()))
+    if draft_domain is not None:
+        typer.echo(f"draft domain in {draft_domain}: read it, and remove what is not public knowledge.", err=True)
+
+
+@app.command()
+def simulate(
+    town: Annotated[Town, typer.Argument(help="Which data set to stand in for.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where to write, in the format of the ending.")
+    ],
+    records: Annotated[
+        int | None, typer.Option("--records", help="How many people (default: as many as in the paper).")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the people; the city stays the same.")] = 0,
+    shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
+    domain_out: Annotated[
+        Path | None,
+        typer.Option("--domain-out", metavar="FILE", help="Also write the public domain (YAML or JSON)."),
+    ] = None,
+) -> None:
+    """Simulate people moving about a city: public stand-ins for the paper's private data."""
+    from dpgm.data.domain_file import save_domain
+    from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
+    from dpgm.data.writers import RecordWriter
+
+    chosen = TRANSIT if town is Town.transit else CDR
+    count = chosen.records if records is None else records
+    domain = town_domain(chosen)
+    with RecordWriter(out, domain, shape=shape) as writer:
+        for block in simulated_blocks(chosen, count, seed):
+            writer.write(block)
+    if domain_out is not None:
+        save_domain(domain, domain_out)
+    typer.echo(f"{writer.count:,} simulated records ({chosen.places:,} {chosen.field}) in {out}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
 from dpgm.data.delimited import DelimitedFile, first_block, read_basket_lines
 from dpgm.data.domain import Domain
+from dpgm.data.domain_file import load_domain
 from dpgm.data.formats import check_shape, format_of
 from dpgm.data.json_lines import json_columns
 from dpgm.data.opening import Input, locate
@@ -64,37 +65,31 @@ def read_source(
         InputError: the file cannot be read as asked.
         UsageError: the items are not declared public, or the shape is not clear.
     """
-    if domain is not None and not isinstance(domain, Domain):
-        from dpgm.data.domain_file import load_domain
-
-        domain = load_domain(domain)
-    if isinstance(missing, str):
-        raise UsageError("`missing` must be a list of texts that stand for a missing value.")
-    reading = Reading(
+    reading = reading_from(
         domain=domain,
         assume_public_items=assume_public_items,
         format=format,
-        shape=check_shape(shape),
+        shape=shape,
         person=person,
         item=item,
         count=count,
         threshold=threshold,
-        labels=None if labels is None else os.fspath(labels),
+        labels=labels,
         member=member,
         separator=separator,
         header=header,
-        missing=tuple(missing),
+        missing=missing,
         comment=comment,
         strip_suffix=strip_suffix,
     )
     if isinstance(path, (str, os.PathLike)):
-        return _read_one(locate(path, member), reading)
+        return read_with(locate(path, member), reading)
     files = [locate(one, member) for one in path]
     if not files:
         raise UsageError("no file to read; give at least one.")
     if len(files) == 1:
-        return _read_one(files[0], reading)
-    return read_columns(joined(_columns(file, reading) for file in files), reading)
+        return read_with(files[0], reading)
+    return read_columns(joined(columns_of(file, reading) for file in files), reading)
 
 
 def read_records(
@@ -138,6 +133,48 @@ def read_records(
     return records
 
 
+def reading_from(
+    *,
+    domain: Domain | Paths | None,
+    assume_public_items: bool,
+    format: str | None,
+    shape: str | None,
+    person: str | None,
+    item: str | None,
+    count: str | None,
+    threshold: float | None,
+    labels: Paths | None,
+    member: str | None,
+    separator: str | None,
+    header: bool | None,
+    missing: Sequence[str],
+    comment: str | None,
+    strip_suffix: str,
+) -> Reading:
+    """What the user says about a file, checked; a domain file is loaded."""
+    if domain is not None and not isinstance(domain, Domain):
+        domain = load_domain(domain)
+    if isinstance(missing, str):
+        raise UsageError("`missing` must be a list of texts that stand for a missing value.")
+    return Reading(
+        domain=domain,
+        assume_public_items=assume_public_items,
+        format=format,
+        shape=check_shape(shape),
+        person=person,
+        item=item,
+        count=count,
+        threshold=threshold,
+        labels=None if labels is None else os.fspath(labels),
+        member=member,
+        separator=separator,
+        header=header,
+        missing=tuple(missing),
+        comment=comment,
+        strip_suffix=strip_suffix,
+    )
+
+
 def format_name(source: Input, reading: Reading) -> str:
     """The format, from its ending and, for text that several formats share, its first line."""
     name = format_of(source.name, reading.format).name
@@ -150,7 +187,8 @@ def format_name(source: Input, reading: Reading) -> str:
     return name
 
 
-def _read_one(source: Input, reading: Reading) -> tuple[Records, Source]:
+def read_with(source: Input, reading: Reading) -> tuple[Records, Source]:
+    """Records of one file, read as said."""
     name = format_name(source, reading)
     if name == "idx":
         if not is_idx(source):
@@ -177,7 +215,7 @@ def _read_one(source: Input, reading: Reading) -> tuple[Records, Source]:
                 source, read_basket_lines(source, reading, file.separator, integers=integers, quoted=True)
             )
         return read_columns(file.columns(), reading)
-    return read_columns(_columns(source, reading), reading)
+    return read_columns(columns_of(source, reading), reading)
 
 
 def _not_empty(source: Input, read: tuple[Records, Source]) -> tuple[Records, Source]:
@@ -186,7 +224,8 @@ def _not_empty(source: Input, read: tuple[Records, Source]) -> tuple[Records, So
     return read
 
 
-def _columns(source: Input, reading: Reading) -> Columns:
+def columns_of(source: Input, reading: Reading) -> Columns:
+    """A file as named columns."""
     name = format_name(source, reading)
     if name == "parquet":
         return parquet_columns(source, reading)

@@ -1,0 +1,199 @@
+"""A look at a data file for its curator: shape, lengths, and a draft of a domain. Nothing here is private."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpgm.data.columns import as_texts, flat_column, floats
+from dpgm.data.domain import Categorical, Domain, Field, ItemSet, Numeric
+from dpgm.data.domain_file import save_domain
+from dpgm.data.opening import locate
+from dpgm.data.readers import columns_of, read_with, reading_from
+from dpgm.data.shapes import Columns
+from dpgm.data.source import Reading, Source
+from dpgm.errors import InputError, UsageError
+
+DRAFT_NOTE = (
+    "curator only: derived from the data; remove anything that is not public knowledge\n"
+    "(items and values that only some people have, and bounds taken from the rows)."
+)
+_MAX_VALUES = 1000
+_FEW_VALUES = 20
+_BINS = 20
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a file holds. Computed on the data: for the curator's eyes, not for publication."""
+
+    file: str
+    source: Source
+    domain: Domain
+    domain_is_draft: bool
+    records: int
+    empty: int
+    mean_length: float
+    median_length: float
+    longest: int
+
+    def lines(self) -> list[str]:
+        """The inspection as lines of text."""
+        found = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
+        shown = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
+        if len(self.domain.fields) > 40:
+            shown.append(f"  ... and {len(self.domain.fields) - 40} more")
+        return [
+            f"{self.file} (curator only: computed on the data, do not publish)",
+            f"records    {self.records:,} (a record is a {self.source.unit}; shape {self.source.shape})",
+            f"positions  {self.domain.width:,}",
+            f"lengths    mean {self.mean_length:.2f}, median {self.median_length:g}, longest {self.longest:,},"
+            f" empty records {self.empty:,}",
+            f"fields     {len(self.domain.fields)} ({found})",
+            *shown,
+        ]
+
+
+def _describe(field: Field) -> str:
+    missing = ", may be missing" if getattr(field, "missing", False) else ""
+    if isinstance(field, ItemSet):
+        return f"{field.width:,} items"
+    if isinstance(field, Categorical):
+        return f"{len(field.values):,} values{missing}"
+    if isinstance(field, Numeric):
+        kind = "whole numbers" if field.integer else "numbers"
+        return f"{kind} from {field.low:g} to {field.high:g} in {field.bins} bins{missing}"
+    return f"image of {field.height} x {field.columns}"
+
+
+def inspect_file(
+    path: str | os.PathLike[str],
+    *,
+    domain: Domain | str | os.PathLike[str] | None = None,
+    draft_domain: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    shape: str | None = None,
+    person: str | None = None,
+    item: str | None = None,
+    count: str | None = None,
+    threshold: float | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    member: str | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    missing: Sequence[str] = (),
+    comment: str | None = None,
+    strip_suffix: str = "",
+) -> Inspection:
+    """Counts, lengths and a draft domain of a file (for its curator).
+
+    The options are those of `read_source`, but the items of the file need no declaration: without a `domain`, one
+    is drafted from the data, and `draft_domain` names a YAML or JSON file to write it to, marked as curator only.
+    """
+    reading = reading_from(
+        domain=domain,
+        assume_public_items=True,
+        format=format,
+        shape=shape,
+        person=person,
+        item=item,
+        count=count,
+        threshold=threshold,
+        labels=labels,
+        member=member,
+        separator=separator,
+        header=header,
+        missing=missing,
+        comment=comment,
+        strip_suffix=strip_suffix,
+    )
+    source_file = locate(path, member)
+    drafted = False
+    try:
+        records, source = read_with(source_file, reading)
+    except UsageError:
+        table = reading.domain is None and reading.shape in (None, "wide") and reading.item is None
+        if not table:
+            raise
+        reading = replace(
+            reading, domain=draft_table_domain(columns_of(source_file, reading), reading), shape="wide"
+        )
+        records, source = read_with(source_file, reading)
+        drafted = True
+    lengths = records.lengths
+    if draft_domain is not None:
+        save_domain(records.domain, draft_domain, note=DRAFT_NOTE)
+    return Inspection(
+        file=str(source_file),
+        source=source,
+        domain=records.domain,
+        domain_is_draft=drafted or source.items_assumed_public,
+        records=len(records),
+        empty=int((lengths == 0).sum()),
+        mean_length=float(lengths.mean()),
+        median_length=float(np.median(lengths)),
+        longest=int(lengths.max()),
+    )
+
+
+class _Column:
+    """What one column of a table looks like so far."""
+
+    def __init__(self, name: str, missing: Sequence[str]) -> None:
+        self.name, self._tokens = name, ("", *missing)
+        self.numeric, self.whole, self.missing = True, True, False
+        self.low, self.high = np.inf, -np.inf
+        self.values: set[str] = set()
+
+    def see(self, column: Any, place: Any) -> None:
+        if self.numeric:
+            try:
+                numbers, gone = floats(column, place, self._tokens)
+            except InputError:
+                self.numeric = False
+            else:
+                present = numbers[~gone]
+                self.missing |= bool(gone.any())
+                if len(present):
+                    self.low, self.high = min(self.low, present.min()), max(self.high, present.max())
+                    self.whole &= bool(np.array_equal(present, np.floor(present)))
+        if len(self.values) <= _MAX_VALUES:
+            for value in as_texts(column, place).unique().to_pylist():
+                if value is None or value.strip() in self._tokens:
+                    self.missing = True
+                else:
+                    self.values.add(value.strip())
+
+    def field(self) -> Field:
+        whole = self.numeric and self.whole
+        if self.numeric and np.isfinite(self.low) and self.low < self.high:
+            few = whole and len(self.values) <= _FEW_VALUES and self.high - self.low < 100
+            if not few:
+                low, high = (int(self.low), int(self.high)) if whole else (float(self.low), float(self.high))
+                bins = min(_BINS, int(high - low) + 1) if whole else _BINS
+                return Numeric(self.name, low, high, bins, whole, self.missing)
+        if len(self.values) > _MAX_VALUES:
+            raise UsageError(
+                f"the column {self.name!r} holds more than {_MAX_VALUES:,} different texts, so no domain can be"
+                " drafted; leave the column out, or write the domain file yourself."
+            )
+        if not self.values:
+            raise UsageError(f"the column {self.name!r} holds no value; leave it out.")
+        if whole and all(str(int(value)) == value for value in self.values if value.lstrip("-").isdigit()):
+            return Categorical(self.name, tuple(sorted(int(float(value)) for value in self.values)), self.missing)
+        return Categorical(self.name, tuple(sorted(self.values)), self.missing)
+
+
+def draft_table_domain(columns: Columns, reading: Reading) -> Domain:
+    """A domain drafted from the columns of a table: for the curator to correct, never to be used as it stands."""
+    names = [name for name in columns.names if name != reading.person]
+    seen = {name: _Column(name, reading.missing) for name in names}
+    for chunk in columns.chunks:
+        for name, column in seen.items():
+            column.see(flat_column(chunk.table, name), lambda row, chunk=chunk: chunk.place(row))
+    try:
+        return Domain(tuple(column.field() for column in seen.values()))
+    except UsageError as error:
+        raise UsageError(f"{columns.file}: {error}") from None
