@@ -236,6 +236,7 @@ def assert_noise_law(
     randomness: Callable[[], Randomness] | None = None,
     blocks: Mapping[str, int] | None = None,
     least: int = 1000,
+    allowance: Sequence[Mechanism] | None = None,
 ) -> dict[str, float]:
     """Residuals (noisy - exact) are independent N(0, (noise x sensitivity)²); returns std ratios by name.
 
@@ -247,7 +248,7 @@ def assert_noise_law(
     seeds = iter(range(seed, seed + runs))
     make = randomness if randomness is not None else (lambda: SeededRandomness(next(seeds)))
     points = np.random.default_rng(seed)
-    scores = [_scores(run, records, make(), points) for _ in range(runs)]
+    scores = [_scores(run, records, make(), points, allowance) for _ in range(runs)]
     names = sorted({name for each in scores for name, _ in each})
     assert names, "the run released nothing, so there is nothing to check"
     total = sum(score.size for each in scores for _, score in each)
@@ -280,10 +281,14 @@ def assert_noise_law(
 
 
 def _scores(
-    run: Run, records: Records, randomness: Randomness, points: np.random.Generator
+    run: Run,
+    records: Records,
+    randomness: Randomness,
+    points: np.random.Generator,
+    allowance: Sequence[Mechanism] | None,
 ) -> list[tuple[str, np.ndarray]]:
     """Residuals of one run as standard normal scores."""
-    gateway = TraceGateway(records, randomness=randomness)
+    gateway = TraceGateway(records, randomness=randomness, allowance=allowance)
     run(gateway)
     scores = []
     for call, query, exact, noisy in zip(gateway.calls, gateway.queries, gateway.exact, gateway.tape, strict=True):

@@ -5,6 +5,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -118,3 +119,19 @@ def test_bounds_of_the_tail_hold(at, known):
 
 def test_far_tails_are_bounded_without_summing():
     assert module._tail(Fraction(1000), 64) == (0, Fraction(2) ** -1936)
+
+
+def test_doubles_are_a_hundred_times_better_than_the_margin():
+    words = SeededRandomness(9).words(300) & np.uint64(2**63 - 1)
+    words = np.concatenate(
+        [words, words >> np.uint64(20), words >> np.uint64(40), 2**63 - 1 - (words >> np.uint64(9))]
+    )
+    tails = (words.astype(np.float64) + 0.5) * 2.0**-64
+    found = -torch.special.ndtri(torch.from_numpy(tails)).numpy()
+    worst = 0.0
+    with mpmath.workdps(50):
+        for word, x in zip(words.tolist(), found.tolist(), strict=True):
+            true = (mpmath.mpf(word) + 0.5) / mpmath.mpf(2) ** 64
+            error = (mpmath.erfc(mpmath.mpf(x) / mpmath.sqrt(2)) / 2 - true) / mpmath.npdf(x)
+            worst = max(worst, float(abs(error)) / (1 + x))
+    assert worst < MARGIN / 100

@@ -148,3 +148,18 @@ def test_threads_draw_independent_noise():
     # Equal sums of doubles on so fine a grid come from equal words.
     assert len(np.unique(together)) > 0.999 * together.size
     assert stats.kstest(together, "norm").pvalue > 1e-7
+
+
+@pytest.mark.slow
+def test_a_hundred_million_normals_have_the_right_variance_and_far_tails():
+    source, out = SystemRandomness(), np.zeros(1_000_000)
+    squares, beyond = 0.0, np.zeros(4, dtype=np.int64)
+    edges = np.array([3.6541528853610092, 4.5, 5.0, 5.5])
+    for _ in range(100):
+        out[:] = 0
+        add_normals(out, 1.0, FINE, source)
+        squares += float(out @ out)
+        beyond += [int((np.abs(out) > edge).sum()) for edge in edges]
+    assert squares / 1e8 == pytest.approx(1, abs=5.5 * np.sqrt(2 / 1e8))
+    for count, edge in zip(beyond, edges, strict=True):
+        assert stats.binomtest(int(count), 10**8, 2 * stats.norm.sf(edge)).pvalue > 1e-7
