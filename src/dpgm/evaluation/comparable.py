@@ -2,8 +2,10 @@
 
 from itertools import pairwise
 
+import numpy as np
+
 from dpgm.data.domain import Domain, Field
-from dpgm.data.records import Records
+from dpgm.data.records import Records, index_dtype
 from dpgm.errors import UsageError
 
 
@@ -51,3 +53,24 @@ def _names(field: Field) -> list[str]:
         edges = [field.low + step * at for at in range(field.bins + 1)]
         names = [f"{field.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
     return [*names, f"{field.name} missing"] if field.missing else names
+
+
+def with_domain(records: Records, domain: Domain) -> Records:
+    """The same item sets over a wider or reordered list of items.
+
+    >>> records = Records.from_lists([[0, 1]], Domain.of_items(["milk", "bread"]))
+    >>> with_domain(records, Domain.of_items(["bread", "jam", "milk"])).indices.tolist()
+    [0, 2]
+    """
+    place = {name: at for at, name in enumerate(position_names(domain))}
+    labels = position_names(records.domain)
+    unknown = [name for name in labels if name not in place]
+    if unknown:
+        raise UsageError(
+            f"the synthetic data holds {len(unknown)} items that the real data's domain does not have, so they have "
+            "different domains; evaluate it against the data it was made from."
+        )
+    moved = np.array([place[name] for name in labels], dtype=np.int64)[records.indices]
+    rows = np.repeat(np.arange(len(records)), records.lengths)
+    order = np.lexsort((moved, rows))
+    return Records(domain, records.indptr, moved[order].astype(index_dtype(domain.width)))
