@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, Clustering, private_kmeans
+from dpgm.clustering.private_kmeans import MEMORY_LIMIT, Clustering, default_features, private_kmeans
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
@@ -36,7 +36,7 @@ class PrivateKernelKMeans:
         count_noise: multiplier of the noise on cluster counts, in each iteration.
         sum_noise: multiplier of the noise on sums of features, in each iteration.
         cluster_steps: iterations.
-        features: d, even; more approximate the kernel better and carry more noise.
+        features: d, even; more approximate the kernel better and carry more noise. None takes `default_features`.
         gamma: width of the kernel, a public number; None takes `default_gamma` of the domain and profile.
         kernel: "rbf" or "laplacian", or "linear" for the standard private k-means on the records themselves.
         phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
@@ -55,7 +55,8 @@ class PrivateKernelKMeans:
     Privacy:
         Add/remove one record. Each iteration releases k counts (sensitivity 1) and k sums (sensitivity 1, or
         sqrt(m) with the linear kernel): mu^2 = cluster_steps (1 / count_noise^2 + 1 / sum_noise^2), plus
-        1 / profile_noise^2 where a profile is released. The clusters of the private records are not stored.
+        1 / profile_noise^2 where a profile is released. The number of records is taken for public. The clusters of
+        the private records are not stored.
 
     >>> from dpgm.mechanisms.randomness import SeededRandomness
     >>> records = Records.from_lists([[0, 1]] * 500 + [[4, 5]] * 500, Domain.of_items(6))
@@ -72,7 +73,7 @@ class PrivateKernelKMeans:
         count_noise: float,
         sum_noise: float,
         cluster_steps: int = 10,
-        features: int = 200,
+        features: int | None = None,
         gamma: float | None = None,
         kernel: Literal["rbf", "laplacian", "linear"] = "rbf",
         phase: bool = False,
@@ -115,9 +116,13 @@ class PrivateKernelKMeans:
         source = SystemRandomness() if randomness is None else randomness
         gateway = Gateway(records, randomness=source)
         generator = source.draws()
+        rows = int(parallel.all_sum(torch.tensor([len(records)])))  # public
         if public is None and profile is None and self.profile_noise is not None:
-            profile = noisy_profile(gateway, records.domain, _total_rows(records), self.profile_noise)
-        feature_map = self._feature_map(records.domain, profile, generator)
+            profile = noisy_profile(gateway, records.domain, rows, self.profile_noise)
+        features = self.features
+        if features is None:
+            features = default_features(rows, self.clusters, self.sum_noise)
+        feature_map = self._feature_map(records.domain, features, profile, generator)
         if public is not None:
             initial = centers_from_records(public, self.clusters, feature_map, generator=generator)
         else:
@@ -166,12 +171,14 @@ class PrivateKernelKMeans:
             raise NotFittedError("this PrivateKernelKMeans has not been fitted; call `fit` first.")
         return clustering
 
-    def _feature_map(self, domain: Domain, profile: Tensor | None, generator: torch.Generator) -> FeatureMap:
+    def _feature_map(
+        self, domain: Domain, features: int, profile: Tensor | None, generator: torch.Generator
+    ) -> FeatureMap:
         if self.kernel == "linear":
             return IdentityFeatures(domain.width)
         return FourierFeatures.for_domain(
             domain,
-            self.features,
+            features,
             generator=generator,
             gamma=self.gamma,
             profile=profile,
@@ -186,7 +193,3 @@ def noisy_profile(gateway: Gateway, domain: Domain, rows: int, profile_noise: fl
     length_bound = max(1, min(domain.width, round(LENGTH_FACTOR * expected)))
     counts = gateway.release("item counts", ItemCounts(domain, length_bound).query(), profile_noise)
     return counts.double() / max(1, rows)
-
-
-def _total_rows(records: Records) -> int:
-    return int(parallel.all_sum(torch.tensor([len(records)])))

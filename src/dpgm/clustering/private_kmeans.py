@@ -91,6 +91,16 @@ def private_kmeans(
     return Clustering(*update.final_centers(counts, sums), feature_map)
 
 
+def default_features(records: int, clusters: int, sum_noise: float) -> int:
+    """How many features the noise allows: between 50 and 400, by public numbers alone.
+
+    A centre of an average cluster carries noise of length sum_noise x sqrt(d) x clusters / records; a quarter of the
+    length of a feature vector is about what k-means bears.
+    """
+    bearable = (0.25 * records / (clusters * max(sum_noise, 1e-9))) ** 2
+    return 2 * round(min(400.0, max(50.0, bearable)) / 2)
+
+
 def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Query, Query]:
     """Counts and sums of the clusters of frozen centres; both come out of one pass over the rows."""
     waiting: list[Tensor] = []  # the sums, between the first query and the second

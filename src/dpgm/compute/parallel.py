@@ -26,12 +26,23 @@ def world_size() -> int:
 def all_sum(partial: Tensor) -> Tensor:
     """The sum of the partial sums of all ranks, in place."""
     if is_parallel():
-        torch.distributed.all_reduce(partial)
+        shared = _where_ranks_meet(partial)
+        torch.distributed.all_reduce(shared)
+        partial.copy_(shared)
     return partial
 
 
 def from_first(value: Tensor) -> Tensor:
     """What rank 0 holds, on every rank, in place."""
     if is_parallel():
-        torch.distributed.broadcast(value, src=0)
+        shared = _where_ranks_meet(value)
+        torch.distributed.broadcast(shared, src=0)
+        value.copy_(shared)
+    return value
+
+
+def _where_ranks_meet(value: Tensor) -> Tensor:
+    """The value on a device that the ranks' backend can reach: NCCL sees CUDA memory only."""
+    if torch.distributed.get_backend() == "nccl" and value.device.type == "cpu":
+        return value.cuda()
     return value
