@@ -1,0 +1,134 @@
+"""A fit killed anywhere resumes, charges everything that ran, and never more than the plan."""
+
+import json
+
+import pytest
+import torch
+from synthesis_data import SETS, some_records, tiny_plan
+
+from dpgm.errors import ArtefactError, BudgetError, UsageError
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.synthesis import checkpoint as module
+from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.pipeline import fit_generator
+from dpgm.synthesis.surroundings import Surroundings
+from dpgm.synthesis.synthesizer import _open_gateway
+
+RECORDS = some_records(SETS, 60)
+
+
+class Killed(Exception):
+    """Stands for SIGKILL at a fault point."""
+
+
+def _fit(plan, saved, seed):
+    gateway = _open_gateway(RECORDS, plan, SeededRandomness(seed), saved)
+    draws = torch.Generator().manual_seed(saved.public_seed)
+    generator = fit_generator(gateway, plan, SETS, draws=draws, around=Surroundings(checkpoint=saved))
+    gateway.assert_complete()
+    return generator, gateway
+
+
+@pytest.mark.parametrize("model", ["products", "vae", "rbm"])
+@pytest.mark.parametrize("before", [True, False], ids=["before-the-write", "after-the-write"])
+def test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan(tmp_path, monkeypatch, model, before):
+    plan = tiny_plan(model, SETS, len(RECORDS), clusters=2 if model == "vae" else 1, sampling_rate=0.3)
+    append = Checkpoint._append
+    entries = {"products": 6, "vae": 20, "rbm": 9}[model]
+    finished = 0
+    for fatal in range(entries):
+        seen = 0
+
+        def dying(self, entry, fatal=fatal):
+            nonlocal seen
+            seen += 1
+            if seen == fatal + 1 and before:
+                raise Killed
+            append(self, entry)
+            if seen == fatal + 1:
+                raise Killed
+
+        folder = tmp_path / f"{fatal}-{before}"
+        saved = Checkpoint.start(folder, plan, RECORDS)
+        monkeypatch.setattr(Checkpoint, "_append", dying)
+        with pytest.raises(Killed):
+            _fit(plan, saved, seed=fatal)
+        monkeypatch.setattr(Checkpoint, "_append", append)
+        resumed = Checkpoint.resume(folder, plan, RECORDS)
+        charged = json.loads((folder / "journal.jsonl").read_text().splitlines()[0]) if fatal else None
+        assert charged is None or "charge" in charged
+        lost_for_good = [name for name in resumed.lost if plan.mechanism(name).count == 1]
+        if lost_for_good:
+            # Charged, and the answer gone: the one run of the plan is spent, and nothing may be asked again.
+            with pytest.raises(BudgetError):
+                _fit(plan, resumed, seed=100 + fatal)
+            continue
+        _, gateway = _fit(plan, resumed, seed=100 + fatal)
+        assert {m.name: m.count for m in gateway.spent} == {m.name: m.count for m in plan.mechanisms}
+        finished += 1
+    assert finished >= entries // 3
+
+
+def test_a_resumed_fit_gets_the_same_answers_and_fresh_noise_for_the_rest(tmp_path):
+    plan = tiny_plan("vae", SETS, len(RECORDS), clusters=2, sampling_rate=0.3)
+    first = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    _fit(plan, first, seed=1)
+    answers = sorted(path.name for path in (tmp_path / "a").glob("answer-*"))
+    assert len(answers) == 8
+    again = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    _fit(plan, again, seed=2)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_a_checkpoint_holds_released_values_only(tmp_path):
+    plan = tiny_plan("vae", SETS, len(RECORDS), clusters=2, sampling_rate=0.3)
+    _fit(plan, Checkpoint.start(tmp_path / "a", plan, RECORDS), seed=1)
+    names = {path.name.split("-")[0] for path in (tmp_path / "a").iterdir()}
+    assert names == {"answer", "trainer", "checkpoint.json", "journal.jsonl"}
+    header = json.loads((tmp_path / "a" / "checkpoint.json").read_text())
+    assert set(header) == {"format", "plan", "public_seed", "fingerprint_key", "fingerprint", "ledger_entry"}
+
+
+def test_a_torn_journal_line_is_dropped(tmp_path):
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved.charge("item counts")
+    with (tmp_path / "a" / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"charge": "pair cou')
+    resumed = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    assert resumed.lost == {"item counts": 1}
+    resumed.charge("pair counts")
+    assert Checkpoint.resume(tmp_path / "a", plan, RECORDS).lost == {"item counts": 1, "pair counts": 1}
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "journal.jsonl", "answer-item-counts-1.safetensors"])
+def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path, name):
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved.charge("item counts")
+    saved.answer("item counts", torch.ones(3))
+    (tmp_path / "a" / name).write_bytes(b'{"charge": 1}\n{\n')
+    with pytest.raises(ArtefactError):
+        Checkpoint.resume(tmp_path / "a", plan, RECORDS).replay("item counts")
+
+
+def test_other_data_or_another_plan_is_refused(tmp_path):
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    with pytest.raises(ArtefactError, match="other data"):
+        Checkpoint.resume(tmp_path / "a", plan, some_records(SETS, 60, seed=3))
+    with pytest.raises(ArtefactError, match="another plan"):
+        Checkpoint.resume(tmp_path / "a", tiny_plan("products", SETS, 61), RECORDS)
+    with pytest.raises(ArtefactError, match="no checkpoint"):
+        Checkpoint.resume(tmp_path / "b", plan, RECORDS)
+    with pytest.raises(UsageError, match="not empty"):
+        Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    assert Checkpoint.saved_plan(tmp_path / "a") == plan
+
+
+def test_the_fingerprint_tells_rows_apart_and_needs_its_key():
+    key, other = "00" * 32, "11" * 32
+    assert module.fingerprint(RECORDS, key) == module.fingerprint(RECORDS, key)
+    assert module.fingerprint(RECORDS, key) != module.fingerprint(RECORDS, other)
+    assert module.fingerprint(RECORDS, key) != module.fingerprint(RECORDS.rows(0, 59), key)

@@ -1,0 +1,90 @@
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from checks import assert_bounded, assert_playback_invariant
+
+from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.records import Records
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.calibration import calibrate
+from dpgm.synthesis import image_measurement
+from dpgm.synthesis.image_measurement import embedding_design, fit_image_generator, image_spends, measure_images
+
+LABELLED = Domain((Image("image", 8, 8), Categorical("label", tuple(range(4)))), label="label")
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    rule = image_measurement.refinement_rule
+
+    def short(*args: object) -> object:
+        architecture, settings = rule(*args)  # type: ignore[arg-type]
+        return architecture, dataclasses.replace(settings, steps=4, images=3)
+
+    monkeypatch.setattr(image_measurement, "refinement_rule", short)
+    yield
+
+
+def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:
+    rng = np.random.default_rng(seed)
+    columns = [rng.random((count, 64)) < 0.3]
+    if domain.label is not None:
+        width = domain.field(domain.label).width
+        columns.append(np.eye(width, dtype=bool)[rng.integers(0, width, count)])
+    return Records.from_dense(np.concatenate(columns, axis=1), domain)
+
+
+def fit(
+    gateway: Gateway, domain: Domain = LABELLED, records: int = 30, epsilon: float = 1.0
+) -> dict[str, torch.Tensor]:
+    mechanisms = calibrate(epsilon, 1e-5, image_spends(domain, records, epsilon, 1e-5))
+    noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
+    measured = measure_images(gateway, domain, records, noises, device="cpu")
+    return fit_image_generator(measured, domain, generator=torch.Generator().manual_seed(0), device="cpu").state()
+
+
+def test_the_fit_is_a_function_of_the_noisy_values_alone() -> None:
+    assert_playback_invariant(fit, [pictures(30), pictures(25, seed=1)], tapes=1)
+
+
+def test_one_record_moves_both_releases_by_at_most_their_sensitivity() -> None:
+    ratio = assert_bounded(fit, pictures(30), pictures(1, seed=2))
+    assert ratio > 0.999
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("count", [0, 1, 40])
+@pytest.mark.parametrize(
+    "domain",
+    [
+        LABELLED,
+        Domain((Image("image", 8, 8),)),
+        Domain((Image("image", 8, 8), Categorical("label", ("only",))), label="label"),
+    ],
+    ids=["labelled", "no label", "one class"],
+)
+def test_it_runs_on_any_size_and_budget(domain: Domain, count: int, epsilon: float) -> None:
+    gateway = Gateway(pictures(count, domain), randomness=SeededRandomness(0))
+    state = fit(gateway, domain, max(count, 1), epsilon)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in state.values())
+
+
+@pytest.mark.parametrize(("height", "columns"), [(1, 1), (3, 17), (40, 36)])
+def test_it_runs_on_any_shape(height: int, columns: int) -> None:
+    domain = Domain((Image("image", height, columns),))
+    records = Records.from_dense(np.ones((3, height * columns), dtype=bool), domain)
+    state = fit(Gateway(records, randomness=SeededRandomness(0)), domain, 3)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in state.values())
+
+
+def test_many_classes_keep_the_release_within_bounds() -> None:
+    domain = Domain((Image("image", 8, 8), Categorical("label", tuple(range(1000)))), label="label")
+    assert 1000 * embedding_design(domain).features <= 1_000_000
+
+
+def test_shares_add_up_to_the_whole_budget() -> None:
+    assert sum(spend.share for spend in image_spends(LABELLED, 10, 1.0, 1e-5)) == pytest.approx(1.0)

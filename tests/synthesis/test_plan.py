@@ -1,0 +1,113 @@
+import json
+import warnings
+
+import pytest
+from synthesis_data import IMAGES, SETS, TABLE
+
+from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.privacy.accountant import cost
+from dpgm.synthesis.config import Config, Settings, settle
+from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, shares
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
+@pytest.mark.parametrize(
+    ("model", "clusters", "domain"),
+    [("auto", None, SETS), ("auto", None, TABLE), ("auto", None, IMAGES), ("vae", 3, SETS), ("rbm", 1, SETS)],
+)
+def test_a_plan_costs_what_it_says_and_at_most_what_was_asked(epsilon, model, clusters, domain):
+    plan = make_plan(Config(epsilon, model=model, clusters=clusters), 20_000, domain)
+    spent = cost(plan.mechanisms, plan.delta).epsilon
+    assert spent == pytest.approx(plan.epsilon)
+    assert 0.995 * epsilon <= plan.epsilon <= epsilon
+    assert sum(shares(plan).values()) == pytest.approx(1, abs=0.02)
+
+
+def test_a_plan_reads_back_exactly(tmp_path):
+    plan = make_plan(Config(1.0), 5000, SETS)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan.to_json()))
+    assert read_plan(path) == plan
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda plan: plan | {"extra": 1},
+        lambda plan: {k: v for k, v in plan.items() if k != "delta"},
+        lambda plan: plan | {"format": 2},
+        lambda plan: plan | {"epsilon": 0.5},
+        lambda plan: plan | {"records": 0},
+        lambda plan: plan | {"mechanisms": [{"name": "x"}]},
+        lambda plan: plan | {"mechanisms": [dict(plan["mechanisms"][0], noise=-1.0)]},
+        lambda plan: plan | {"settings": {"model": "products"}},
+    ],
+)
+def test_a_spoiled_plan_is_refused(spoil):
+    plan = make_plan(Config(1.0), 5000, SETS).to_json()
+    with pytest.raises(UsageError):
+        Plan.from_json(spoil(plan))
+
+
+def test_a_plan_for_other_data_is_refused():
+    plan = make_plan(Config(1.0), 5000, SETS)
+    with pytest.raises(UsageError, match="5000 records"):
+        plan.check_fits(5001, SETS.width)
+    with pytest.raises(UsageError, match="width"):
+        plan.check_fits(5000, 99)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"a": 1, "a": 2}', "[" * 100_000])
+def test_a_file_that_is_no_plan_gives_one_sentence(tmp_path, text):
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        read_plan(path)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "1"])
+def test_a_senseless_epsilon_is_refused(epsilon):
+    with pytest.raises(UsageError, match="epsilon"):
+        Config(epsilon)
+
+
+def test_a_weak_delta_is_refused_or_warned_of():
+    with pytest.raises(UsageError, match="delta"):
+        make_plan(Config(1.0, delta=0.01), 1000, SETS)
+    with pytest.warns(PrivacyWarning, match="delta"):
+        make_plan(Config(1.0, delta=0.0005), 1000, SETS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_plan(Config(1.0, delta=0.0001), 1000, SETS)
+
+
+def test_the_paper_preset_uses_the_papers_choices():
+    settings = settle(Config(1.74, preset="paper"), SETS, 60_000)
+    assert (settings.model, settings.clusters, settings.cluster_steps, settings.latent) == ("vae", 10, 20, 2)
+    assert settings.steps * settings.sampling_rate == pytest.approx(20, rel=0.01)
+    assert settings.norm_quantile is None
+    assert not settings.warm_start
+    with pytest.raises(UsageError, match="paper"):
+        settle(Config(1.0, preset="paper", model="products"), SETS, 100)
+
+
+def test_auto_chooses_by_the_domain_alone():
+    assert settle(Config(1.0), IMAGES, 100).model == "image"
+    assert settle(Config(1.0), SETS, 100).model == "products"
+    assert settle(Config(1.0), None, 100).model == "products"
+    with pytest.raises(UsageError, match="image"):
+        settle(Config(1.0, model="image"), SETS, 100)
+
+
+def test_every_mechanism_of_a_plan_is_described():
+    for config in (Config(1.0), Config(1.0, model="vae", clusters=4)):
+        for mechanism in make_plan(config, 20_000, SETS).mechanisms:
+            stage, measures, sensitivity = describe(mechanism)
+            assert stage in ("profile", "cluster", "profiles", "train", "measure")
+            assert measures != mechanism.name
+            assert sensitivity != "bounded"
+
+
+def test_settings_round_trip():
+    settings = settle(Config(1.0, model="vae"), SETS, 60_000)
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings

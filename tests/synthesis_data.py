@@ -1,0 +1,57 @@
+"""Small data and plans shared by the synthesis tests."""
+
+import numpy as np
+
+from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.records import Records, concatenate
+from dpgm.privacy.events import Mechanism
+from dpgm.synthesis.config import Settings
+from dpgm.synthesis.plan import Plan
+
+SETS = Domain.of_items(12)
+TABLE = Domain(
+    (ItemSet("bought", tuple("abcdef")), Categorical("region", ("n", "s", "w")), Numeric("age", 0, 100, 5, integer=True))
+)
+IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
+
+
+def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
+    """Random records of any domain: items by popularity, one value a column."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        row: list[int] = []
+        for block in domain.blocks:
+            if block.softmax:
+                row.append(block.start + int(rng.integers(block.width)))
+            else:
+                chance = 0.6 / (1 + np.arange(block.width)) + 0.05
+                row += (block.start + np.flatnonzero(rng.random(block.width) < chance)).tolist()
+        rows.append(row)
+    return Records.from_lists(rows, domain)
+
+
+def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
+    """A plan with a handful of steps and honest (not calibrated) multipliers, for fast tests."""
+    chosen = Settings(model=model, steps=6, cluster_steps=2, features=8, hidden=(5,), latent=2, **settings)  # type: ignore[arg-type]
+    mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
+    if model == "products":
+        mechanisms += [Mechanism("pair counts", 4.0)]
+    elif model == "image":
+        mechanisms = [Mechanism("class sizes", 5.0), Mechanism("mean embedding", 5.0)]
+    else:
+        if chosen.clusters > 1:
+            mechanisms += [
+                Mechanism("cluster counts", 8.0, 2),
+                Mechanism("cluster sums", 4.0, 2),
+                Mechanism("cluster sizes", 10.0),
+                Mechanism("cluster profiles", 10.0),
+            ]
+        q = chosen.sampling_rate
+        mechanisms += [Mechanism("norms", 6.0, 6, q, "step"), Mechanism("gradients", 1.3, 6, q, "step")]
+    return Plan(99.0, 99.0, 1e-5, records, domain.width, chosen, tuple(mechanisms))
+
+
+def with_one_more(records: Records, row: list[int]) -> Records:
+    """The records and one more."""
+    return concatenate([records, Records.from_lists([row], records.domain)])
