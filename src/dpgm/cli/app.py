@@ -4,11 +4,13 @@ import sys
 import traceback
 import warnings
 
-import click
 import typer
 
 from dpgm import __version__
 from dpgm.errors import CheckFailed, DpgmError
+
+# typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
+_CommandLineError = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app = typer.Typer(
     name="dpgm",
@@ -48,13 +50,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code and never raises for a user's mistake."""
     debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
-    except click.ClickException as error:
-        complain("E-USAGE", error.format_message())
+    except _CommandLineError as error:
+        complain("E-USAGE", str(error.format_message()))
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("dpgm: interrupted", err=True)
         return 130
     except DpgmError as error:

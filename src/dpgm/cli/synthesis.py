@@ -75,10 +75,10 @@ def _print_plan(made: Any) -> None:
     from rich.table import Table
 
     table = Table(title="Privacy plan (no data has been opened)", title_justify="left")
-    for heading in ("stage", "what is measured", "sensitivity", "noise multiplier", "runs", "sampling", "share"):
-        table.add_column(heading, justify="right" if heading in ("noise multiplier", "runs", "share") else "left")
+    for heading in ("stage", "what is measured", "sensitivity", "noise", "runs", "records", "share"):
+        table.add_column(heading, justify="right" if heading in ("noise", "runs", "share") else "left")
     for row in _stage_rows(made):
-        rate = "all records" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.4g}"
+        rate = "all" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.2%} a run"
         table.add_row(
             row["stage"],
             row["measures"],
@@ -107,15 +107,19 @@ def fit(
     preset: PresetName = "default",
     domain: reading.DomainFile = None,
     assume_public_items: reading.AssumePublicItems = False,
+    format: reading.Format = None,
     shape: reading.Shape = None,
     person: reading.Person = None,
     item: reading.Item = None,
+    count: reading.Count = None,
     labels: reading.Labels = None,
     threshold: reading.Threshold = None,
     separator: reading.Separator = None,
     header: reading.Header = None,
     member: reading.Member = None,
     missing: reading.Missing = None,
+    comment: reading.Comment = None,
+    strip_suffix: reading.StripSuffix = "",
     public: Annotated[
         Path | None, typer.Option("--public", help="Public records for initial cluster centres.")
     ] = None,
@@ -133,7 +137,6 @@ def fit(
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
     from dpgm.errors import UsageError
-    from dpgm.privacy.ledger import Ledger
     from dpgm.synthesis.plan import read_plan
     from dpgm.synthesis.synthesizer import Synthesizer
 
@@ -146,21 +149,25 @@ def fit(
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
-    options = {
+    options: dict[str, Any] = {
         "domain": domain,
         "assume_public_items": assume_public_items,
+        "format": format,
         "shape": shape,
         "person": person,
         "item": item,
+        "count": count,
         "threshold": threshold,
         "separator": separator,
         "header": header,
         "member": member,
         "missing": missing,
+        "comment": comment,
+        "strip_suffix": strip_suffix,
     }
     records, source = reading.read_from_options(data, labels=labels, **options)
     near = None if public is None else reading.read_from_options(public, labels=None, **options)[0]
-    book = None if ledger is None else Ledger.open(ledger)
+    book = _open_ledger(ledger)
     synthesizer = Synthesizer(
         epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]
         delta,
@@ -193,6 +200,14 @@ def fit(
             f"release written to {out}: epsilon = {certificate.epsilon:.4f}, delta = {certificate.delta:.3g}, per"
             f" {certificate.unit}. Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
         )
+
+
+def _open_ledger(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from dpgm.privacy.ledger import Ledger
+
+    return Ledger.open(path)
 
 
 def _randomness(seed: int | None) -> Any:

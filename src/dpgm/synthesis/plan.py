@@ -22,13 +22,13 @@ MAX_PLAN_BYTES = 1_000_000
 MEASURES: Mapping[str, tuple[str, str, str]] = {
     "record lengths": ("profile", "histogram of record lengths", "1"),
     "item counts": ("profile", "records holding each item", "sqrt(length bound)"),
-    "pair counts": ("measure", "records holding each pair of popular items", "sqrt of pairs within the bound"),
+    "pair counts": ("measure", "records holding each pair of popular items", "sqrt(sets within the bound)"),
     "triple counts": (
         "measure",
         "records holding each triple of popular items",
-        "sqrt of triples within the bound",
+        "sqrt(sets within the bound)",
     ),
-    "quadruple counts": ("measure", "records holding each four of the items", "sqrt of fours within the bound"),
+    "quadruple counts": ("measure", "records holding each four of the items", "sqrt(sets within the bound)"),
     "class sizes": ("measure", "images of each label", "1"),
     "mean embedding": ("measure", "sum of Fourier features of the images of each label", "1"),
     "cluster counts": ("cluster", "records of each cluster", "1"),

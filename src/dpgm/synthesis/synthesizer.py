@@ -16,7 +16,7 @@ import inspect
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpgm import __version__
 from dpgm.data.domain import Domain
@@ -25,9 +25,8 @@ from dpgm.data.source import Source
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
-from dpgm.privacy.accountant import cost, replace_one_epsilon
+from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
-from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.config import Config, Model, Preset
 from dpgm.synthesis.inputs import as_records
@@ -36,6 +35,9 @@ from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
 from dpgm.synthesis.surroundings import Progress, Surroundings, silent
+
+if TYPE_CHECKING:
+    from dpgm.privacy.ledger import Ledger
 
 
 class Synthesizer:
@@ -88,7 +90,7 @@ class Synthesizer:
         public: Records | None = None,
         plan: Plan | None = None,
         source: Source | None = None,
-        ledger: Ledger | None = None,
+        ledger: "Ledger | None" = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
         progress: Progress = silent,
@@ -137,7 +139,7 @@ class Synthesizer:
 
     @staticmethod
     def _open_checkpoint(
-        folder: str | Path | None, resume: bool, plan: Plan, records: Records, ledger: Ledger | None
+        folder: str | Path | None, resume: bool, plan: Plan, records: Records, ledger: "Ledger | None"
     ) -> Checkpoint | None:
         if folder is None:
             if resume:
@@ -160,11 +162,11 @@ class Synthesizer:
             records=plan.records,
             planned=plan.mechanisms,
             mechanisms=gateway.spent,
-            accountant=spent.accountant,
+            accountant=ACCOUNTANT,
             randomness=randomness.name,
             private=randomness.private,
             software=f"dpgm {__version__}",
-            model={"kind": self.generator_.kind} | self.generator_.architecture,
+            model=self.generator_.architecture,
             files={},
             warnings=warned,
             statements=_statements(source),
