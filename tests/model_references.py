@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
-from dpgm.models.batches import PaddedBatch, SegmentedBatch, Workspace
+from dpgm.models.batches import BlockViews, PaddedBatch, SegmentedBatch, Workspace
 
 SETS = Domain((ItemSet("items", tuple(range(23))),))
 MIXED = Domain(
@@ -91,7 +91,9 @@ def segmented(model, parameters, records, clusters, draws):
     order = np.argsort(clusters, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(clusters, minlength=k))]).astype(np.int64)
     work = Workspace(parameters.dtype)
-    batch = SegmentedBatch(model.layout, parameters, records, order, bounds, work, draws[torch.from_numpy(order)])
+    batch = SegmentedBatch(
+        BlockViews(model.layout, parameters), records, order, bounds, work, draws[torch.from_numpy(order)]
+    )
     return batch, order
 
 

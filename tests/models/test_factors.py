@@ -14,6 +14,7 @@ from model_references import (
     vae_loss,
 )
 
+from dpgm.models.batches import BlockViews
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 
@@ -56,7 +57,8 @@ def test_norms_and_clipped_sums_equal_those_of_per_record_gradients(name, domain
 
     bound = float(true.median())
     weights = torch.clamp(bound / batch.squared_norms(factors).sqrt(), max=1).nan_to_num(0)
-    got = batch.weighted_sum(factors, weights, torch.full_like(parameters, torch.nan))
+    out = torch.full_like(parameters, torch.nan)
+    got = batch.weighted_sum(factors, weights, BlockViews(model.layout, out) if arrange is segmented else out)
     clipped = wanted * torch.clamp(bound / torch.linalg.vector_norm(wanted, dim=1), max=1).unsqueeze(1)
     sums = torch.zeros_like(parameters).index_add_(0, torch.from_numpy(routed), clipped)
     assert torch.allclose(got, sums, rtol=1e-10, atol=1e-10)

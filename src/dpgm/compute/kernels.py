@@ -29,7 +29,11 @@ def _compiled(function: Function) -> Function:
     """Compile with numba, keeping the machine code on disk where that is possible."""
     if numba is None:
         return function
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+    options: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    }
     try:
         return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
     except RuntimeError:  # nowhere to keep it
@@ -188,10 +192,11 @@ def _sigmoid_residual(
         # plain arithmetic, so that the compiler turns it into vector instructions.
         for j in range(width):
             t = logits[i, j] * np.float32(-1.4426950408889634)
-            t = min(max(t, -limit), limit)
+            t = limit if t > limit else t
+            t = -limit if t < -limit else t
             n = np.floor(t)
             f = t - n
-            bits[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
+            bits[j] = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
             logits[i, j] = one + f * (
                 np.float32(6.9314718e-1)
                 + f
@@ -212,9 +217,10 @@ def _sigmoid_residual(
             logits[i, indices[at]] -= one
         total = 0.0
         for start in range(0, width, 512):
+            line = logits[i, start : min(start + 512, width)]
             part = np.float32(0)
-            for j in range(start, min(start + 512, width)):
-                part += logits[i, j] * logits[i, j]
+            for j in range(len(line)):
+                part += line[j] * line[j]
             total += float(part)
         squared[i] = total
 
@@ -243,9 +249,10 @@ def _row_squares(matrix: Array, width: int, out: Array) -> None:
     for i in range(matrix.shape[0]):
         total = 0.0
         for start in range(0, width, 512):
-            part = matrix[i, start] * matrix[i, start]
-            for j in range(start + 1, min(start + 512, width)):
-                part += matrix[i, j] * matrix[i, j]
+            line = matrix[i, start : min(start + 512, width)]
+            part = line[0] * line[0]
+            for j in range(1, len(line)):
+                part += line[j] * line[j]
             total += float(part)
         out[i] = total
 
@@ -284,6 +291,73 @@ def row_squares(matrix: Array, width: int, out: Array) -> None:
     else:
         wanted = matrix[:, :width]
         out[:] = np.einsum("ij,ij->i", wanted, wanted, dtype=np.float64)
+
+
+@_compiled
+def _rectify(values: Array, width: int, squared: Array) -> None:
+    for i in range(len(squared)):
+        line = values[i, :width]
+        part = line[0] * 0
+        for j in range(len(line)):
+            value = line[j] if line[j] > 0 else line[j] * 0
+            line[j] = value
+            part += value * value
+        squared[i] = 1 + part
+
+
+@_compiled
+def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
+    for i in range(len(squared)):
+        line, source = slopes[i, :width], values[i, :width]
+        part = line[0] * 0
+        for j in range(len(line)):
+            slope = line[j] if source[j] > 0 else line[j] * 0
+            line[j] = slope
+            part += slope * slope
+        squared[i] = part
+
+
+@_compiled
+def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
+    usable = 0
+    for i in range(len(squared)):
+        norm = np.sqrt(squared[i])
+        norms[i] = norm
+        if np.isfinite(norm):
+            usable += 1
+            low, high = 0, len(edges)
+            while low < high:
+                middle = (low + high) // 2
+                if edges[middle] < norm:
+                    low = middle + 1
+                else:
+                    high = middle
+            counts[low] += 1
+    return usable
+
+
+def rectify(values: Array, width: int, squared: Array) -> bool:
+    """Set negative values to zero in place, squared[i] = 1 + squared norm of row i; False without numba."""
+    if HAS_NUMBA:
+        _rectify(values, width, squared)
+    return HAS_NUMBA
+
+
+def gate(slopes: Array, values: Array, width: int, squared: Array) -> bool:
+    """Zero the slopes where values are not above 0, squared[i] = squared norm of row i; False without numba."""
+    if HAS_NUMBA:
+        _gate(slopes, values, width, squared)
+    return HAS_NUMBA
+
+
+def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
+    """Norms, and how many finite ones lie in each bin (edges[j - 1], edges[j]]; returns how many are finite."""
+    if HAS_NUMBA:
+        return int(_bin_norms(squared, edges, norms, counts))
+    norms[:] = np.sqrt(squared)
+    usable = np.isfinite(norms)
+    counts += np.bincount(np.searchsorted(edges, norms[usable]), minlength=len(counts))
+    return int(usable.sum())
 
 
 # -- optimiser -------------------------------------------------------------------------------------------------
@@ -350,15 +424,17 @@ def _draw_rows(
     one, limit = np.float32(1), np.float32(125)
     written = 0
     for i in range(len(logits)):
-        line = logits[i]
         low, high = np.uint32(keys[i] & 0xFFFFFFFF), np.uint32((keys[i] >> 32) & 0xFFFFFFFF)
         for block in range(len(starts)):
-            for j in range(starts[block], stops[block]):
+            first = starts[block]
+            line, here = logits[i, first : stops[block]], present[first : stops[block]]
+            for j in range(len(line)):
                 t = line[j] * np.float32(-1.4426950408889634)
-                t = min(max(t, -limit), limit)
+                t = limit if t > limit else t
+                t = -limit if t < -limit else t
                 n = np.floor(t)
                 f = t - n
-                bits[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
+                bits[j] = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
                 line[j] = one + f * (
                     np.float32(6.9314718e-1)
                     + f
@@ -375,10 +451,10 @@ def _draw_rows(
                         )
                     )
                 )
-            for j in range(starts[block], stops[block]):
+            for j in range(len(line)):
                 # A counter-based hash (two rounds of 32-bit mixing, 64-bit key a row) gives the uniform word;
                 # item j is present when word < 2^32 sigmoid(logit).
-                word = np.uint32(np.uint32(j) * np.uint32(0x9E3779B9)) ^ low
+                word = np.uint32(np.uint32(first + j) * np.uint32(0x9E3779B9)) ^ low
                 word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D))
                 word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B))
                 word = np.uint32((word ^ (word >> np.uint32(16))) + high)
@@ -386,7 +462,7 @@ def _draw_rows(
                 word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0xD35A2D97))
                 word = np.uint32(word ^ (word >> np.uint32(15)))
                 threshold = np.float32(4294967296.0) / (one + line[j] * powers[j])
-                present[j] = np.float32(word) < threshold
+                here[j] = np.float32(word) < threshold
         for block in range(chosen.shape[1]):
             present[chosen[i, block]] = 1
         before = written

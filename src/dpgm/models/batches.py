@@ -42,13 +42,24 @@ class Workspace:
         return held[..., :rows, :width]
 
 
+class BlockViews:
+    """Every block of (k, P) parameters as matrices, one a model; made once, since making views takes time."""
+
+    def __init__(self, layout: Layout, flat: Tensor) -> None:
+        self.flat, self.layout = flat, layout
+        self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
+        self.transposed = {
+            block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]
+            for block in layout.blocks
+        }
+
+
 class SegmentedBatch:
     """Sparse records sorted by model: rows[bounds[s]:bounds[s + 1]] belong to model s."""
 
     def __init__(
         self,
-        layout: Layout,
-        parameters: Tensor,
+        parameters: BlockViews,
         records: Records,
         rows: NDArray[np.int64],
         bounds: NDArray[np.int64],
@@ -56,7 +67,7 @@ class SegmentedBatch:
         draws: Tensor,
     ) -> None:
         self.draws = draws
-        self._layout, self._flat, self._workspace = layout, parameters, workspace
+        self._views, self._workspace = parameters, workspace
         self._csr = (records.indptr, records.indices, rows)
         self._lengths = records.indptr[rows + 1] - records.indptr[rows]
         self._bounds = bounds
@@ -66,7 +77,8 @@ class SegmentedBatch:
 
     def signal(self, name: str, width: int) -> Signal:
         """A buffer for activations that the model fills itself."""
-        return Signal(self._workspace.take(f"{name} +1", (self._count, width + 1), ones=True))
+        whole = self._workspace.take(f"{name} +1", (self._count, width + 1), ones=True)
+        return Signal(whole, whole[:, :width])
 
     def space(self, name: str, width: int) -> Tensor:
         """A buffer for anything else."""
@@ -76,24 +88,44 @@ class SegmentedBatch:
         """Product activation @ matrix + bias, of each record's own model."""
         out = self.signal(block.name, block.outputs)
         if isinstance(activation, _Records):
-            start = self._layout.offsets[block.name]
+            views = self._views
+            start = views.layout.offsets[block.name]
             kernels.sparse_affine(
-                *self._csr, self._bounds, self._flat.numpy(), start, block.inputs, block.outputs, _lines(out.values)
+                *self._csr, self._bounds, views.flat.numpy(), start, block.inputs, block.outputs, _lines(out.values)
             )
             return out
-        inputs = activation.with_one if block.bias else activation.values
-        matrix, values = self._layout.matrix(self._flat, block), out.values
-        for s, start, stop in self._segments:
-            torch.mm(inputs[start:stop], matrix[s], out=values[start:stop])
+        self._product(_left(block, activation), self._views.matrices[block.name], out.values)
         return out
 
     def back(self, block: Block, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         out = self.space(f"{block.name} back", block.inputs)
-        matrix = self._layout.matrix(self._flat, block)
-        for s, start, stop in self._segments:
-            torch.mm(delta[start:stop], matrix[s, : block.inputs].T, out=out[start:stop])
+        self._product(delta, self._views.transposed[block.name], out)
         return out
+
+    def _product(self, left: Tensor, matrices: Sequence[Tensor], out: Tensor) -> None:
+        """Every model's rows of `left` times its own matrix."""
+        if len(self._segments) == 1:
+            torch.mm(left, matrices[self._segments[0][0]], out=out)
+            return
+        for s, start, stop in self._segments:
+            torch.mm(left[start:stop], matrices[s], out=out[start:stop])
+
+    def rectify(self, signal: Signal) -> Signal:
+        """The signal with negative values set to zero, in place."""
+        squared = torch.empty(self._count, dtype=torch.float64)
+        if kernels.rectify(_lines(signal.values), signal.values.shape[1], squared.numpy()):
+            return Signal(signal.with_one, signal.values, squared)
+        signal.values.clamp_(min=0)
+        return signal
+
+    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
+        squared = torch.empty(self._count, dtype=torch.float64)
+        if kernels.gate(_lines(slope), _lines(signal.values), slope.shape[1], squared.numpy()):
+            return squared
+        slope.mul_(signal.values > 0)
+        return None
 
     def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
         """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
@@ -109,14 +141,14 @@ class SegmentedBatch:
 
     def dense(self) -> Tensor:
         """The records as a dense binary matrix."""
-        out = torch.zeros((self._count, self._width), dtype=self._flat.dtype)
+        out = torch.zeros((self._count, self._width), dtype=self._views.flat.dtype)
         none = np.empty(0, dtype=np.int64)
         kernels.subtract_records(*self._csr, none, none, out.numpy())
         return out.neg_()
 
     def parameters(self) -> Tensor:
         """The parameters of each record's model, (n, P)."""
-        return self._flat[np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))]
+        return self._views.flat[np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))]
 
     # -- what training asks for ------------------------------------------------------------------------------
 
@@ -134,35 +166,41 @@ class SegmentedBatch:
             if isinstance(factor.activation, Signal):
                 factor.activation.values[unusable] = 0
 
-    def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: BlockViews) -> Tensor:
         """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
-        out.zero_()
-        scale = weights.to(out.dtype)
+        if len(self._segments) < len(self._bounds) - 1:
+            out.flat.zero_()
+        scale = weights.to(out.flat.dtype)
+        column = scale.unsqueeze(1)
         for factor in factors:
             block, delta = factor.block, factor.delta
             if isinstance(factor.activation, _Records):
-                start = self._layout.offsets[block.name]
+                start = out.layout.offsets[block.name]
+                out.flat[:, start : start + block.size].zero_()
                 kernels.sparse_outer(
                     *self._csr, self._bounds, scale.numpy(), _lines(delta), block.outputs, block.bias, start,
-                    block.inputs, out.numpy(),
+                    block.inputs, out.flat.numpy(),
                 )  # fmt: skip
                 continue
-            left = factor.activation.with_one if block.bias else factor.activation.values
+            left = _left(block, factor.activation)
             # The narrower of the two carries the weights.
             if left.shape[1] <= delta.shape[1]:
-                left = torch.mul(left, scale.unsqueeze(1), out=self.space("weighted", left.shape[1]))
+                left = torch.mul(left, column, out=self.space(f"{block.name} weighted", left.shape[1]))
             else:
-                delta = torch.mul(delta, scale.unsqueeze(1), out=self.space("weighted", delta.shape[1]))
-            matrix = self._layout.matrix(out, block)
+                delta = torch.mul(delta, column, out=self.space(f"{block.name} weighted", delta.shape[1]))
+            matrices = out.matrices[block.name]
+            if len(self._segments) == 1:
+                torch.mm(left.T, delta, out=matrices[self._segments[0][0]])
+                continue
             for s, start, stop in self._segments:
-                torch.mm(left[start:stop].T, delta[start:stop], out=matrix[s])
-        return out
+                torch.mm(left[start:stop].T, delta[start:stop], out=matrices[s])
+        return out.flat
 
     def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
         if isinstance(factor.activation, _Records):
             return self._lengths.astype(np.float64) + factor.block.bias
-        values = factor.activation.with_one if factor.block.bias else factor.activation.values
-        return self._squares(values, None)
+        known = factor.activation.squared if factor.block.bias else None
+        return self._squares(_left(factor.block, factor.activation), known)
 
     def _squares(self, values: Tensor, known: Tensor | None) -> NDArray[np.float64]:
         if known is not None:
@@ -170,6 +208,10 @@ class SegmentedBatch:
         out = np.empty(self._count)
         kernels.row_squares(_lines(values), values.shape[1], out)
         return out
+
+
+def _left(block: Block, signal: Signal) -> Tensor:
+    return signal.with_one if block.bias else signal.values
 
 
 def _lines(values: Tensor) -> NDArray[np.generic]:
@@ -200,7 +242,8 @@ class PaddedBatch:
 
     def signal(self, name: str, width: int) -> Signal:
         """A buffer for activations that the model fills itself."""
-        return Signal(self._workspace.take(f"{name} +1", (*self._places, width + 1), ones=True))
+        whole = self._workspace.take(f"{name} +1", (*self._places, width + 1), ones=True)
+        return Signal(whole, whole[..., :width])
 
     def space(self, name: str, width: int) -> Tensor:
         """A buffer for anything else."""
@@ -221,6 +264,16 @@ class PaddedBatch:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         matrix = self._layout.matrix(self._flat, block)[:, : block.inputs]
         return torch.bmm(delta, matrix.transpose(1, 2))
+
+    def rectify(self, signal: Signal) -> Signal:
+        """The signal with negative values set to zero, in place."""
+        signal.values.clamp_(min=0)
+        return signal
+
+    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+        """Zero the slopes where a rectified signal is zero, in place."""
+        slope.mul_(signal.values > 0)
+        return None
 
     def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
         """Turn logits into (probability - record) in place."""

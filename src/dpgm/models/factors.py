@@ -95,11 +95,8 @@ class Signal:
     """Activations of a batch, stored with a last column of ones so that one product takes the bias along."""
 
     with_one: Tensor  # (..., n, width + 1)
-
-    @property
-    def values(self) -> Tensor:
-        """The activations without the column of ones, (..., n, width); written in place."""
-        return self.with_one[..., :-1]
+    values: Tensor  # the same without the column of ones; written in place
+    squared: Tensor | None = None  # squared norms of `with_one`, where they came for free
 
 
 class _Records:
@@ -146,6 +143,14 @@ class Batch(Protocol):
 
     def back(self, block: Block, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
+        ...
+
+    def rectify(self, signal: Signal) -> Signal:
+        """The signal with negative values set to zero, in place."""
+        ...
+
+    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
         ...
 
     def residual(self, outputs: "Outputs", logits: Tensor) -> Tensor | None:

@@ -109,8 +109,7 @@ class VAE:
         signal: Signal | None = None
         hidden: list[Signal] = []
         for block in self._encoder:
-            signal = batch.affine(block, RECORDS if signal is None else signal)
-            signal.values.clamp_(min=0)
+            signal = batch.rectify(batch.affine(block, RECORDS if signal is None else signal))
             hidden.append(signal)
         heads = batch.affine(self._heads, hidden[-1]).values
         mean, log_variance = heads[..., : self.latent], heads[..., self.latent :]
@@ -119,8 +118,7 @@ class VAE:
         torch.addcmul(mean, spread, batch.draws, out=latent.values)
         decoded = [latent]
         for block in self._decoder[:-1]:
-            decoded.append(batch.affine(block, decoded[-1]))
-            decoded[-1].values.clamp_(min=0)
+            decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
         logits = batch.affine(self._decoder[-1], decoded[-1]).values
         # Backward.
         squared = batch.residual(self.outputs, logits)
@@ -129,8 +127,8 @@ class VAE:
         for block, inputs, outputs in zip(
             reversed(self._decoder[:-1]), reversed(decoded[:-1]), reversed(decoded[1:]), strict=True
         ):
-            slope.mul_(outputs.values > 0)
-            found.append(Factor(block, inputs, slope))
+            squared = batch.gate(slope, outputs)
+            found.append(Factor(block, inputs, slope, squared))
             slope = batch.back(block, slope)
         delta = batch.space("latent delta", 2 * self.latent)
         torch.add(slope, mean, out=delta[..., : self.latent])
@@ -140,8 +138,8 @@ class VAE:
         found.append(Factor(self._heads, hidden[-1], delta))
         slope = batch.back(self._heads, delta)
         for i in range(len(self._encoder) - 1, -1, -1):
-            slope.mul_(hidden[i].values > 0)
-            found.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope))
+            squared = batch.gate(slope, hidden[i])
+            found.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope, squared))
             if i:
                 slope = batch.back(self._encoder[i], slope)
         return found

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.mechanisms.norm_bound import norm_histogram
+from dpgm.compute import kernels
 from dpgm.mechanisms.query import View
-from dpgm.models.batches import SegmentedBatch, Workspace
+from dpgm.models.batches import BlockViews, SegmentedBatch, Workspace
 from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
 
@@ -43,7 +43,9 @@ class SegmentedPass:
     def __init__(self, model: Model, parameters: Tensor, edges: Tensor, seed: int) -> None:
         self._model, self._parameters, self._edges, self._seed = model, parameters, edges, seed
         self._workspace = Workspace(parameters.dtype)
-        self._sum = torch.empty_like(parameters)
+        self._views = BlockViews(model.layout, parameters)
+        self._sum = BlockViews(model.layout, torch.zeros_like(parameters))
+        self._counts = np.zeros(len(edges) + 1, dtype=np.int64)
         self._step = -1
         self._batch: SegmentedBatch | None = None
         self._factors: Sequence[Factor] = ()
@@ -52,7 +54,7 @@ class SegmentedPass:
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
         self._look(view, step)
-        return norm_histogram(self._norms, self._edges)
+        return torch.from_numpy(self._counts.copy())
 
     def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
         """Sum of clipped gradients for every model."""
@@ -68,10 +70,12 @@ class SegmentedPass:
         if self._batch is not None and step == self._step:
             return self._batch
         batch = self._batch_of(view, step)
-        self._norms = batch.squared_norms(self._factors).sqrt_()
-        unusable = ~torch.isfinite(self._norms)
-        if bool(unusable.any()):
-            batch.silence(self._factors, unusable)
+        squared = batch.squared_norms(self._factors)
+        self._norms = torch.empty_like(squared)
+        self._counts[:] = 0
+        usable = kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
+        if usable < len(squared):
+            batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step, self._batch = step, batch
         return batch
 
@@ -79,9 +83,7 @@ class SegmentedPass:
         rows, bounds = sorted_by_model(view, len(self._parameters))
         width, dtype = self._model.draws, self._parameters.dtype
         draws = latent_draws(step_key(self._seed, step), torch.from_numpy(rows), width, dtype)
-        batch = SegmentedBatch(
-            self._model.layout, self._parameters, view.records, rows, bounds, self._workspace, draws
-        )
+        batch = SegmentedBatch(self._views, view.records, rows, bounds, self._workspace, draws)
         self._factors = self._model.factors(batch)
         return batch
 
