@@ -10,6 +10,7 @@ from dpgm.errors import UsageError
 from dpgm.evaluation.marginals import field_codes
 
 CNN_VISITS = 30_000  # training examples shown to the network: about ten seconds on one core
+MOST_PASSES = 20  # over few training records
 
 
 def label_field(domain: Domain) -> int:
@@ -28,7 +29,7 @@ def image_accuracy(
     """Accuracy on `test` of a small convolutional network trained on the images and labels of `train`.
 
     Two convolutions with pooling, one hidden layer, Adam with a one-cycle rate. `visits` training examples are
-    shown, passing over at most `most` records as often as that takes.
+    shown, passing over at most `most` records as often as that takes, but no more than 20 times.
     """
     import torch
     from torch import nn
@@ -50,7 +51,7 @@ def image_accuracy(
             nn.Flatten(), nn.Linear(32 * small, 96), nn.ReLU(),
             nn.Linear(96, train.domain.fields[label].width),
         )  # fmt: skip
-    steps = max(1, visits // 128)
+    steps = max(1, min(visits, MOST_PASSES * len(answers)) // 128)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps + 1)
     order = torch.randperm(len(answers), generator=generator)
