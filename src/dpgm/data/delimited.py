@@ -55,6 +55,8 @@ class DelimitedFile:
         self.source, self.reading = source, reading
         block = first_block(source, quoted=True)
         rows = [row for row in block.rows()[:2000] if _is_kept(row, reading.comment)]
+        if not rows and reading.shape == "basket":  # blank lines are records without items
+            rows = [b""]
         if not rows:
             raise InputError(f"{source}: holds no records; give a file with at least one.")
         self.separator = reading.separator or _guess_separator(rows[0], default)
@@ -85,8 +87,13 @@ class DelimitedFile:
         """Whether the first row names the columns."""
         if self.reading.header is not None:
             return self.reading.header
-        cells = [cell.strip() for cell in self.head[0]]
-        return not all(cell in ("0", "1") for cell in cells)
+        cells = {cell.strip() for cell in self.head[0]}
+        if not cells <= {"0", "1"}:
+            return True
+        field = None if self.reading.domain is None else set_field(self.reading.domain)
+        if field is not None and cells == {str(label) for label in field.items}:
+            raise UsageError(f"{self.source}: line 1 may be a header or a record; say --header or --no-header.")
+        return False
 
     def is_baskets(self) -> bool:
         """Whether rows are baskets: as asked, or where nothing else can be meant."""
@@ -103,6 +110,8 @@ class DelimitedFile:
         """Names from the header, from the domain, or numbers from 0."""
         reading, count = self.reading, len(self.head[0])
         if self.has_header:
+            if reading.domain is not None and set_field(reading.domain) is not None and reading.item is None:
+                return tuple(self.head[0])  # items may have white space around them
             return tuple(cell.strip() for cell in self.head[0])
         domain = reading.domain
         if domain is not None and set_field(domain) is None:
@@ -156,12 +165,12 @@ def _wanted(names: tuple[str, ...], reading: Reading) -> list[str]:
 
 
 def _guess_separator(row: bytes, default: str) -> str:
-    text = row.decode()
     if default == "\t":
         return default
+    text = "".join(row.decode().split('"')[::2])  # outside of quotes
     counts = {mark: text.count(mark) for mark in _SEPARATORS}
     best = max(_SEPARATORS, key=lambda mark: counts[mark])
-    return best if counts[best] else default
+    return best if counts[best] > counts[default] else default
 
 
 def _parse(
@@ -279,6 +288,6 @@ def _basket_cells(row: bytes, separator: str, quoted: bool, block: TextBlock, at
         raise InputError(f"{block.place(at)}: a cell is longer than 128 kB; correct the file.") from None
     if len(cells) > MAX_WIDTH:
         raise InputError(f"{block.place(at)}: has more than {MAX_WIDTH:,} items; correct the file.")
-    if any(not cell.strip() for cell in cells):
+    if not all(cells):
         raise InputError(f"{block.place(at)}: an item is empty; correct the file.")
     return cells

@@ -17,7 +17,8 @@ from dpgm.data.table import decode
 
 # Records and the number of the first one, to bytes.
 Render: TypeAlias = Callable[[Records, int], bytes]
-_QUOTED = ('"', "\n", "\r", "\0")
+# Also the separators a reader may guess, so that it never sees them outside of quotes.
+_QUOTED = ('"', "\n", "\r", "\0", ",", ";", "\t", "|")
 
 
 def csv_cell(value: object, separator: str) -> str:

@@ -73,7 +73,8 @@ def _detect(columns: Columns, first: Chunk, reading: Reading) -> Shape:
         return "basket"
     if domain is not None:
         labels = {str(label) for label in set_field(domain).items}  # type: ignore[union-attr]
-        if labels & {_plain_name(name) for name in columns.names}:
+        matched = [name for name in columns.names if _plain_name(name).strip() in labels or name in labels]
+        if len(matched) >= len(labels) and all(_is_binary(first, name, reading.threshold) for name in matched):
             return "wide"
     elif all(_is_binary(first, name) for name in columns.names if name != reading.person):
         return "wide"
@@ -89,9 +90,9 @@ def _plain_name(name: str) -> str:
     return name[1:] if name.startswith("'") and escape_formula(name[1:]) == name else name
 
 
-def _is_binary(chunk: Chunk, name: str) -> bool:
+def _is_binary(chunk: Chunk, name: str, threshold: float | None = None) -> bool:
     try:
-        _binary(flat_column(chunk.table, name), None, lambda row: "")
+        _binary(flat_column(chunk.table, name), threshold, lambda row: "")
     except InputError:
         return False
     return True
