@@ -2,7 +2,8 @@
 
 1. A centre is its noisy sum over its noisy count, the count at least one and at least its noise.
 2. It is shrunk towards the mean of all records by the James-Stein factor 1 - (noise energy) / (distance from it)^2:
-   noise lengthens a centre and moves it off at random, small clusters most.
+   noise lengthens a centre and moves it off at random, small clusters most. (`shrink=False`, the paper's update,
+   leaves this step out.)
 3. It is brought back into the set where every true centre lies: the map's box, then its ball.
 4. A cluster whose noisy count is below `smallest_count` starts again beside the centre of the largest cluster,
    which it splits; after the last iteration it is dropped.
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from dpgm.statistics.fourier_features import FeatureMap
 
+_LEAST_KEPT = 0.1  # of a centre's distance from the mean, so that centres never fall together
 _SPLIT = 0.1  # how far from the centre it splits a re-seeded centre starts, in units of the norm bound
 
 
@@ -28,6 +30,7 @@ class CenterUpdate:
     feature_map: FeatureMap
     count_noise: float
     sum_noise: float
+    shrink: bool = True
 
     @property
     def smallest_count(self) -> float:
@@ -54,11 +57,11 @@ class CenterUpdate:
     def _estimate(self, counts: Tensor, sums: Tensor) -> Tensor:
         sizes = counts.clamp(min=max(1.0, self.count_noise))[:, None]
         centers = sums / sizes
-        if self.sum_noise > 0:
+        if self.shrink and self.sum_noise > 0:
             mean = sums.sum(dim=0) / counts.sum().clamp(min=1.0)
             noise = centers.shape[1] * (self.sum_noise * self.feature_map.norm_bound / sizes) ** 2
             distance = ((centers - mean) ** 2).sum(dim=1, keepdim=True).clamp(min=1e-12)
-            centers = mean + (1 - noise / distance).clamp(min=0.0) * (centers - mean)
+            centers = mean + (1 - noise / distance).clamp(min=_LEAST_KEPT) * (centers - mean)
         return self._project(centers)
 
     def _project(self, centers: Tensor) -> Tensor:

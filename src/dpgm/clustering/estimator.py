@@ -42,6 +42,7 @@ class PrivateKernelKMeans:
         phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
         profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
             from public records or a public profile, else from the guess `expected_profile`, which costs nothing.
+        shrink: take the noise's share out of the centres; False is the paper's update.
         memory_limit: bytes of features held in memory; above it they are computed anew in every iteration.
         device: "cpu" or a CUDA device.
 
@@ -78,6 +79,7 @@ class PrivateKernelKMeans:
         kernel: Literal["rbf", "laplacian", "linear"] = "rbf",
         phase: bool = False,
         profile_noise: float | None = None,
+        shrink: bool = True,
         memory_limit: int = MEMORY_LIMIT,
         device: str = "cpu",
     ) -> None:
@@ -90,6 +92,7 @@ class PrivateKernelKMeans:
         self.kernel = kernel
         self.phase = phase
         self.profile_noise = profile_noise
+        self.shrink = shrink
         self.memory_limit = memory_limit
         self.device = device
 
@@ -138,6 +141,7 @@ class PrivateKernelKMeans:
             self.count_noise,
             self.sum_noise,
             generator=generator,
+            shrink=self.shrink,
             memory_limit=self.memory_limit,
             device=self.device,
         )

@@ -52,6 +52,7 @@ def private_kmeans(
     sum_noise: float,
     *,
     generator: torch.Generator,
+    shrink: bool = True,
     memory_limit: int = MEMORY_LIMIT,
     device: str = "cpu",
 ) -> Clustering:
@@ -65,6 +66,7 @@ def private_kmeans(
         count_noise: multiplier of each release "cluster counts" (sensitivity 1).
         sum_noise: multiplier of each release "cluster sums" (sensitivity: the map's norm bound).
         generator: source of public draws (re-seeded centres).
+        shrink: take the noise's share out of the centres (center_update.py); False is the paper's update.
         memory_limit: bytes of features kept in memory; above it they are recomputed every iteration.
         device: where features are computed.
 
@@ -79,7 +81,7 @@ def private_kmeans(
             f"`initial_centers` must be (clusters, {feature_map.features}); got {tuple(initial_centers.shape)}."
         )
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
-    update = CenterUpdate(feature_map, count_noise, sum_noise)
+    update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
     centers = initial_centers.double()
     for step in range(cluster_steps):
         counts_query, sums_query = _cluster_queries(centers, feature_map, device)
