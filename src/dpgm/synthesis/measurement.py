@@ -7,7 +7,7 @@ post-processing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, sqrt
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, clip_bound, clip_steps
 from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
-from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments
+from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
 from dpgm.training.shrinkage import shrink
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -33,8 +33,8 @@ SANITY = 0.001  # counts below this share of the records matter little
 NARROW = 24  # up to so many positions, quadruples are measured
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
-_SHARES = {2: (0.03, 0.45, 0.52), 3: (0.03, 0.22, 0.40, 0.35), 4: (0.03, 0.07, 0.20, 0.30, 0.40)}
-_DISTORTION = 0.3  # how wrong the correction for down-weighting may be, as a share of what was cut
+# How wrong the correction for down-weighting may be, as a share of what was cut, by order.
+_DISTORTION = {1: 0.3, 2: 0.4, 3: 0.6, 4: 0.6}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,13 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
-    shares = (0.03, 0.97) if order == 1 else _SHARES[order]
+    first = 0.3 + 0.2 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
+    shares = {
+        1: (0.03, 0.97),
+        2: (0.03, first + 0.1, 0.87 - first),
+        3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
+        4: (0.03, 0.07, 0.20, 0.30, 0.40),
+    }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
         shares, names = shares[1:], names[1:]
@@ -162,8 +168,8 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
         kept = clip_steps(len(law) - 1, order, cap) * GRID
         retained = float((law * sets * kept).sum() / (law * sets).sum())
         noisy = noise * clip_bound(order, cap) / retained * float((1 / yardstick).mean())
-        distorted = _DISTORTION * (1 - retained) / retained * float((expected / yardstick).mean())
-        cost = min(noisy, 1.0) ** 2 + distorted**2
+        distorted = _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
+        cost = noisy**2 + distorted**2
         if cost < best_cost:
             best, best_cost = cap, cost
     return max(best, order)
@@ -196,25 +202,47 @@ def fit_products(
     reading = _read(measurements.lengths, domain, records)
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
-    targets = [_item_target(measurements.items, emphasis=3.0 if narrow else 10.0)]
-    targets += [_tuple_target(measured, profile, reading, records) for measured in measurements.tuples]
+    targets = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
     lengths = None if reading.lengths is None else _length_target(reading.lengths)
     rule = FitRule(
         components=int(np.clip(sqrt(records) / 2, 100, 400)),
-        steps=1500 if narrow else 600,
-        last_tolerance=0.003 if narrow else 0.01,
-        coupling=min(0.01, 300 / records),
+        steps=2000 if narrow else 600,
+        learning_rate=0.2 if narrow else 0.1,
+        coupling=300 / records if narrow else min(0.02, 3000 / records),
     )
     start = torch.from_numpy(profile).float()
+    for measured in measurements.tuples:
+        if measured.statistic.order == 2:
+            expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
+            targets.append(_tuple_target(measured, expected, profile, reading, records))
+    higher = [measured for measured in measurements.tuples if measured.statistic.order > 2]
+    if higher:
+        # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
+        brief = replace(rule, steps=rule.steps // 2)
+        first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
+        targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+
+
+def _shown(model: Products, sets: ItemTuples) -> Floats:
+    """Share of the model's records that hold each of the sets."""
+    chances = model.probabilities[:, torch.from_numpy(sets.positions)]
+    whole, none = torch.ones(model.components), torch.zeros(model.components)
+    shown = moments(sets.order, chances, model.weights.float(), whole, none)
+    return shown[_places(sets)].double().numpy()
 
 
 def _kept(order: int, cap: int, longest: int) -> torch.Tensor:
     return torch.from_numpy(clip_steps(longest, order, cap) * GRID).float()
 
 
-def _item_target(items: Measured[ItemCounts], emphasis: float) -> MomentTarget:
-    longest = min(items.statistic.domain.width, 512)
+def _room(law: Floats, size: int) -> int:
+    """Longest record the fit reckons with: what was seen, and some room."""
+    return int(min(size, len(law) + max(16, len(law) // 2)))
+
+
+def _item_target(items: Measured[ItemCounts], reading: _Reading, emphasis: float) -> MomentTarget:
+    longest = _room(reading.whole, items.statistic.domain.width)
     return MomentTarget(
         order=1,
         positions=torch.from_numpy(items.statistic.positions),
@@ -225,34 +253,43 @@ def _item_target(items: Measured[ItemCounts], emphasis: float) -> MomentTarget:
     )
 
 
-def _tuple_target(measured: Measured[ItemTuples], profile: Floats, reading: _Reading, records: int) -> MomentTarget:
+def _tuple_target(
+    measured: Measured[ItemTuples], expected: Floats, profile: Floats, reading: _Reading, records: int
+) -> MomentTarget:
+    """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
     sets = measured.statistic
-    values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
-    if sets.order == 2:
-        # What independence within records of the known lengths would show, down-weighted like the measurement.
-        law = reading.within(sets.positions, profile)
-        kept = clip_steps(len(law) - 1, 2, sets.cap) * GRID
-        total = records * float((law * kept) @ np.array([comb(n, 2) for n in range(len(law))], dtype=np.float64))
-        pair = profile[sets.positions][sets.tuples].prod(axis=1)
-        expected = np.maximum(total * pair / pair.sum(), 1e-6)
-        values, stds = shrink(values, measured.std, expected)
+    law = reading.within(sets.positions, profile)
+    values = measured.value.numpy()
+    kept = clip_steps(len(law) - 1, sets.order, sets.cap) * GRID
+    total = records * float(
+        (law * kept) @ np.array([comb(n, sets.order) for n in range(len(law))], dtype=np.float64)
+    )
+    doubt = (measured.std**2 * len(values), (0.1 * total) ** 2)
+    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), 1e-3)
+    expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
+    values, stds = shrink(values, measured.std, expected)
     size = len(sets.positions)
-    listed = sets.tuples.T
-    place = pair_places(size)
-    shape = {2: (size, size), 3: (size * (size - 1) // 2, size), 4: (size * (size - 1) // 2,) * 2}[sets.order]
-    if sets.order == 2:
-        where = (listed[0], listed[1])
-    else:
-        where = (place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]])
+    pairs = size * (size - 1) // 2
+    shape = {2: (size, size), 3: (pairs, size), 4: (pairs, pairs)}[sets.order]
+    where = _places(sets)
     target, variance = np.zeros(shape), np.full(shape, np.inf)
     target[where], variance[where] = values, stds**2
     return MomentTarget(
         order=sets.order,
         positions=torch.from_numpy(sets.positions),
-        kept=_kept(sets.order, sets.cap, min(size, 512)),
+        kept=_kept(sets.order, sets.cap, _room(law, size)),
         values=torch.from_numpy(target).float(),
         variances=torch.from_numpy(variance).float(),
     )
+
+
+def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the sets stand in the matrices of `moments`."""
+    listed = sets.tuples.T
+    if sets.order == 2:
+        return listed[0], listed[1]
+    place = pair_places(len(sets.positions))
+    return place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]]
 
 
 def _length_target(lengths: Lengths) -> LengthTarget:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,7 +52,7 @@ class FitRule:
     learning_rate: float = 0.1
     warm_up: int = 30
     first_tolerance: float = 0.3
-    last_tolerance: float = 0.01
+    last_tolerance: float = 0.003
     coupling: float = 0.003  # price of mutual information between component and record, per record
     refresh: int = 5
 
@@ -126,7 +125,9 @@ def fit_moments(
                 ]
         loss = probabilities.new_zeros(())
         for target, scale in zip(targets, scales, strict=True):
-            shown = records * moments(target.order, probabilities[:, target.positions], weights, *scale)
+            shown = records * moments(
+                target.order, probabilities.index_select(1, target.positions), weights, *scale
+            )
             scatter = target.variances + (tolerance * target.values.clamp(min=0)) ** 2
             loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
         if lengths is not None:
@@ -164,8 +165,8 @@ def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: 
     if order == 2:
         half = (chances * (0.5 * level - slope * chances)).T @ chances
         return half + half.T
-    left, right = np.triu_indices(chances.shape[1], 1)
-    first, second = chances[:, left], chances[:, right]
+    left, right = torch.triu_indices(chances.shape[1], chances.shape[1], 1)
+    first, second = chances.index_select(1, left), chances.index_select(1, right)
     pairs, sums = first * second, first + second
     if order == 3:
         return (pairs * (level - slope * sums)).T @ chances - (pairs * slope).T @ chances**2
