@@ -1,0 +1,129 @@
+"""Every file and every number that a fit writes is traced to a mechanism of the certificate or to a public input.
+
+The map below is written by hand, independently of the code that writes; a name that is not in it fails the test. That
+a tensor really depends on nothing but the mechanism's noisy values is shown by playing the tape back without data.
+"""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
+
+import dpgm
+from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.synthesis.pipeline import fit_generator
+from dpgm.synthesis.release import Release
+from dpgm.synthesis.surroundings import Surroundings
+
+PUBLIC = "public input"
+# name of a tensor -> the mechanisms it may depend on
+TENSORS = {
+    "products": {"weights": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}}
+    | {"probabilities": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}},
+    "vae": {
+        "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths"},
+        "weights": {"cluster sizes"},
+    },
+    "rbm": {
+        "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths"},
+        "weights": {"cluster sizes"},
+        "chains": {"norms", "gradients"},
+    },
+}
+CERTIFICATE = {
+    "format": PUBLIC,
+    "epsilon": "function of the plan",
+    "delta": PUBLIC,
+    "unit": PUBLIC,
+    "records": PUBLIC,
+    "planned": "the plan",
+    "mechanisms": "the plan",
+    "accountant": PUBLIC,
+    "randomness": PUBLIC,
+    "private": PUBLIC,
+    "software": PUBLIC,
+    "model": "settings of the plan",
+    "files": "function of the other files",
+    "warnings": PUBLIC,
+    "statements": PUBLIC,
+    "epsilon_replace_one": "function of the plan",
+    "ledger": PUBLIC,
+    "adjacency": PUBLIC,
+}
+CASES = [
+    pytest.param("products", SETS, {}, id="products"),
+    pytest.param("products", TABLE, {}, id="products-table"),
+    pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
+    pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm"),
+]
+
+
+def _certificate(plan, architecture):
+    return dpgm.Certificate(
+        epsilon=1.0,
+        delta=plan.delta,
+        unit="row",
+        records=plan.records,
+        planned=plan.mechanisms,
+        mechanisms=plan.mechanisms,
+        accountant="a",
+        randomness="b",
+        private=False,
+        software="c",
+        model=architecture,
+        files={},
+    )
+
+
+def _write(gateway, plan, domain, path):
+    generator = fit_generator(gateway, plan, domain, draws=torch.Generator().manual_seed(1), around=Surroundings())
+    Release(domain, generator, _certificate(plan, generator.architecture)).save(path)
+
+
+@pytest.mark.parametrize(("model", "domain", "settings"), CASES)
+def test_every_number_written_maps_to_a_mechanism_or_a_public_input(tmp_path, model, domain, settings):
+    plan = tiny_plan(model, domain, 40, **settings)
+    traced = TraceGateway(some_records(domain, 40), randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    _write(traced, plan, domain, tmp_path / "live")
+    played = PlaybackGateway(traced.tape, randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    _write(played, plan, domain, tmp_path / "played")
+
+    files = {path.name: path.read_bytes() for path in (tmp_path / "live").iterdir()}
+    assert set(files) == {"model.safetensors", "domain.json", "certificate.json", "README.md"}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "played").iterdir()}
+
+    ran = {mechanism.name for mechanism in plan.mechanisms}
+    for name in load_file(tmp_path / "live" / "model.safetensors"):
+        assert name in TENSORS[model], f"the tensor {name!r} is not traced to any mechanism"
+        assert TENSORS[model][name] & ran, f"the tensor {name!r} is traced to mechanisms that did not run"
+    for name in json.loads(files["certificate.json"]):
+        assert name in CERTIFICATE, f"the certificate's {name!r} is not traced to anything"
+    assert set(json.loads(files["domain.json"])) <= {"fields", "label", "format"}
+
+
+def test_an_image_release_is_traced_as_well():
+    from dpgm.models.image import ImageGenerator
+
+    assert ImageGenerator.kind == "image"
+    assert {m.name for m in tiny_plan("image", IMAGES, 40).mechanisms} == {"class sizes", "mean embedding"}
+
+
+def test_what_a_fit_says_on_the_terminal_does_not_depend_on_the_rows(tmp_path, capsys):
+    """Two files of equal size with nothing else in common: the same words."""
+    import re
+
+    import dpgm.cli.synthesis  # noqa: F401
+    from dpgm.cli.app import run as run_command
+
+    told = []
+    for seed in (1, 2):
+        path = tmp_path / f"data{seed}.npz"
+        some_records(SETS, 60, seed=seed).write(path)
+        code = run_command(["fit", str(path), "--epsilon", "1", "--out", str(tmp_path / f"release{seed}")])
+        assert code == 0
+        captured = capsys.readouterr()
+        told.append(re.sub(r"\d+(?=[/ .,:]|$)", "#", (captured.out + captured.err).replace(f"release{seed}", "R")))
+    assert told[0] == told[1]

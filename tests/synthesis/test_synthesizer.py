@@ -1,0 +1,135 @@
+import warnings
+
+import numpy as np
+import pytest
+from synthesis_data import SETS, TABLE, some_records
+
+import dpgm
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.certificate import verify_release
+
+RECORDS = some_records(SETS, 300)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fewer_refinement_steps():
+    """Refinement is post-processing; a few steps are enough to see that everything is joined up."""
+    import dpgm.training.refinement as refinement
+
+    with pytest.MonkeyPatch.context() as patch:
+        original = refinement.FitRule.__init__
+
+        def short(self, *args, **named):
+            original(self, *args, **named)
+            object.__setattr__(self, "steps", 8)
+
+        patch.setattr(refinement.FitRule, "__init__", short)
+        yield
+
+
+def test_the_constructor_stores_and_fit_returns_self():
+    synthesizer = dpgm.Synthesizer(epsilon=2.0, clusters=3)
+    assert synthesizer.get_params()["clusters"] == 3
+    assert synthesizer.set_params(epsilon=1.0) is synthesizer
+    assert synthesizer.fit(RECORDS) is synthesizer
+    assert synthesizer.epsilon == 1.0
+    assert len(synthesizer.sample(40)) == 40
+
+
+def test_scikit_learn_can_clone_it():
+    base = pytest.importorskip("sklearn.base")
+    clone = base.clone(dpgm.Synthesizer(epsilon=2.5, model="vae"))
+    assert (clone.epsilon, clone.model) == (2.5, "vae")
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(UsageError, match="no parameter"):
+        dpgm.Synthesizer().set_params(epsilno=1)
+
+
+def test_unfitted_use_raises_one_clear_error():
+    for use in (lambda s: s.sample(1), lambda s: s.save("x"), lambda s: s.release_):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            use(dpgm.Synthesizer())
+
+
+def test_the_certificate_lists_what_ran_and_the_release_verifies(tmp_path):
+    synthesizer = dpgm.Synthesizer(epsilon=1.0).fit(RECORDS)
+    synthesizer.save(tmp_path / "release")
+    assert set(synthesizer.certificate_.mechanisms) == set(synthesizer.plan_.mechanisms)
+    assert synthesizer.certificate_.epsilon <= 1.0
+    assert verify_release(tmp_path / "release").ok
+    assert dpgm.load(tmp_path / "release").sample(20, seed=0) == synthesizer.sample(20, seed=0)
+
+
+def test_a_seeded_run_is_marked_not_private(tmp_path):
+    synthesizer = dpgm.Synthesizer(epsilon=1.0, randomness=SeededRandomness(3)).fit(RECORDS)
+    synthesizer.save(tmp_path / "release")
+    assert "NOT PRIVATE" in (tmp_path / "release" / "README.md").read_text()
+    assert not verify_release(tmp_path / "release").ok
+
+
+def test_two_fits_share_no_noise():
+    first, second = (dpgm.Synthesizer(epsilon=1.0).fit(RECORDS).generator_ for _ in range(2))
+    assert not np.array_equal(first.probabilities.numpy(), second.probabilities.numpy())
+
+
+@pytest.mark.parametrize(
+    ("records", "options"),
+    [
+        pytest.param(some_records(SETS, 1), {"delta": 1e-3}, id="one-record"),
+        pytest.param(some_records(SETS, 50), {}, id="fifty-records"),
+        pytest.param(Records.from_lists([[0], [], [0]] * 20, Domain.of_items(1)), {}, id="one-item"),
+        pytest.param(Records.from_lists([[]] * 60, SETS), {}, id="all-empty"),
+        pytest.param(RECORDS, {"epsilon": 0.01}, id="tiny-epsilon"),
+        pytest.param(some_records(TABLE, 100), {}, id="mixed-table"),
+        pytest.param(some_records(SETS, 80), {"model": "vae", "clusters": 1}, id="one-cluster-vae"),
+    ],
+)
+def test_edge_cases_fit_and_sample(records, options, monkeypatch):
+    import dpgm.synthesis.config as config
+
+    monkeypatch.setattr(config.Settings, "steps", 30)
+    drawn = dpgm.Synthesizer(**({"epsilon": 1.0} | options)).fit(records).sample(30, seed=1)
+    assert len(drawn) == 30
+    assert drawn.domain == records.domain
+
+
+def test_a_large_epsilon_is_warned_of_and_works():
+    with pytest.warns(PrivacyWarning, match="epsilon"):
+        synthesizer = dpgm.Synthesizer(epsilon=100.0).fit(RECORDS)
+    assert len(synthesizer.sample(10)) == 10
+
+
+def test_too_many_clusters_are_warned_of(monkeypatch):
+    import dpgm.synthesis.config as config
+
+    settle = config.settle
+    monkeypatch.setattr(
+        "dpgm.synthesis.plan.settle", lambda *a: __import__("dataclasses").replace(settle(*a), steps=2, cluster_steps=1)
+    )
+    with pytest.warns(PrivacyWarning, match="fewer than ten records"):
+        dpgm.Synthesizer(epsilon=1.0, model="vae", clusters=12).fit(some_records(SETS, 60))
+
+
+def test_memory_objects_of_every_kind_are_accepted():
+    dense = RECORDS.to_dense(np.uint8)
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    for data in (dense, scipy_sparse.csr_array(dense)):
+        assert len(dpgm.Synthesizer(epsilon=1.0).fit(data).sample(5)) == 5
+    table = some_records(TABLE, 40)
+    for frame in (table.to_pandas(), table.to_polars(), table.to_arrow()):
+        assert len(dpgm.Synthesizer(epsilon=1.0, domain=TABLE).fit(frame).sample(5)) == 5
+        with pytest.raises(UsageError, match="domain"):
+            dpgm.Synthesizer(epsilon=1.0).fit(frame)
+    with pytest.raises(UsageError, match="cannot fit"):
+        dpgm.Synthesizer(epsilon=1.0).fit("a string")
+
+
+def test_nothing_is_warned_of_in_an_ordinary_fit():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpgm.Synthesizer(epsilon=1.0).fit(RECORDS)
