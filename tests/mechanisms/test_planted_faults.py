@@ -67,7 +67,14 @@ def _run(gateway, fault):
         centres = rows[:2].clone()
     if fault == "chains from rows" and len(rows) > 2:
         chains = rows[:3].clone()
-    gateway.keep("cluster", lambda records: (_dense(records) @ centres.T).argmax(1))
+
+    def clusters(records):
+        dense = _dense(records)
+        if fault == "clusters that depend on other rows" and len(dense):
+            return ((dense.sum(1) + dense.sum()) % 2).long()
+        return (dense @ centres.T).argmax(1)
+
+    gateway.keep("cluster", clusters)
     weights, momentum = torch.zeros(2, ITEMS, dtype=torch.float64), torch.zeros(2, ITEMS, dtype=torch.float64)
     limit = AdaptiveNormBound(EDGES, noise=4.0)
 
@@ -185,10 +192,11 @@ def test_a_correct_stage_passes_every_check():
         "averaged before clipping",
         "one bad gradient poisons the sum",
         "norms in half precision",
+        "clusters that depend on other rows",
     ],
 )
 def test_coupled_sensitivity_catches(fault):
-    with pytest.raises(AssertionError, match=r"moves it by|not finite"):
+    with pytest.raises(AssertionError, match=r"moves it by|not finite|not record-wise"):
         check_bounds(run_with(fault))
 
 

@@ -302,6 +302,5 @@ def _from_first(secret: bytes) -> bytes:
     """Rank 0's bytes on every rank."""
     if not parallel.is_parallel():
         return secret
-    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-    shared = parallel.from_first(torch.tensor(list(secret), dtype=torch.int64, device=device))
+    shared = parallel.from_first(torch.tensor(list(secret), dtype=torch.int64))
     return bytes(shared.tolist())
