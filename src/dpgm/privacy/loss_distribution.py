@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ Floats: TypeAlias = NDArray[np.float64]
 # A grid error below this share of epsilon is not worth a finer grid; epsilon may come out that much too high.
 GRID_TOLERANCE = 2e-4
 FIRST_POINTS = 2**14
-MOST_POINTS = 2**22
+MOST_POINTS = 2**21
 # What cutting off tails may add to delta, as a share of delta.
-TAIL_SHARE = 1e-6
-# Mass of the tilted distribution that may fall outside the Fourier window.
-WINDOW_MASS = 1e-14
+TAIL_SHARE = 1e-5
+# Rounding of the Fourier transforms in a sum of masses, in units of machine epsilon for each composition; at most
+# a third of this was ever seen. Each end of the window may lose a thousandth as much.
+ROUNDING = 2.0
+WINDOW_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,14 @@ class Pair:
         """The lowest and the highest loss, leaving out outcomes of probability `tail` at either end."""
         from scipy.special import ndtri
 
-        far = float(-ndtri(tail))
-        low, high = _loss_at(np.array([-far, far + self.mu]), self.mu, self.rate)
-        return (float(low), float(high)) if self.remove else (-float(high), -float(low))
+        far = float(-ndtri(tail / 2))
+        if not self.remove:
+            low, high = _loss_at(np.array([-far, far]), self.mu, self.rate)
+            return -float(high), -float(low)
+        # Outcomes with the record are rare themselves, so their own tail need not be followed as far.
+        farther = self.mu - float(ndtri(min(0.5, tail / 2 / self.rate)))
+        low, high = _loss_at(np.array([-far, max(far, farther)]), self.mu, self.rate)
+        return float(low), float(high)
 
     @property
     def runs(self) -> int:
@@ -188,94 +195,119 @@ class _Tilted:
         peak = float(logs.max())
         return peak + math.log(float(np.exp(logs - peak).sum()))
 
-    def spectrum(self, size: int) -> NDArray[np.complex128]:
+    def spectrum(self, size: int, precise: bool) -> Any:
         """Fourier transform of the weights about their mean, composed, folded into `size` points."""
         from scipy import fft
 
         places = (np.arange(len(self.weights)) - round(self.mean)) % size
-        transform: NDArray[np.complex128] = fft.rfft(np.bincount(places, self.weights, minlength=size))
-        return transform**self.times
+        folded = np.bincount(places, self.weights, minlength=size)
+        return fft.rfft(folded.astype(np.longdouble) if precise else folded) ** self.times
 
 
 class Composed:
     """A composed loss: tilted masses on a window, with what lies outside bounded from above."""
 
     def __init__(
-        self, grid: float, first: int, masses: Floats, infinity: float, tilt: float = 0.0, log_moment: float = 0.0
+        self,
+        grid: float,
+        first: int,
+        masses: Floats,
+        infinity: float,
+        tilt: float,
+        log_moment: float,
+        noise: float,
+        complete: bool,
     ) -> None:
         self.grid, self.first, self.masses, self.infinity = grid, first, masses, infinity
+        self._tilt, self._noise, self._log_moment = tilt, noise, log_moment
+        self._complete = complete  # no loss lies above the window
+        # Sums over all losses from each grid point up, as logarithms: tilts take them out of floating point's range.
         losses = _grid_points(first, len(masses), grid)
-        # Sums from the top, relative to a loss in the middle so that nothing overflows where it matters.
-        self._reference = float(losses[len(losses) // 2])
-        self._log_scale = log_moment - tilt * self._reference
-        gaps = losses - self._reference
-        shares = masses * np.exp(np.minimum(-tilt * gaps, 600.0))
-        self._upper = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
-        self._lower = np.append(np.cumsum((shares * np.exp(np.minimum(-gaps, 100.0)))[::-1])[::-1], 0.0)
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(masses, 0.0)) + (log_moment - tilt * losses)
+        self._upper = np.logaddexp.accumulate(logs[::-1])[::-1]
+        self._lower = np.logaddexp.accumulate((logs - losses)[::-1])[::-1]
+
+    @property
+    def lowest(self) -> float:
+        """The lowest loss of the window; no smaller epsilon is reported."""
+        return max(0.0, self.first * self.grid)
 
     def delta(self, epsilon: float) -> float:
-        """The hockey-stick divergence at epsilon."""
+        """The hockey-stick divergence at epsilon, or more."""
         upper, lower = self._sums_above(epsilon)
-        return min(1.0, max(0.0, upper - lower) + self.infinity)
+        inside = max(0.0, _exp(upper) - _exp(epsilon + lower))
+        return min(1.0, inside + self.noise_at(epsilon) + self.infinity)
 
     def slope(self, epsilon: float) -> float:
         """How fast log(delta) falls at epsilon."""
         upper, lower = self._sums_above(epsilon)
-        return lower / max(upper - lower, 1e-300)
+        return 1 / max(math.expm1(min(upper - lower - epsilon, 700.0)), 1e-300) if lower > -math.inf else 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 with divergence at most delta."""
-        if self.infinity >= delta:
-            return math.inf
+        """The smallest epsilon of the window, at least 0, with divergence at most delta."""
+        if self.delta(self.lowest) <= delta:
+            return self.lowest
         start = max(0, -self.first)
-        gaps = (self.first + np.arange(start, len(self._upper))) * self.grid - self._reference
-        target = (delta - self.infinity) * _exp(-self._log_scale)
-        # The divergence at each grid point; the last one above the target brackets epsilon from below.
-        above = np.flatnonzero(self._upper[start:] - np.exp(np.minimum(gaps, 700.0)) * self._lower[start:] > target)
-        if len(above) == 0:
-            return 0.0
-        place = start + int(above[-1]) + 1
-        upper, lower = self._upper[place], self._lower[place]
-        if lower <= 0:
-            return float(gaps[-1]) + self._reference
-        return max(0.0, self._reference + math.log(max(upper - target, 1e-300) / lower))
+        losses = _grid_points(self.first + start, len(self._upper) - start, self.grid)
+        upper, lower = self._upper[start:], self._lower[start:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = upper + np.log(-np.expm1(np.minimum(losses + lower - upper, 0.0)))
+        outside = np.log(self._noise) + self._log_moment - self._tilt * losses
+        values = np.logaddexp(np.where(np.isnan(inside), -np.inf, inside), outside)
+        allowed = math.log(max(delta - self.infinity, 1e-300))
+        place = int(np.flatnonzero(values > allowed)[-1])  # the last grid point whose divergence is too large
+        if place + 1 == len(losses):
+            return float(losses[place]) if self._complete and self.infinity <= delta else math.inf
+        # Between here and the next point the sums are those of the losses above, so epsilon has a closed form.
+        left = max(_exp(allowed) - self.noise_at(float(losses[place])), 0.0)
+        above, weight = float(upper[place + 1]), float(lower[place + 1])
+        gap = -math.expm1(math.log(left) - above) if left > 0 else 1.0
+        epsilon = above + math.log(gap) - weight if gap > 0 else -math.inf
+        return min(max(epsilon, float(losses[place])), float(losses[place + 1]))
+
+    def noise_at(self, epsilon: float) -> float:
+        """How much of delta at epsilon is allowance for rounding and for what lies outside the window."""
+        return self._noise * _exp(self._log_moment - self._tilt * epsilon)
 
     def _sums_above(self, epsilon: float) -> tuple[float, float]:
-        place = min(max(0, math.floor(epsilon / self.grid) + 1 - self.first), len(self._upper) - 1)
-        scale = _exp(self._log_scale)
-        return scale * self._upper[place], scale * _exp(epsilon - self._reference) * self._lower[place]
+        place = max(0, math.floor(epsilon / self.grid) + 1 - self.first)
+        if place >= len(self._upper):
+            return -math.inf, -math.inf
+        return float(self._upper[place]), float(self._lower[place])
 
 
 def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))
 
 
-def compose(losses: Sequence[Loss], tilt: float) -> Composed:
-    """All losses composed, each as often as it says, seen under the tilt."""
+def compose(losses: Sequence[Loss], tilt: float, precise: bool = False) -> Composed:
+    """All losses composed, each as often as it says, seen under the tilt; `precise` takes 80-bit floats."""
     from scipy import fft
 
     parts = [_Tilted(loss, tilt) for loss in losses]
-    low, high, lost = _window(parts)
+    times = sum(part.times for part in parts)
+    rounding = ROUNDING * times * float(np.finfo(np.longdouble if precise else np.float64).eps)
+    low, high, complete = _window(parts, WINDOW_SHARE * rounding)
     size = int(fft.next_fast_len(high - low + 1, real=True))
-    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+    spectrum: Any = 1.0
     for part in parts:
-        spectrum *= part.spectrum(size)
+        spectrum = spectrum * part.spectrum(size, precise)
     centre = sum(part.times * (part.first + round(part.mean)) for part in parts)
-    masses = np.roll(fft.irfft(spectrum, size), centre - low)
+    masses = np.roll(fft.irfft(spectrum, size).astype(np.float64), centre - low)
     log_moment = sum(part.times * part.log_moment for part in parts)
-    grid = losses[0].grid
     infinity = -math.expm1(sum(loss.times * math.log1p(-loss.infinity) for loss in losses))
-    infinity += lost * _exp(log_moment - tilt * high * grid)  # at most this lies above the window, untilted
-    return Composed(grid, low, masses, infinity, tilt, log_moment)
+    noise = (1 + 2 * WINDOW_SHARE) * rounding
+    return Composed(losses[0].grid, low, masses, infinity, tilt, log_moment, noise, complete)
 
 
-def _window(parts: Sequence[_Tilted]) -> tuple[int, int, float]:
-    """Indices that hold almost all tilted mass, by Chernoff bounds, and what may lie above them."""
+def _window(parts: Sequence[_Tilted], mass: float) -> tuple[int, int, bool]:
+    """Indices outside which at most `mass` lies at either end, by Chernoff bounds; whether none lies above."""
     mean = sum(part.times * (part.first + part.mean) for part in parts)
     lowest = sum(part.times * part.first for part in parts)
     highest = sum(part.times * (part.first + len(part.weights) - 1) for part in parts)
     spread = math.sqrt(sum(part.times * part.variance for part in parts)) + 1e-3
-    cut = -math.log(WINDOW_MASS)
+    cut = -math.log(mass)
 
     def distance(order: float, exact: bool) -> float:
         moments = sum(part.times * part.log_moment_at(order, exact) for part in parts)
@@ -284,9 +316,9 @@ def _window(parts: Sequence[_Tilted]) -> tuple[int, int, float]:
     orders = [math.sqrt(2 * cut) / spread * 2.0**power for power in range(-14, 3)]
     upwards = min(orders, key=lambda order: distance(order, exact=False))
     downwards = min(orders, key=lambda order: distance(-order, exact=False))
-    high = math.ceil(mean + distance(upwards, exact=True))
+    high = min(highest, math.ceil(mean + distance(upwards, exact=True)))
     low = max(lowest, math.floor(mean - distance(-downwards, exact=True)))
-    return (low, highest, 0.0) if high >= highest else (low, high, WINDOW_MASS)
+    return low, high, high == highest
 
 
 class Part(Protocol):
@@ -330,12 +362,23 @@ def refined(parts: Sequence[Part], delta: float, tilt: float, ignore_below: floa
     tail = delta * TAIL_SHARE / sum(part.runs for part in parts)
     span = max(max(part.width(tail) for part in parts), 20 * math.sqrt(sum(part.variance(tail) for part in parts)))
     grid, finest = span / FIRST_POINTS, span / MOST_POINTS
+    precise = False
     while True:
-        whole = compose([part.on_grid(grid, tail) for part in parts], tilt)
+        whole = compose([part.on_grid(grid, tail) for part in parts], tilt, precise)
         epsilon = whole.epsilon(delta)
+        if epsilon <= ignore_below:
+            return Refined(whole, epsilon, 0.0)
+        if epsilon == whole.lowest > 0:
+            tilt /= 2  # the window lies above epsilon
+            continue
+        if not precise and (epsilon == math.inf or whole.noise_at(epsilon) > 1e-5 * delta):
+            precise = True
+            continue
+        if epsilon == math.inf:
+            return Refined(whole, epsilon, epsilon)
         error = sum(part.added_variance(grid, tail) for part in parts) / 2 * whole.slope(epsilon)
         allowed = GRID_TOLERANCE * epsilon + 1e-7
-        if error <= allowed or grid <= finest or epsilon <= ignore_below:
+        if error <= allowed or grid <= finest:
             return Refined(whole, epsilon, error)
         grid = max(finest, grid * min(0.5, 0.75 * math.sqrt(allowed / error)))
 

@@ -38,7 +38,9 @@ class Envelope:
 
     def on_grid(self, grid: float, tail: float) -> Loss:
         """The loss whose profile is the envelope."""
-        composed = [compose([pair.on_grid(grid, tail) for pair in branch], 0.0) for branch in self.branches]
+        composed = [
+            compose([pair.on_grid(grid, tail) for pair in branch], 0.0, precise=True) for branch in self.branches
+        ]
         first = min(whole.first for whole in composed)
         last = max(whole.first + len(whole.masses) - 1 for whole in composed)
         masses = np.stack([_padded(whole, first, last) for whole in composed])

@@ -19,6 +19,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 ORDERS: Floats = np.concatenate(
     [
+        1 + np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07]),  # for epsilons beyond a hundred
         1 + np.arange(1, 100) / 10,
         np.arange(11.0, 65.0),
         np.round(64 * 2 ** (np.arange(1, 57) / 4)),  # to about a million, for epsilons of 0.01 and less
