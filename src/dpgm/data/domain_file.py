@@ -22,6 +22,7 @@ from dpgm.data.domain import Categorical, Domain, Field, Image, ItemSet, Numeric
 from dpgm.errors import UsageError
 
 _MAX_BYTES = 1 << 28
+_MAX_DEPTH = 20
 _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # kind: keys needed, keys allowed as well
     "items": (("items",), ()),
     "image": (("height", "columns"), ()),
@@ -181,6 +182,12 @@ def _parse_yaml(text: str) -> object:
             return mapping
 
     try:
+        # Composing nested nodes recurses in C and would end the process: look at the depth first.
+        depth = 0
+        for event in yaml.parse(text, Loader=Strict):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise UsageError("is nested too deeply for a domain.")
         return yaml.load(text, Loader=Strict)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
