@@ -1,1 +1,262 @@
-"""Commands about privacy."""
+"""Commands about privacy: what a schedule costs, whether a release keeps its promise, what was spent so far."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpgm.cli.app import app
+from dpgm.errors import ArtefactError, CheckFailed, UsageError
+
+ledger_app = typer.Typer(
+    help="What has been spent on one population of people, over all releases.", no_args_is_help=True
+)
+app.add_typer(ledger_app, name="ledger")
+
+
+@app.command()
+def cost(
+    sampling_rate: Annotated[
+        float, typer.Option("--sampling-rate", help="Probability of a record to be in a step; 1 is every record.")
+    ] = 1.0,
+    noise: Annotated[
+        float | None,
+        typer.Option("--noise", help="Noise multiplier of the steps: standard deviation / sensitivity."),
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Number of steps; 0 for none.")] = 0,
+    delta: Annotated[float | None, typer.Option("--delta", help="Probability the guarantee leaves open.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="Target, in place of --noise or --delta, which is solved for.")
+    ] = None,
+    release: Annotated[
+        list[str] | None, typer.Option("--release", help="Plain Gaussian releases z:n, multiplier and how often.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Epsilon of a schedule of T Poisson-sampled steps and plain releases; or the noise or delta for an epsilon."""
+    from dpgm.privacy.accountant import cost as cost_of
+    from dpgm.privacy.accountant import delta_at, replace_one_epsilon
+    from dpgm.privacy.events import Event, GaussianRelease, SampledSteps
+
+    releases = [_parse_release(text) for text in release or ()]
+    if steps == 0 and noise is not None:
+        raise UsageError("`--noise` is that of the steps; say how many with --steps.")
+    if steps < 0:
+        raise UsageError(f"`--steps` must be a whole number of at least 0; got {steps}.")
+    if delta is None and epsilon is None:
+        raise UsageError("give --delta to learn epsilon, or --epsilon to learn delta or the noise.")
+    if steps > 0 and noise is None:
+        if epsilon is None or delta is None:
+            raise UsageError("without --noise, give both --epsilon and --delta: the noise is then solved for.")
+        noise = _solve_noise(epsilon, delta, releases, sampling_rate, steps)
+    elif delta is not None and epsilon is not None:
+        raise UsageError("--epsilon stands in place of --noise or --delta; leave one of the three out.")
+    events: list[Event] = [GaussianRelease(multiplier, count) for multiplier, count in releases]
+    if noise is not None:
+        events.append(SampledSteps(noise, sampling_rate, steps))
+    if delta is None:
+        assert epsilon is not None  # narrowed above
+        delta = delta_at(events, epsilon)
+        if not 0 < delta < 1:
+            raise UsageError(f"no delta below 1 gives this schedule an epsilon of {epsilon}.")
+    result = cost_of(events, delta)
+    figures: dict[str, Any] = {
+        "epsilon": result.epsilon,
+        "epsilon_rdp": result.epsilon_rdp,
+        "epsilon_pld": result.epsilon_pld if math.isfinite(result.epsilon_pld) else None,
+        "epsilon_replace_one": replace_one_epsilon(events, delta),
+        "delta": delta,
+        "adjacency": result.adjacency.value,
+        "sampling_rate": sampling_rate,
+        "noise": noise,
+        "steps": steps,
+        "releases": [{"noise": multiplier, "count": count} for multiplier, count in releases],
+    }
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    typer.echo(f"epsilon {result.epsilon:.4f} at delta {delta:.3g} ({result.adjacency.value} adjacency)")
+    if noise is not None:
+        typer.echo(f"  {steps} steps at sampling rate {sampling_rate:g}, noise multiplier {noise:g}")
+    for multiplier, count in releases:
+        typer.echo(f"  {count} releases on all records, noise multiplier {multiplier:g}")
+    typer.echo(f"  upper bound by Renyi divergences {result.epsilon_rdp:.4f}")
+    typer.echo(f"  if a neighbour replaces a record: {figures['epsilon_replace_one']:.4f} (proved bound)")
+
+
+@app.command()
+def verify(
+    release: Annotated[Path, typer.Argument(help="The release folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Recompute epsilon from a release's certificate, check its files; exit 1 and say why if anything is off."""
+    from dpgm.privacy.certificate import Check, verify_release
+
+    if not release.is_dir():
+        raise UsageError(f"{release} is not a folder; name the folder of a release.")
+    try:
+        verification = verify_release(release)
+    except ArtefactError as error:
+        if as_json:
+            typer.echo(
+                json.dumps({"ok": False, "checks": [_check_figures(Check("certificate", False, str(error)))]})
+            )
+        raise CheckFailed(f"certificate: {error}") from None
+    certificate = verification.certificate
+    if as_json:
+        figures = {
+            "ok": verification.ok,
+            "epsilon": certificate.epsilon,
+            "epsilon_recomputed": verification.epsilon if math.isfinite(verification.epsilon) else None,
+            "delta": certificate.delta,
+            "adjacency": certificate.adjacency.value,
+            "unit": certificate.unit,
+            "checks": [_check_figures(check) for check in verification.checks],
+        }
+        typer.echo(json.dumps(figures))
+    else:
+        for check in verification.checks:
+            tail = f": {_printable(check.why)}" if check.why else ""
+            typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {_printable(check.name)}{tail}")
+        typer.echo(
+            f"certified: epsilon {certificate.epsilon:.4f}, delta {certificate.delta:.3g}, per {certificate.unit}, "
+            f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
+        )
+        for warning in certificate.warnings:
+            typer.echo(f"warning: {_printable(warning)}")
+    if not verification.ok:
+        first = verification.failed[0]
+        raise CheckFailed(f"{_printable(first.name)}: {_printable(first.why)}.")
+
+
+@ledger_app.command("create")
+def ledger_create(
+    file: Annotated[Path, typer.Argument(help="The ledger to make.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The most all releases together may cost.")],
+    delta: Annotated[float, typer.Option("--delta", help="The delta at which that is counted.")],
+) -> None:
+    """Make a ledger for one population of people."""
+    from dpgm.privacy.ledger import Ledger
+
+    ledger = Ledger.create(file, epsilon, delta)
+    typer.echo(f"{file}: population {ledger.population}, at most epsilon {epsilon:g} at delta {delta:g}")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    file: Annotated[Path, typer.Argument(help="The ledger.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What has been spent, and by what."""
+    from dpgm.privacy.accountant import cost as cost_of
+    from dpgm.privacy.ledger import Ledger
+
+    ledger = Ledger.open(file)
+    totals = ledger.totals()
+    rows = [
+        {
+            "entry": entry.name,
+            "state": entry.state,
+            "time": entry.time,
+            "epsilon_alone": cost_of(entry.charged, ledger.delta, check=False).epsilon if entry.charged else 0.0,
+            "release": entry.release,
+        }
+        for entry in ledger.entries()
+    ]
+    if as_json:
+        figures = {
+            "population": ledger.population,
+            "epsilon_cap": totals.epsilon_cap,
+            "delta": totals.delta,
+            "spent": totals.spent,
+            "epsilon_if_fixed": totals.epsilon_if_fixed,
+            "entries": rows,
+        }
+        typer.echo(json.dumps(figures))
+        return
+    typer.echo(f"population {ledger.population}: cap epsilon {totals.epsilon_cap:g} at delta {totals.delta:g}")
+    for row in rows:
+        typer.echo(
+            f"  {row['entry']}  {row['state']:<10}  {row['time']}  alone epsilon {row['epsilon_alone']:.4f}"
+            f"  {_printable(str(row['release']))}".rstrip()
+        )
+    typer.echo(f"spent or reserved: {totals.spent:.1%} of the cap (Renyi filter)")
+    typer.echo(f"if all plans were fixed in advance: epsilon {totals.epsilon_if_fixed:.4f}")
+
+
+@ledger_app.command("check")
+def ledger_check(
+    file: Annotated[Path, typer.Argument(help="The ledger.")],
+    releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that must be in it.")] = None,
+) -> None:
+    """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
+    from dpgm.privacy.certificate import read_certificate
+    from dpgm.privacy.ledger import Ledger
+
+    if not file.is_file():
+        raise UsageError(f"{file} does not exist.")
+    ledger = Ledger(file)
+    marks = []
+    for folder in releases or ():
+        mark = read_certificate(folder).ledger
+        if mark is None:
+            raise CheckFailed(f"{folder} was made without a ledger.")
+        marks.append(mark)
+    problems = ledger.check(marks)
+    if problems:
+        raise CheckFailed(f"{file}: {_printable('; '.join(problems))}.")
+    typer.echo(f"{file}: {ledger.mark.sequence} entries, the chain holds")
+
+
+@ledger_app.command("void")
+def ledger_void(
+    file: Annotated[Path, typer.Argument(help="The ledger.")],
+    entry: Annotated[str, typer.Argument(help="The entry, as `ledger show` names it.")],
+) -> None:
+    """Give back a reservation that never started."""
+    from dpgm.privacy.ledger import Ledger
+
+    Ledger.open(file).void(entry)
+    typer.echo(f"{file}: entry {entry} is void")
+
+
+def _parse_release(text: str) -> tuple[float, int]:
+    noise, colon, count = text.partition(":")
+    try:
+        return float(noise), int(count) if colon else 1
+    except ValueError:
+        raise UsageError(
+            f"`--release` must be z:n, a noise multiplier and a number of releases; got {text!r}."
+        ) from None
+
+
+def _solve_noise(
+    epsilon: float, delta: float, releases: list[tuple[float, int]], sampling_rate: float, steps: int
+) -> float:
+    """The smallest multiplier of the steps, rounded up, that meets (epsilon, delta) beside the releases."""
+    from dpgm import validation
+    from dpgm.privacy.accountant import cost as cost_of
+    from dpgm.privacy.calibration import Training, gaussian_mu, solve_training
+    from dpgm.privacy.events import Mechanism
+
+    validation.positive(epsilon=epsilon)
+    validation.probability(delta=delta)
+    validation.fraction(sampling_rate=sampling_rate)
+    mechanisms = [Mechanism(f"release {place}", *entry) for place, entry in enumerate(releases)]
+    if mechanisms:
+        spent = cost_of(mechanisms, delta, check=False).epsilon
+        if spent >= epsilon:
+            raise UsageError(f"the releases alone cost epsilon {spent:.4g}; there is nothing left for the steps.")
+    left = gaussian_mu(epsilon, delta) ** 2 - sum(count / multiplier**2 for multiplier, count in releases)
+    return solve_training(epsilon, delta, mechanisms, Training(sampling_rate, steps, 0.0), left)[-1].noise
+
+
+def _check_figures(check: Any) -> dict[str, Any]:
+    return {"name": check.name, "ok": check.ok, "why": check.why}
+
+
+def _printable(text: str) -> str:
+    """Text from a file, without whatever could drive a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)

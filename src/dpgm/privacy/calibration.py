@@ -101,7 +101,7 @@ def calibrate(
     left = 1 - math.fsum(spend.share for spend in spends)
     mechanisms = releases
     if training is not None:
-        mechanisms = (*releases, *_solve_training(epsilon, delta, releases, training, left * mu_squared))
+        mechanisms = (*releases, *solve_training(epsilon, delta, releases, training, left * mu_squared))
     final = cost(mechanisms, delta).epsilon
     if final > epsilon:
         raise DpgmError(f"calibration to epsilon {epsilon} ended at {final}; nothing was charged.")
@@ -139,10 +139,13 @@ def training_mechanisms(noise: float, training: Training) -> tuple[Mechanism, ..
     return (Mechanism("norms", round_up(noise / math.sqrt(share)), steps, rate, "step"), gradients)
 
 
-def _solve_training(
-    epsilon: float, delta: float, releases: tuple[Mechanism, ...], training: Training, mu_squared: float
+def solve_training(
+    epsilon: float, delta: float, releases: Sequence[Mechanism], training: Training, mu_squared: float
 ) -> tuple[Mechanism, ...]:
-    """Search the merged multiplier: secant steps on log(epsilon) against log(noise), kept inside a bracket."""
+    """The training that brings given releases to (epsilon, delta); about `mu_squared` is left for it.
+
+    Searches the merged multiplier: secant steps on log(epsilon) against log(noise), kept inside a bracket.
+    """
     ratio = mu_squared / (training.sampling_rate**2 * training.steps)
     noise = _clamped(1 / math.sqrt(math.log1p(ratio)))  # right in the limit of many small steps
     too_little, enough = 0.0, math.inf

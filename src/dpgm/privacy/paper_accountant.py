@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpgm import validation
 
 NOT_VALID = "as printed; not a valid bound"
-FINE_GRID: NDArray[np.float64] = np.arange(1, 200) * 0.005
+FINE_GRID: NDArray[np.float64] = np.arange(1, 200, dtype=np.float64) * 0.005
 _FARTHEST = 120.0  # standard deviations
 ELEVENTHS: NDArray[np.float64] = np.arange(1, 11) / 11
 
@@ -73,8 +73,8 @@ def split_moment(
     moment: float, rate: float, norm_noise: float, gradient_noise: float, grid: NDArray[np.float64] = FINE_GRID
 ) -> float:
     """The printed bound on a step's log moment: Hoelder's inequality with the best split on the grid."""
-    candidates = []
-    for split in grid:
+    candidates: list[float] = []
+    for split in grid.tolist():
         norms = log_moment(moment / split, rate, norm_noise) * split
         gradients = log_moment(moment / (1 - split), rate, gradient_noise) * (1 - split)
         candidates.append(norms + gradients)

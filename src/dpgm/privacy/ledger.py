@@ -1,0 +1,405 @@
+"""What has been spent on one population of people, over all releases: an append-only, hash-chained SQLite file.
+
+A fit reserves its whole plan before a row is read, in one transaction with the check against the cap, so two fits at
+once cannot both take the last of the budget. Nothing is given back except a reservation that never started.
+
+Plans may be chosen after seeing earlier releases, so their costs are composed by a Renyi filter (Feldman and Zrnic
+2021): divergences at one order, fixed by the first reservation, may add up to what converts to the cap. The first
+plan is chosen before anything was seen; it may also be admitted by its own tight figure, after which nothing more
+fits. Epsilons are never added.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpgm import __version__, validation
+from dpgm.errors import ArtefactError, BudgetError, DiskError, UsageError
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.privacy.events import Mechanism, events_of
+from dpgm.privacy.renyi import ORDERS, conversion, renyi_curve
+
+FORMAT = 1
+_WAIT_SECONDS = 120.0
+# What a state may become. A started entry stays charged whatever happens to it.
+_NEXT = {"reserved": ("started", "void"), "started": ("committed", "abandoned"), "abandoned": ("started",)}
+# Locks are not reliable there, and two fits at once could pass the cap.
+_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "ncp", "9p", "fuse.sshfs", "fuse.s3fs", "glusterfs", "ceph")
+
+_SCHEMA = """
+CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, previous TEXT NOT NULL, document TEXT NOT NULL, hash TEXT NOT NULL)
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A plan in the ledger: what it may run, how far it got, and what it is charged for."""
+
+    name: str
+    state: str
+    mechanisms: tuple[Mechanism, ...]
+    delta: float
+    charged: tuple[Mechanism, ...]
+    time: str
+    software: str
+    plan_hash: str = ""
+    release: str = ""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all entries come to.
+
+    `spent` is the share of the cap the Renyi filter has used; `epsilon_if_fixed` is the tight figure, valid if all
+    plans had been fixed in advance.
+    """
+
+    epsilon_cap: float
+    delta: float
+    order: float | None
+    spent: float
+    epsilon_if_fixed: float
+
+
+class Ledger:
+    """The ledger of one population; open it with `create` or `open`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        header = self._rows()[0]
+        if header.get("kind") != "created" or header.get("format") != FORMAT:
+            raise ArtefactError(f"{path} is not a ledger of format {FORMAT}.")
+        self.population: str = header["population"]
+        self.epsilon_cap: float = header["epsilon_cap"]
+        self.delta: float = header["delta"]
+
+    @classmethod
+    def create(cls, path: Path | str, epsilon_cap: float, delta: float) -> "Ledger":
+        """A new ledger for a population that may lose `epsilon_cap` at `delta` over all its releases."""
+        path = Path(path)
+        validation.positive(epsilon_cap=epsilon_cap)
+        validation.probability(delta=delta)
+        _refuse_network(path)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            raise UsageError(f"{path} exists already; a ledger is never overwritten.") from None
+        except OSError as error:
+            raise DiskError(f"{path} cannot be created: {error.strerror}.") from None
+        header = {
+            "kind": "created",
+            "format": FORMAT,
+            "population": secrets.token_hex(16),
+            "epsilon_cap": float(epsilon_cap),
+            "delta": float(delta),
+            "time": _now(),
+            "software": f"dpgm {__version__}",
+        }
+        with closing(_connect(path)) as connection, _transaction(connection, path):
+            connection.execute(_SCHEMA)
+            _append(connection, header)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Ledger":
+        """An existing ledger; raises ArtefactError if its chain does not hold."""
+        path = Path(path)
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist; make a ledger with `dpgm ledger create`.")
+        _refuse_network(path)
+        ledger = cls(path)
+        problems = ledger.check()
+        if problems:
+            raise ArtefactError(f"{path} was altered: {problems[0]}.")
+        return ledger
+
+    # -- the life of a plan ------------------------------------------------------------------------------------
+
+    def reserve(self, mechanisms: Sequence[Mechanism], delta: float, *, plan_hash: str = "") -> Entry:
+        """Charge a whole plan, before a row is read.
+
+        Raises:
+            BudgetError: the plan does not fit under the cap, with the figures.
+        """
+        validation.probability(delta=delta)
+        alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
+        curve = renyi_curve(events_of(mechanisms))
+        with self._writing() as connection:
+            entries, order = self._state(connection)
+            first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
+            if order is None:
+                order = self._best_order(curve)
+            spent = sum(self._share(entry.charged, order) for entry in entries if entry.state != "void")
+            share = float(curve[_index(order)]) / self._budget(order)
+            if spent + share > 1 + 1e-9 and not (first and alone <= self.epsilon_cap):
+                raise BudgetError(
+                    f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
+                    f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
+                    "Lower its epsilon, or do not fit this population again."
+                )
+            name = secrets.token_hex(8)
+            document = {
+                "kind": "reserved",
+                "entry": name,
+                "order": order,
+                "mechanisms": [asdict(mechanism) for mechanism in mechanisms],
+                "delta": float(delta),
+                "plan_hash": plan_hash,
+                "time": _now(),
+                "software": f"dpgm {__version__}",
+            }
+            _append(connection, document)
+        return self.entry(name)
+
+    def start(self, entry: Entry | str) -> Entry:
+        """The fit reads rows from now on; the reservation can no longer be voided."""
+        return self._advance(entry, "started")
+
+    def commit(self, entry: Entry | str, charged: Sequence[Mechanism] | None = None, *, release: str = "") -> Entry:
+        """The fit ended; `charged` is what its journal says was run, never more than was reserved."""
+        reserved = self.entry(_name(entry))
+        charged = reserved.mechanisms if charged is None else tuple(charged)
+        _within(charged, reserved.mechanisms)
+        return self._advance(entry, "committed", charged=charged, release=release)
+
+    def abandon(self, entry: Entry | str) -> Entry:
+        """The fit was given up; everything it reserved stays charged."""
+        return self._advance(entry, "abandoned")
+
+    def void(self, entry: Entry | str) -> Entry:
+        """Give back a reservation that never started: no row was read."""
+        return self._advance(entry, "void")
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All plans, in order."""
+        with closing(_connect(self._path)) as connection:
+            return tuple(self._state(connection)[0])
+
+    def entry(self, name: str) -> Entry:
+        """One plan by its name."""
+        for entry in self.entries():
+            if entry.name == name:
+                return entry
+        raise UsageError(f"the ledger has no entry {name!r}; `dpgm ledger show` lists them.")
+
+    @property
+    def mark(self) -> LedgerMark:
+        """Where the ledger stands now, for a certificate."""
+        with closing(_connect(self._path)) as connection:
+            sequence, head = connection.execute(
+                "SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1"
+            ).fetchone()
+        return LedgerMark(self.population, int(sequence), str(head))
+
+    def totals(self) -> Totals:
+        """What all plans come to, composed."""
+        with closing(_connect(self._path)) as connection:
+            entries, order = self._state(connection)
+        charged = [entry.charged for entry in entries if entry.state != "void"]
+        spent = 0.0 if order is None else sum(self._share(mechanisms, order) for mechanisms in charged)
+        events = [event for mechanisms in charged for event in events_of(mechanisms)]
+        fixed = cost(events, self.delta, check=False).epsilon if events else 0.0
+        return Totals(self.epsilon_cap, self.delta, order, spent, fixed)
+
+    def check(self, marks: Sequence[LedgerMark] = ()) -> tuple[str, ...]:
+        """What is wrong with the chain, or with it against the marks of releases in circulation; empty if nothing."""
+        with closing(_connect(self._path)) as connection:
+            rows = _read(connection, self._path)
+        problems = []
+        previous = ""
+        hashes = {}
+        for place, (sequence, before, document, head) in enumerate(rows, start=1):
+            if sequence != place:
+                problems.append(f"entry {place} is missing")
+                break
+            if before != previous or head != _hash(previous, document):
+                problems.append(f"entry {sequence} does not match its hash")
+                break
+            hashes[sequence] = previous = head
+        for mark in marks:
+            if mark.population != self.population:
+                problems.append(f"a release belongs to another population ({mark.population[:12]})")
+            elif hashes.get(mark.sequence) != mark.head:
+                problems.append(f"a release was made at entry {mark.sequence}, which is gone or differs")
+        return tuple(problems)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _budget(self, order: float) -> float:
+        return self.epsilon_cap - float(conversion(np.array([order]), self.delta)[0])
+
+    def _share(self, mechanisms: Sequence[Mechanism], order: float) -> float:
+        if not mechanisms:
+            return 0.0
+        return float(renyi_curve(events_of(mechanisms), np.array([order]))[0]) / self._budget(order)
+
+    def _best_order(self, curve: Any) -> float:
+        """The order at which the first plan takes the smallest share of the cap."""
+        budgets = self.epsilon_cap - conversion(ORDERS, self.delta)
+        if budgets.max() <= 0:
+            raise BudgetError(
+                f"no plan can be admitted: an epsilon of {self.epsilon_cap:g} at delta {self.delta:g} is too small "
+                "for a ledger."
+            )
+        shares = np.where(budgets > 0, curve / np.where(budgets > 0, budgets, 1.0), np.inf)
+        return float(ORDERS[int(np.argmin(shares))])
+
+    def _advance(
+        self, entry: Entry | str, state: str, *, charged: Sequence[Mechanism] | None = None, release: str = ""
+    ) -> Entry:
+        name = _name(entry)
+        with self._writing() as connection:
+            current = next((one for one in self._state(connection)[0] if one.name == name), None)
+            if current is None:
+                raise UsageError(f"the ledger has no entry {name!r}.")
+            if state not in _NEXT.get(current.state, ()):
+                raise UsageError(f"the ledger's entry {name} is {current.state}; it cannot become {state}.")
+            document: dict[str, Any] = {"kind": state, "entry": name, "time": _now()}
+            if charged is not None:
+                document["charged"] = [asdict(mechanism) for mechanism in charged]
+                document["release"] = release
+            _append(connection, document)
+        return self.entry(name)
+
+    def _state(self, connection: sqlite3.Connection) -> tuple[list[Entry], float | None]:
+        entries: dict[str, Entry] = {}
+        order: float | None = None
+        for document in self._documents(connection)[1:]:
+            if document["kind"] == "reserved":
+                mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
+                order = document["order"] if order is None else order
+                entries[document["entry"]] = Entry(
+                    document["entry"],
+                    "reserved",
+                    mechanisms,
+                    document["delta"],
+                    mechanisms,
+                    document["time"],
+                    document["software"],
+                    document["plan_hash"],
+                )
+                continue
+            entry = entries[document["entry"]]
+            changes: dict[str, Any] = {"state": document["kind"]}
+            if document["kind"] == "committed":
+                changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])
+                changes["release"] = document["release"]
+            elif document["kind"] == "void":
+                changes["charged"] = ()
+            entries[entry.name] = replace(entry, **changes)
+        return list(entries.values()), order
+
+    def _rows(self) -> list[dict[str, Any]]:
+        with closing(_connect(self._path)) as connection:
+            return self._documents(connection)
+
+    def _documents(self, connection: sqlite3.Connection) -> list[dict[str, Any]]:
+        rows = _read(connection, self._path)
+        if not rows:
+            raise ArtefactError(f"{self._path} is an empty ledger.")
+        try:
+            return [json.loads(document) for _, _, document, _ in rows]
+        except ValueError:
+            raise ArtefactError(f"{self._path} holds an entry that is not JSON.") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with closing(_connect(self._path)) as connection, _transaction(connection, self._path):
+            yield connection
+
+
+def _name(entry: Entry | str) -> str:
+    return entry if isinstance(entry, str) else entry.name
+
+
+def _index(order: float) -> int:
+    return int(np.flatnonzero(order == ORDERS)[0])
+
+
+def _within(charged: Sequence[Mechanism], reserved: Sequence[Mechanism]) -> None:
+    """What is charged was reserved: the same mechanisms, each at most as often."""
+    left = {replace(mechanism, count=1): mechanism.count for mechanism in reserved}
+    for mechanism in charged:
+        key = replace(mechanism, count=1)
+        if left.get(key, 0) < mechanism.count:
+            raise BudgetError(f"the mechanism {mechanism.name!r} ran more often than, or not as, it was reserved.")
+        left[key] -= mechanism.count
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _hash(previous: str, document: str) -> str:
+    return hashlib.sha256(f"{previous}\n{document}".encode()).hexdigest()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+    except sqlite3.Error as error:
+        raise ArtefactError(f"{path} cannot be opened as a ledger: {error}.") from None
+
+
+def _read(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str, str, str]]:
+    try:
+        return connection.execute(
+            "SELECT sequence, previous, document, hash FROM ledger ORDER BY sequence"
+        ).fetchall()
+    except sqlite3.Error as error:
+        raise ArtefactError(f"{path} cannot be read as a ledger: {error}.") from None
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """One writer at a time: the check and the entry it allows are one step."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise DiskError(f"{path} cannot be written: {error}.") from None
+
+
+def _append(connection: sqlite3.Connection, entry: dict[str, Any]) -> None:
+    last = connection.execute("SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
+    sequence, previous = last if last is not None else (0, "")
+    document = json.dumps(entry, sort_keys=True)
+    connection.execute(
+        "INSERT INTO ledger VALUES (?, ?, ?, ?)", (sequence + 1, previous, document, _hash(previous, document))
+    )
+
+
+def _refuse_network(path: Path) -> None:
+    """Refuse a file system without reliable locks, as far as the machine says."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return
+    place = str(path.resolve())
+    home = max(
+        (mount for mount in mounts if place == mount[0] or place.startswith(mount[0].rstrip("/") + "/")),
+        key=lambda mount: len(mount[0]),
+        default=None,
+    )
+    if home is not None and home[1].startswith(_NETWORK_FILE_SYSTEMS):
+        raise UsageError(f"{path} is on a network file system ({home[1]}); put the ledger on a local disk.")
