@@ -29,6 +29,7 @@ _HOMES = {
     "RecordWriter": "dpgm.data.writers",
     "Records": "dpgm.data.records",
     "Source": "dpgm.data.source",
+    "as_records": "dpgm.data.conversion",
     "inspect_file": "dpgm.data.inspection",
     "load_domain": "dpgm.data.domain_file",
     "read_records": "dpgm.data.readers",

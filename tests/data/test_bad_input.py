@@ -377,3 +377,31 @@ def test_a_full_disk_leaves_no_file(tmp_path, capsys, monkeypatch):
         assert "E-DISK" in (error := capsys.readouterr().err)
         assert "disk is full" in error
     assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
+    from dpgm.data.opening import locate, open_bytes
+
+    path = text(tmp_path / "x.dat", "1 2\n")
+
+    def read_while_it_grows():
+        with open_bytes(locate(path)) as stream:
+            stream.read()
+            with path.open("a") as file:
+                file.write("3\n")
+
+    with pytest.raises(InputError, match="changed while"):
+        read_while_it_grows()
+
+
+def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
+    from types import SimpleNamespace
+
+    from dpgm.data.opening import locate
+    from dpgm.data.parquet import _check_footer
+
+    source = locate(text(tmp_path / "x.parquet", "x"))
+    group = SimpleNamespace(total_byte_size=10, num_rows=2**60)
+    claimed = SimpleNamespace(num_rows=2**60, num_row_groups=1, row_group=lambda at: group)
+    with pytest.raises(InputError, match="impossible number of rows"):
+        _check_footer(claimed, source)

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from data_strategies import images, integer_sets, item_domains, random_records, records_of, tables
+from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.readers import read_records, read_source
 from dpgm.data.records import Records
 from dpgm.data.table import decode, encode
 from dpgm.data.writers import RecordWriter, write_records
-from dpgm.errors import UsageError
+from dpgm.errors import InputError, UsageError
 
 TABULAR = ["x.parquet", "x.csv", "x.csv.gz", "x.tsv", "x.jsonl", "x.jsonl.gz"]
 
@@ -90,21 +91,17 @@ def test_encoding_a_decoded_table_gives_the_records_again(records):
 @given(records=records_of(tables()))
 @settings(max_examples=30, deadline=None)
 def test_frames_of_pandas_polars_and_arrow_read_back(records):
-    from dpgm.data.conversion import from_arrow, from_pandas, from_polars
-
     rng = np.random.default_rng(0)
-    assert from_arrow(records.to_arrow(rng=rng), records.domain) == records
-    assert from_pandas(records.to_pandas(rng=rng), records.domain) == records
-    assert from_polars(records.to_polars(rng=rng), records.domain) == records
+    assert as_records(records.to_arrow(rng=rng), records.domain) == records
+    assert as_records(records.to_pandas(rng=rng), records.domain) == records
+    assert as_records(records.to_polars(rng=rng), records.domain) == records
 
 
 @given(records=records_of(item_domains))
 @settings(max_examples=30, deadline=None)
 def test_matrices_of_scipy_and_numpy_read_back(records):
-    from dpgm.data.conversion import from_numpy, from_scipy
-
-    assert from_scipy(records.to_scipy(), records.domain) == records
-    assert from_numpy(records.to_dense(), records.domain) == records
+    assert as_records(records.to_scipy(), records.domain) == records
+    assert as_records(records.to_dense(), records.domain) == records
 
 
 def test_files_longer_than_a_chunk_read_back(tmp_path):
@@ -221,3 +218,30 @@ def test_equal_records_give_equal_compressed_files(tmp_path):
     records.write(tmp_path / "a.csv.gz")
     records.write(tmp_path / "b.csv.gz")
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+
+
+def test_objects_in_memory_are_checked():
+    assert as_records(random_records(3, 4, 2)) == random_records(3, 4, 2)
+    with pytest.raises(UsageError, match="public domain"):
+        as_records(random_records(3, 4, 2).to_pandas())
+    with pytest.raises(UsageError, match="must come from"):
+        as_records([[1, 2]])
+    for bad, words in [
+        (np.array([[0.0, np.nan]]), "NaN"),
+        (np.zeros(3), "two dimensions"),
+        (np.zeros((2, 0)), "no columns"),
+        (np.array([["a"]]), "numbers"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            as_records(bad)
+    with pytest.raises(InputError, match="3 columns but the domain has 2"):
+        as_records(np.zeros((2, 3)), Domain.of_items(2))
+
+
+def test_names_of_fields_that_look_like_formulas_read_back(tmp_path):
+    from dpgm.data.domain import Categorical
+
+    domain = Domain((Categorical("=a", (1, 2)), Categorical("b;c", ("x",))))
+    records = Records.from_lists([[0, 2], [1, 2]], domain)
+    records.write(tmp_path / "x.csv")
+    assert read_records(tmp_path / "x.csv", domain=domain) == records

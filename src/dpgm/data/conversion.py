@@ -20,6 +20,35 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 
 
+def as_records(data: object, domain: Domain | None = None) -> Records:
+    """Records from any object in memory: records, or a matrix or table of numpy, scipy, pandas, polars or pyarrow.
+
+    Matrices bring their own shape as domain; tables need one.
+
+    >>> as_records(np.array([[0, 1], [1, 1]])).lengths.tolist()
+    [1, 2]
+    """
+    if isinstance(data, Records):
+        return data
+    if isinstance(data, np.ndarray):
+        return from_numpy(data, domain)
+    package = type(data).__module__.partition(".")[0]
+    if package == "scipy":
+        return from_scipy(data, domain)
+    if package not in ("pandas", "polars", "pyarrow"):
+        raise UsageError("records must come from dpgm, numpy, scipy, pandas, polars or pyarrow.")
+    if domain is None:
+        raise UsageError(
+            "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
+        )
+    table: Any = data
+    if package == "pandas":
+        return from_pandas(table, domain)
+    if package == "polars":
+        return from_polars(table, domain)
+    return from_arrow(table, domain)
+
+
 def to_scipy(records: Records) -> "scipy.sparse.csr_array":
     """A scipy CSR matrix of ones, positions as columns."""
     import scipy.sparse

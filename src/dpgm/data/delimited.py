@@ -13,7 +13,7 @@ from dpgm.data.gathering import BasketGatherer
 from dpgm.data.lines import TextBlock, text_blocks
 from dpgm.data.opening import Input, open_bytes
 from dpgm.data.records import Records
-from dpgm.data.shapes import Chunk, Columns, goal_for
+from dpgm.data.shapes import Chunk, Columns, goal_for, plain_name
 from dpgm.data.source import Reading, Source
 from dpgm.data.tokens import integer_tokens
 from dpgm.errors import InputError, UsageError
@@ -112,7 +112,7 @@ class DelimitedFile:
         if self.has_header:
             if reading.domain is not None and set_field(reading.domain) is not None and reading.item is None:
                 return tuple(self.head[0])  # items may have white space around them
-            return tuple(cell.strip() for cell in self.head[0])
+            return tuple(plain_name(cell.strip()) for cell in self.head[0])
         domain = reading.domain
         if domain is not None and set_field(domain) is None:
             if len(domain.fields) != count:

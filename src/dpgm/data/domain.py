@@ -28,6 +28,8 @@ _INT64 = 2**63
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise UsageError("a field of the domain has no name; give every field a name that is not empty.")
+    if name != name.strip() or "\0" in name:
+        raise UsageError("a field's name must not begin or end with white space nor hold a NUL character.")
     if len(name) > MAX_LABEL_BYTES:
         raise UsageError(f"a field of the domain has a name over {MAX_LABEL_BYTES} characters; shorten it.")
 

@@ -73,7 +73,7 @@ def _detect(columns: Columns, first: Chunk, reading: Reading) -> Shape:
         return "basket"
     if domain is not None:
         labels = {str(label) for label in set_field(domain).items}  # type: ignore[union-attr]
-        matched = [name for name in columns.names if _plain_name(name).strip() in labels or name in labels]
+        matched = [name for name in columns.names if plain_name(name).strip() in labels or name in labels]
         if len(matched) >= len(labels) and all(_is_binary(first, name, reading.threshold) for name in matched):
             return "wide"
     elif all(_is_binary(first, name) for name in columns.names if name != reading.person):
@@ -85,7 +85,7 @@ def _detect(columns: Columns, first: Chunk, reading: Reading) -> Shape:
     )
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A column name without the apostrophe that protects spreadsheets from formulas."""
     return name[1:] if name.startswith("'") and escape_formula(name[1:]) == name else name
 
@@ -127,7 +127,7 @@ def goal_for(reading: Reading, file: str, name: str = "items") -> ItemGoal:
 def _read_long(columns: Columns, reading: Reading) -> tuple[Records, Source]:
     person, item = _need(columns, reading.person, "person"), _need(columns, reading.item, "item")
     count = None if reading.count is None else _need(columns, reading.count, "count")
-    gatherer = LongGatherer(goal_for(reading, columns.file, _plain_name(item)))
+    gatherer = LongGatherer(goal_for(reading, columns.file, plain_name(item)))
     for chunk in columns.chunks:
         persons, items = flat_column(chunk.table, person), flat_column(chunk.table, item)
         present = None
@@ -215,7 +215,7 @@ def _read_wide(columns: Columns, first: Chunk, reading: Reading) -> tuple[Record
 
 
 def _labels_of(names: list[str]) -> list[Label]:
-    plain = [_plain_name(name) for name in names]
+    plain = [plain_name(name) for name in names]
     whole = all(name.isascii() and name.isdigit() and str(int(name)) == name for name in plain)
     return [int(name) for name in plain] if whole else list(plain)
 
