@@ -429,3 +429,23 @@ def test_the_sampler_law_passes_true_coins_and_the_product():
     assert_sampler_law(lambda _: np.flatnonzero(coins.random(ROWS) < Q), ROWS, Q, steps=1000)
     assert_sampler_law(lambda t: poisson_sample(ROWS, Q, step=t, randomness=source), ROWS, Q, steps=1000)
     assert assert_sampler_law(lambda _: np.arange(50), 50, 1.0, steps=10) == (1.0, 1.0)
+
+
+@pytest.mark.slow
+def test_a_million_residuals_and_coins_of_the_operating_system():
+    """One per cent of the deviation, and of the rate, would show."""
+
+    def wide(gateway):
+        for _ in range(10):
+            gateway.release("floats", Query(lambda view: torch.full((4, 25_000), 3.0), 0.7, (4, 25_000)), 1.3)
+            gateway.release("integers", Query(lambda view: torch.arange(10_000), 2.0, (10_000,), grid=0.25), 1.1)
+
+    ratios = assert_noise_law(wide, some_records(1), runs=2, randomness=SystemRandomness)
+    print("std ratios", ratios)
+    assert ratios["floats"] == pytest.approx(1, abs=5.5 * math.sqrt(0.5 / 2e6))
+    source = SystemRandomness()
+    ratio, spread = assert_sampler_law(
+        lambda t: poisson_sample(100_000, 0.01, step=t, randomness=source), 100_000, 0.01, steps=1000
+    )
+    print("rate and variance ratios", ratio, spread)
+    assert ratio == pytest.approx(1, abs=0.006)

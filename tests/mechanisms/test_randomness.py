@@ -153,6 +153,15 @@ def test_the_child_of_a_fork_is_noticed_by_its_process_number(monkeypatch):
     assert not np.intersect1d(before, source.stream(1, 0, 0).words(4)).size
 
 
+def test_a_lock_held_at_the_fork_is_open_in_the_child():
+    source = SystemRandomness()
+    holder = threading.Thread(target=source._lock.acquire)
+    holder.start()
+    holder.join()
+    randomness._unlock_in_child()
+    assert source._lock.acquire(blocking=False)
+
+
 def test_threads_never_see_the_same_words(source):
     drawn = []
     threads = [threading.Thread(target=lambda: drawn.append(source.words(20_000))) for _ in range(8)]

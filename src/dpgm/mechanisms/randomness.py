@@ -19,6 +19,7 @@ What stands behind `SystemRandomness`:
 
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -167,6 +168,7 @@ class _Source:
         self._lock = threading.RLock()
         self._runs = 0
         self._reset()
+        _sources.add(self)
 
     def _reset(self) -> None:
         self._process = os.getpid()
@@ -288,6 +290,19 @@ class SeededRandomness(_Source):
 
     def _fresh(self) -> None:
         """Reproducible in a child as well."""
+
+
+_sources: "weakref.WeakSet[_Source]" = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    """A lock that another thread held at the fork would never open in the child."""
+    for source in _sources:
+        source._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def _has_cryptography() -> bool:
