@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from dpgm import validation
 from dpgm.errors import DpgmError, UsageError
+from dpgm.privacy import cache as disk
 from dpgm.privacy.events import (
     Adjacency,
     CountsAndSums,
@@ -58,7 +59,12 @@ Costable: TypeAlias = Mechanism | Event
 
 
 def cost(
-    mechanisms: Sequence[Costable], delta: float, adjacency: Adjacency = Adjacency.ADD_REMOVE, *, check: bool = True
+    mechanisms: Sequence[Costable],
+    delta: float,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    *,
+    check: bool = True,
+    cache: bool = True,
 ) -> Cost:
     """Epsilon of all mechanisms together.
 
@@ -67,22 +73,48 @@ def cost(
         delta: the probability the guarantee leaves open.
         adjacency: add/remove (the same as zero-out, where the number of records is public), or the proved bound
             for replacing a record.
-        check: also compute dp-accounting's Renyi figure and compare; calibration skips it until its last step.
+        check: also compute dp-accounting's Renyi figure and compare; searches skip it until their last step.
+        cache: look the figures up on disk, and keep them there.
 
     Raises:
         UsageError: a parameter breaks a rule, or an event is of a kind the accountant does not know.
         DpgmError: the two accountants contradict each other.
 
-    >>> round(cost([GaussianRelease(noise=5.0)], delta=1e-6, check=False).epsilon, 4)
+    >>> round(cost([GaussianRelease(noise=5.0)], delta=1e-6).epsilon, 4)
     0.8341
     """
     validation.probability(delta=delta)
     normal = _normal_form(mechanisms, adjacency)
-    rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)
     if not normal.steps and not normal.parallels:
+        rdp = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)[0]
         exact = gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
         _agree(exact, rdp, 0.0)
         return Cost(exact, delta, adjacency, exact, rdp)
+    key = ["cost", ACCOUNTANT, repr(normal), float(delta), adjacency.value, check]
+    known = disk.recall(key) if cache else None
+    if isinstance(known, list) and len(known) == 2 and all(isinstance(figure, float) for figure in known):
+        pld, rdp = known
+    else:
+        pld, rdp = _tight_and_renyi(normal, delta, adjacency, check)
+        if cache:
+            disk.keep(key, [pld, rdp])
+    return Cost(min(pld, rdp), delta, adjacency, pld, rdp)
+
+
+def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: float) -> float:
+    """Epsilon by the privacy loss distribution alone, at most `tolerance` (a share of it) too high; for searches."""
+    normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
+    if not normal.steps and not normal.parallels:
+        return gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
+    rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)
+    pld = 0.0
+    for parts in _directions(normal, Adjacency.ADD_REMOVE):
+        pld = max(pld, refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance).epsilon)
+    return min(pld, rdp)
+
+
+def _tight_and_renyi(normal: _Normal, delta: float, adjacency: Adjacency, check: bool) -> tuple[float, float]:
+    rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)
     pld = grid_error = 0.0
     for parts in _directions(normal, adjacency):
         _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld)
@@ -93,7 +125,7 @@ def cost(
         if witness > 0:  # where divergences drown in rounding it answers 0, which says nothing
             rdp = min(rdp, witness)
     _agree(pld, rdp, grid_error)
-    return Cost(min(pld, rdp), delta, adjacency, pld, rdp)
+    return pld, rdp
 
 
 def replace_one_epsilon(mechanisms: Sequence[Costable], delta: float) -> float:

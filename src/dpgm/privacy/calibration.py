@@ -12,11 +12,13 @@ from dataclasses import astuple, dataclass
 from dpgm import validation
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
-from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta
+from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta, search_epsilon
 from dpgm.privacy.events import Mechanism
+from dpgm.privacy.loss_distribution import GRID_TOLERANCE
 
 # The composed epsilon ends up between these shares of the target.
 _LOWEST, _AIM = 1 - 5e-4, 1 - 2e-4
+_ROUGH = 5e-3  # far from the target a coarse grid does
 # Less noise than this protects nothing, and more leaves nothing to see.
 SMALLEST_NOISE, LARGEST_NOISE = 0.1, 1e7
 
@@ -102,7 +104,7 @@ def calibrate(
     mechanisms = releases
     if training is not None:
         mechanisms = (*releases, *solve_training(epsilon, delta, releases, training, left * mu_squared))
-    final = cost(mechanisms, delta).epsilon
+    final = cost(mechanisms, delta, cache=cache).epsilon
     if final > epsilon:
         raise DpgmError(f"calibration to epsilon {epsilon} ended at {final}; nothing was charged.")
     if cache:
@@ -153,7 +155,9 @@ def solve_training(
     previous: tuple[float, float] | None = None
     for _ in range(60):
         mechanisms = training_mechanisms(noise, training)
-        reached = cost((*releases, *mechanisms), delta, check=False).epsilon
+        reached = search_epsilon((*releases, *mechanisms), delta, _ROUGH)
+        if abs(reached / epsilon - 1) < 3 * _ROUGH:
+            reached = search_epsilon((*releases, *mechanisms), delta, GRID_TOLERANCE)
         if reached <= epsilon:
             enough, best = noise, mechanisms
             if reached >= epsilon * _LOWEST or noise <= SMALLEST_NOISE:

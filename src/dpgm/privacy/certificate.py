@@ -114,7 +114,7 @@ def verify_release(folder: Path | str) -> Verification:
 
 def _epsilon_checks(certificate: Certificate) -> tuple[float, tuple[Check, ...]]:
     try:
-        recomputed = cost(certificate.mechanisms, certificate.delta, certificate.adjacency).epsilon
+        recomputed = cost(certificate.mechanisms, certificate.delta, certificate.adjacency, cache=False).epsilon
     except DpgmError as error:
         return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
     stated = certificate.epsilon

@@ -163,7 +163,10 @@ class Ledger:
         return self.entry(name)
 
     def start(self, entry: Entry | str) -> Entry:
-        """The fit reads rows from now on; the reservation can no longer be voided."""
+        """The fit reads rows from now on; the reservation can no longer be voided. A resumed fit stays started."""
+        current = self.entry(_name(entry))
+        if current.state == "started":
+            return current
         return self._advance(entry, "started")
 
     def commit(self, entry: Entry | str, charged: Sequence[Mechanism] | None = None, *, release: str = "") -> Entry:

@@ -354,8 +354,15 @@ class Refined(NamedTuple):
     grid_error: float
 
 
-def refined(parts: Sequence[Part], delta: float, tilt: float, ignore_below: float = 0.0) -> Refined:
-    """The parts composed on a grid refined until it costs less than GRID_TOLERANCE.
+def refined(
+    parts: Sequence[Part],
+    delta: float,
+    tilt: float,
+    *,
+    ignore_below: float = 0.0,
+    tolerance: float = GRID_TOLERANCE,
+) -> Refined:
+    """The parts composed on a grid refined until it costs less than `tolerance`, a share of epsilon.
 
     An epsilon already below `ignore_below` is not refined: it is an upper bound on any grid.
     """
@@ -377,7 +384,7 @@ def refined(parts: Sequence[Part], delta: float, tilt: float, ignore_below: floa
         if epsilon == math.inf:
             return Refined(whole, epsilon, epsilon)
         error = sum(part.added_variance(grid, tail) for part in parts) / 2 * whole.slope(epsilon)
-        allowed = GRID_TOLERANCE * epsilon + 1e-7
+        allowed = tolerance * epsilon + 1e-7
         if error <= allowed or grid <= finest:
             return Refined(whole, epsilon, error)
         grid = max(finest, grid * min(0.5, 0.75 * math.sqrt(allowed / error)))
