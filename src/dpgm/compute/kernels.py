@@ -318,6 +318,41 @@ def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
 
 
 @_compiled
+def _reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    for i in range(len(squared)):
+        total = 1.0
+        for j in range(latent):
+            value = heads[i, j] + np.exp(0.5 * heads[i, latent + j]) * draws[i, j]
+            out[i, j] = value
+            total += value * value
+        squared[i] = total
+
+
+@_compiled
+def _latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    for i in range(len(squared)):
+        total = 0.0
+        for j in range(latent):
+            spread = np.exp(0.5 * heads[i, latent + j])
+            mean_part = slopes[i, j] + heads[i, j]
+            variance_part = 0.5 * (slopes[i, j] * draws[i, j] * spread + spread * spread - 1)
+            out[i, j] = mean_part
+            out[i, latent + j] = variance_part
+            total += mean_part * mean_part + variance_part * variance_part
+        squared[i] = total
+
+
+def reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); 1 + its squares."""
+    _reparametrise(heads, draws, latent, out, squared)
+
+
+def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    """Gradient of loss + KL at the heads, from the slopes at the latent sample; squared norms (numba)."""
+    _latent_delta(slopes, heads, draws, latent, out, squared)
+
+
+@_compiled
 def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
     usable = 0
     for i in range(len(squared)):

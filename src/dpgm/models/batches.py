@@ -127,6 +127,28 @@ class SegmentedBatch:
         slope.mul_(signal.values > 0)
         return None
 
+    def reparametrise(self, heads: Tensor) -> Signal:
+        """A latent sample from heads (mean, log-variance)."""
+        latent = heads.shape[1] // 2
+        out = self.signal("latent sample", latent)
+        if not kernels.HAS_NUMBA:
+            _reparametrise(heads, self.draws, out.values)
+            return out
+        squared = torch.empty(self._count, dtype=torch.float64)
+        kernels.reparametrise(_lines(heads), self.draws.numpy(), latent, _lines(out.values), squared.numpy())
+        return Signal(out.with_one, out.values, squared)
+
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradient at the heads from the slope at the latent sample."""
+        latent = heads.shape[1] // 2
+        out = self.space("latent delta", 2 * latent)
+        if not kernels.HAS_NUMBA:
+            _latent_delta(slope, heads, self.draws, out)
+            return out, None
+        squared = torch.empty(self._count, dtype=torch.float64)
+        kernels.latent_delta(_lines(slope), _lines(heads), self.draws.numpy(), latent, _lines(out), squared.numpy())
+        return out, squared
+
     def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
         """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
         squared = torch.empty(self._count, dtype=torch.float64)
@@ -210,6 +232,19 @@ class SegmentedBatch:
         return out
 
 
+def _reparametrise(heads: Tensor, draws: Tensor, out: Tensor) -> None:
+    mean, log_variance = heads.chunk(2, dim=-1)
+    torch.addcmul(mean, torch.exp(0.5 * log_variance), draws, out=out)
+
+
+def _latent_delta(slope: Tensor, heads: Tensor, draws: Tensor, out: Tensor) -> None:
+    mean, log_variance = heads.chunk(2, dim=-1)
+    mean_part, variance_part = out.chunk(2, dim=-1)
+    spread = torch.exp(0.5 * log_variance)
+    torch.add(slope, mean, out=mean_part)
+    variance_part.copy_((slope * draws * spread + spread.square() - 1) * 0.5)
+
+
 def _left(block: Block, signal: Signal) -> Tensor:
     return signal.with_one if block.bias else signal.values
 
@@ -274,6 +309,18 @@ class PaddedBatch:
         """Zero the slopes where a rectified signal is zero, in place."""
         slope.mul_(signal.values > 0)
         return None
+
+    def reparametrise(self, heads: Tensor) -> Signal:
+        """A latent sample from heads (mean, log-variance)."""
+        out = self.signal("latent sample", heads.shape[-1] // 2)
+        _reparametrise(heads, self.draws, out.values)
+        return out
+
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradient at the heads from the slope at the latent sample."""
+        out = self.space("latent delta", heads.shape[-1])
+        _latent_delta(slope, heads, self.draws, out)
+        return out, None
 
     def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
         """Turn logits into (probability - record) in place."""

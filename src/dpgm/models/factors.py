@@ -153,6 +153,14 @@ class Batch(Protocol):
         """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
         ...
 
+    def reparametrise(self, heads: Tensor) -> Signal:
+        """A latent sample from heads (mean, log-variance): mean + exp(log-variance / 2) x draws."""
+        ...
+
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradient at the heads, KL divergence included, from the slope at the latent sample; squares if free."""
+        ...
+
     def residual(self, outputs: "Outputs", logits: Tensor) -> Tensor | None:
         """Turn logits into (probability - record) in place; returns their squared norms if they come for free."""
         ...

@@ -112,11 +112,7 @@ class VAE:
             signal = batch.rectify(batch.affine(block, RECORDS if signal is None else signal))
             hidden.append(signal)
         heads = batch.affine(self._heads, hidden[-1]).values
-        mean, log_variance = heads[..., : self.latent], heads[..., self.latent :]
-        spread = torch.exp(0.5 * log_variance)
-        latent = batch.signal("latent sample", self.latent)
-        torch.addcmul(mean, spread, batch.draws, out=latent.values)
-        decoded = [latent]
+        decoded = [batch.reparametrise(heads)]
         for block in self._decoder[:-1]:
             decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
         logits = batch.affine(self._decoder[-1], decoded[-1]).values
@@ -130,12 +126,8 @@ class VAE:
             squared = batch.gate(slope, outputs)
             found.append(Factor(block, inputs, slope, squared))
             slope = batch.back(block, slope)
-        delta = batch.space("latent delta", 2 * self.latent)
-        torch.add(slope, mean, out=delta[..., : self.latent])
-        # d/d(log-variance): slope * draw * spread / 2 + (spread^2 - 1) / 2
-        half = torch.mul(slope, batch.draws).mul_(spread).add_(spread.square()).sub_(1).mul_(0.5)
-        delta[..., self.latent :].copy_(half)
-        found.append(Factor(self._heads, hidden[-1], delta))
+        delta, squared = batch.latent_delta(slope, heads)
+        found.append(Factor(self._heads, hidden[-1], delta, squared))
         slope = batch.back(self._heads, delta)
         for i in range(len(self._encoder) - 1, -1, -1):
             squared = batch.gate(slope, hidden[i])
