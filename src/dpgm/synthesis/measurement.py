@@ -205,7 +205,7 @@ def fit_products(
     targets = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
     lengths = None if reading.lengths is None else _length_target(reading.lengths)
     rule = FitRule(
-        components=int(np.clip(sqrt(records) / 2, 100, 400)),
+        components=int(np.clip(sqrt(records) / 2, min(100, max(4, records // 20)), 400)),
         steps=2000 if narrow else 600,
         learning_rate=0.2 if narrow else 0.1,
         coupling=300 / records if narrow else min(0.02, 3000 / records),

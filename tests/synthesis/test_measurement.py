@@ -1,0 +1,153 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from checks import assert_bounded, assert_playback_invariant
+from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.records import Records
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.calibration import calibrate
+from dpgm.synthesis import measurement
+from dpgm.synthesis.length_histogram import read_lengths, thinned
+from dpgm.synthesis.measurement import choose_cap, fit_products, measure, measurement_spends
+
+MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
+TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
+
+
+@pytest.fixture(autouse=True)
+def brief_fits(monkeypatch):
+    rule = measurement.FitRule
+    monkeypatch.setattr(measurement, "FitRule", lambda **settings: rule(**{**settings, "steps": 20}))
+
+
+def random_records(domain, count, seed=0, chance=0.3):
+    draws = np.random.default_rng(seed)
+    dense = draws.random((count, domain.width)) < chance
+    for block in domain.blocks:
+        if block.softmax:
+            dense[:, block.start : block.stop] = False
+            dense[np.arange(count), draws.integers(block.start, block.stop, count)] = True
+    return Records.from_dense(dense, domain)
+
+
+def noises_for(domain, records, epsilon):
+    spends = measurement_spends(domain, records, epsilon, 1 / (10 * records))
+    return {m.name: m.noise for m in calibrate(epsilon, 1 / (10 * records), spends)}
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(
+    ("domain", "count", "chance"),
+    [
+        (Domain.of_items(1), 1, 1.0),
+        (Domain.of_items(1), 50, 0.5),
+        (Domain.of_items(2), 50, 0.5),
+        (Domain.of_items(20), 50, 0.0),
+        (Domain.of_items(20), 3000, 1.0),
+        (MIXED, 1, 0.3),
+        (MIXED, 2000, 0.3),
+        (TABLE, 500, 0.3),
+        (Domain.of_items(5000), 30, 0.01),
+    ],
+)
+def test_every_domain_size_and_budget_gives_a_generator(domain, count, chance, epsilon):
+    records = random_records(domain, count, chance=chance)
+    noises = noises_for(domain, count, epsilon)
+    measured = measure(Gateway(records, randomness=SeededRandomness(0)), domain, count, noises)
+    model = fit_products(measured, domain, count, generator=torch.Generator().manual_seed(0))
+    assert bool(torch.isfinite(model.probabilities).all())
+    assert bool(torch.isfinite(model.weights).all())
+    assert len(model.sample(100, generator=torch.Generator().manual_seed(0))) == 100
+
+
+@pytest.mark.parametrize(
+    "domain", [None, Domain.of_items(1), Domain.of_items(17), Domain.of_items(1000), MIXED, TABLE]
+)
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("records", [1, 30_000, 4_400_000])
+def test_shares_sum_to_one(domain, epsilon, records):
+    spends = measurement_spends(domain, records, epsilon, 1 / (10 * records))
+    assert sum(spend.share for spend in spends) == pytest.approx(1)
+    assert all(spend.share > 0 for spend in spends)
+
+
+def test_more_budget_never_measures_less():
+    for width in (10, 300, 1000):
+        names = [
+            {spend.name for spend in measurement_spends(Domain.of_items(width), 50_000, epsilon, 1e-6)}
+            for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
+        ]
+        assert all(fewer <= more for fewer, more in itertools.pairwise(names))
+
+
+NOISES = {
+    "record lengths": 3.0,
+    "item counts": 2.0,
+    "pair counts": 2.0,
+    "triple counts": 2.0,
+    "quadruple counts": 2.0,
+}
+
+
+def run(gateway):
+    measured = measure(gateway, MIXED, 60, NOISES)
+    model = fit_products(measured, MIXED, 60, generator=torch.Generator().manual_seed(0))
+    return {
+        "values": [m.value for m in measured.tuples],
+        "caps": [m.statistic.cap for m in measured.tuples],
+    } | model.state()
+
+
+def test_the_fit_depends_on_released_values_alone():
+    assert_playback_invariant(run, [random_records(MIXED, 60), random_records(MIXED, 7, seed=1)])
+
+
+@pytest.mark.parametrize("row", [[], [0, 6], list(range(9)), [0, 1, 2, 3, 4, 5, 7]])
+def test_one_record_moves_no_release_by_more_than_declared(row):
+    assert assert_bounded(run, random_records(MIXED, 60), Records.from_lists([row], MIXED)) <= 1 + 1e-6
+
+
+def test_the_fit_finds_planted_dependence(monkeypatch):
+    monkeypatch.undo()
+    draws = np.random.default_rng(0)
+    left = draws.random(20_000) < 0.5
+    dense = (draws.random((20_000, 12)) < np.where((np.arange(12) < 6) == left[:, None], 0.5, 0.02)).astype(float)
+    records = Records.from_dense(dense, Domain.of_items(12))
+    measured = measure(
+        Gateway(records, randomness=SeededRandomness(0)),
+        records.domain,
+        20_000,
+        noises_for(records.domain, 20_000, 1),
+    )
+    model = fit_products(measured, records.domain, 20_000, generator=torch.Generator().manual_seed(0))
+    drawn = model.sample(20_000, generator=torch.Generator().manual_seed(0)).to_dense(np.float64)
+    assert np.abs(drawn.mean(axis=0) - dense.mean(axis=0)).max() < 0.01
+    assert np.abs(drawn.T @ drawn - dense.T @ dense).max() / 20_000 < 0.02
+
+
+def test_noise_alone_is_not_read_as_long_records():
+    noise = 23 * np.random.default_rng(0).normal(size=513)
+    histogram = 28_000 * 0.2 * 0.8 ** np.arange(513.0)
+    lengths = read_lengths(histogram + noise, 23.0, 28_000)
+    assert lengths.mean == pytest.approx(4.0, abs=0.4)
+    assert lengths.law.sum() == pytest.approx(1)
+    assert lengths.counts.sum() == pytest.approx(28_000)
+
+
+def test_thinning_keeps_the_mean():
+    law = np.array([0.1, 0.2, 0.3, 0.4])
+    assert thinned(law, 0.5, 2) @ np.arange(6) == pytest.approx(3.0)
+    assert thinned(law, 1.0).tolist() == pytest.approx(law.tolist())
+
+
+def test_the_bound_on_lengths_grows_with_the_number_of_records():
+    law = 0.8 ** np.arange(60.0)
+    law /= law.sum()
+    profile = 1 / np.arange(3.0, 103.0)
+    caps = [choose_cap(2, law, profile, records, 5.0) for records in (3_000, 100_000, 10_000_000)]
+    assert caps == sorted(caps)
+    assert caps[0] < caps[-1]
