@@ -11,6 +11,7 @@ from scipy import stats
 
 from dpgm.errors import DpgmError
 from dpgm.mechanisms import randomness
+from dpgm.mechanisms.counter_generators import AesWords
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 
 
@@ -75,7 +76,7 @@ def test_aes_words_are_the_key_stream_of_counter_mode():
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = bytes(range(64))
-    generator = randomness._Aes(key)
+    generator = AesWords(key)
     out = np.empty(70_001, dtype=np.uint64)
     generator.fill(out)
     cipher = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()

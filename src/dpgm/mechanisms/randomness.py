@@ -21,16 +21,14 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from dpgm.compute import parallel
 from dpgm.errors import DpgmError
-
-Words = NDArray[np.uint64]
+from dpgm.mechanisms.counter_generators import AesWords, PhiloxWords, Words
 
 COINS = 1  # purpose of the Poisson coins' streams
 ALIGNMENT = 4  # addressed words come in multiples of this many
@@ -84,59 +82,6 @@ class Randomness(Protocol):
         ...
 
 
-class _Aes:
-    """AES-256 as a counter generator: one running stream, and words at any address."""
-
-    def __init__(self, key: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-        # Two keys: addressed words and the running stream must never meet.
-        self._running = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()
-        self._addressed = Cipher(algorithms.AES(key[32:64]), modes.ECB()).encryptor()
-        self._zeros = memoryview(bytes(1 << 18))
-
-    def fill(self, out: Words) -> None:
-        # Straight into `out`, but for the last block: OpenSSL wants a block of room to spare.
-        if not len(out):
-            return
-        memory = out.data.cast("B")
-        direct = max(0, len(memory) - 16)
-        for start in range(0, direct, len(self._zeros)):
-            plain = self._zeros[: min(len(self._zeros), direct - start)]
-            self._running.update_into(plain, memory[start:])
-        memory[direct:] = self._running.update(bytes(len(memory) - direct))
-
-    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
-        counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
-        counters[:, :, 0] = (purpose << 48) | step
-        counters[:, :, 1] = np.asarray(blocks, dtype=np.uint64)[:, None] << np.uint64(32)
-        counters[:, :, 1] += np.arange(skip // 2, (skip + count) // 2, dtype=np.uint64)
-        cipher = self._addressed.update(counters.tobytes())
-        return np.frombuffer(cipher, dtype="<u8").astype(np.uint64, copy=False).reshape(len(blocks), count)
-
-
-class _Philox:
-    """Philox4x64-10 with the same two faces: its 256-bit counter holds the address."""
-
-    def __init__(self, key: bytes) -> None:
-        self._running = np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64))
-        self._key = np.frombuffer(key[16:32], dtype=np.uint64)
-        self._addressed = np.random.Philox(key=self._key)
-        self._state: Any = self._addressed.state
-
-    def fill(self, out: Words) -> None:
-        out[:] = self._running.random_raw(len(out))
-
-    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
-        out = np.empty((len(blocks), count), dtype=np.uint64)
-        for row, block in enumerate(blocks):
-            self._state["state"]["counter"] = np.array([skip // 4, block, step, purpose], dtype=np.uint64)
-            self._state["buffer_pos"] = 4  # an empty buffer: the next word comes from the counter
-            self._addressed.state = self._state
-            out[row] = self._addressed.random_raw(count)
-        return out
-
-
 class _Stream:
     """The words of one address, in order."""
 
@@ -172,14 +117,14 @@ class _Source:
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._noise: _Aes | _Philox = self._generator(self._entropy(0, 64))
-        self._coins: _Aes | _Philox | None = None
+        self._noise: AesWords | PhiloxWords = self._generator(self._entropy(0, 64))
+        self._coins: AesWords | PhiloxWords | None = None
         self._on_device: dict[str, torch.Generator] = {}
 
     def _entropy(self, purpose: int, count: int) -> bytes:
         raise NotImplementedError
 
-    def _generator(self, key: bytes) -> _Aes | _Philox:
+    def _generator(self, key: bytes) -> AesWords | PhiloxWords:
         raise NotImplementedError
 
     def _fresh(self) -> None:
@@ -262,8 +207,8 @@ class SystemRandomness(_Source):
     def _entropy(self, purpose: int, count: int) -> bytes:
         return os.urandom(count)
 
-    def _generator(self, key: bytes) -> _Aes | _Philox:
-        return _Aes(key) if self._aes else _Philox(key)
+    def _generator(self, key: bytes) -> AesWords | PhiloxWords:
+        return AesWords(key) if self._aes else PhiloxWords(key)
 
 
 class SeededRandomness(_Source):
@@ -285,8 +230,8 @@ class SeededRandomness(_Source):
         asked = self._asked[purpose] = self._asked.get(purpose, -1) + 1
         return np.random.SeedSequence([self._seed, purpose, asked]).generate_state(count // 8, np.uint64).tobytes()
 
-    def _generator(self, key: bytes) -> _Philox:
-        return _Philox(key)
+    def _generator(self, key: bytes) -> PhiloxWords:
+        return PhiloxWords(key)
 
     def _fresh(self) -> None:
         """Reproducible in a child as well."""

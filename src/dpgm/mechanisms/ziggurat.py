@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.mechanisms.randomness import Randomness, Words
+from dpgm.mechanisms.counter_generators import Words
+from dpgm.mechanisms.randomness import Randomness
 
 LAYERS = 256
 CHUNK = 1 << 15  # words at a time: they stay in the cache between the cipher and the kernel

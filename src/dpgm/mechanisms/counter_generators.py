@@ -1,0 +1,68 @@
+"""Two generators with a counter: a running stream of words, and words at any address.
+
+Both take 64 bytes of key material and use separate keys for the two, so that they never meet.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words: TypeAlias = NDArray[np.uint64]
+
+
+class AesWords:
+    """AES-256 as a counter generator: one running stream, and words at any address."""
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._running = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()
+        self._addressed = Cipher(algorithms.AES(key[32:64]), modes.ECB()).encryptor()
+        self._zeros = memoryview(bytes(1 << 18))
+
+    def fill(self, out: Words) -> None:
+        """The next words of the running stream."""
+        # Straight into `out`, but for the last block: OpenSSL wants a block of room to spare.
+        if not len(out):
+            return
+        memory = out.data.cast("B")
+        direct = max(0, len(memory) - 16)
+        for start in range(0, direct, len(self._zeros)):
+            plain = self._zeros[: min(len(self._zeros), direct - start)]
+            self._running.update_into(plain, memory[start:])
+        memory[direct:] = self._running.update(bytes(len(memory) - direct))
+
+    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
+        """Words [skip, skip + count) of (purpose, step, block), one row a block; multiples of four."""
+        counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
+        counters[:, :, 0] = (purpose << 48) | step
+        counters[:, :, 1] = np.asarray(blocks, dtype=np.uint64)[:, None] << np.uint64(32)
+        counters[:, :, 1] += np.arange(skip // 2, (skip + count) // 2, dtype=np.uint64)
+        cipher = self._addressed.update(counters.tobytes())
+        return np.frombuffer(cipher, dtype="<u8").astype(np.uint64, copy=False).reshape(len(blocks), count)
+
+
+class PhiloxWords:
+    """Philox4x64-10 with the same two faces: its 256-bit counter holds the address."""
+
+    def __init__(self, key: bytes) -> None:
+        self._running = np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64))
+        self._key = np.frombuffer(key[16:32], dtype=np.uint64)
+        self._addressed = np.random.Philox(key=self._key)
+        self._state: Any = self._addressed.state
+
+    def fill(self, out: Words) -> None:
+        """The next words of the running stream."""
+        out[:] = self._running.random_raw(len(out))
+
+    def at(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int) -> Words:
+        """Words [skip, skip + count) of (purpose, step, block), one row a block; multiples of four."""
+        out = np.empty((len(blocks), count), dtype=np.uint64)
+        for row, block in enumerate(blocks):
+            self._state["state"]["counter"] = np.array([skip // 4, block, step, purpose], dtype=np.uint64)
+            self._state["buffer_pos"] = 4  # an empty buffer: the next word comes from the counter
+            self._addressed.state = self._state
+            out[row] = self._addressed.random_raw(count)
+        return out
