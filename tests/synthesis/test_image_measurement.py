@@ -1,11 +1,10 @@
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
-from checks import assert_bounded, assert_playback_invariant
 
+from checks import assert_bounded, assert_playback_invariant
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
@@ -18,7 +17,7 @@ LABELLED = Domain((Image("image", 8, 8), Categorical("label", tuple(range(4)))),
 
 
 @pytest.fixture(autouse=True)
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = image_measurement.refinement_rule
 
     def short(*args: object) -> object:
@@ -26,7 +25,6 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return architecture, dataclasses.replace(settings, steps=4, images=3)
 
     monkeypatch.setattr(image_measurement, "refinement_rule", short)
-    yield
 
 
 def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:

@@ -42,10 +42,11 @@ class ImageGenerator:
             name: tensors[name].detach().float().cpu().contiguous() for name in shapes_of(architecture)
         }
         self._network = ImageNetwork(architecture)
+        self._device = torch.device("cpu")
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor by name."""
-        return {"class.shares": self._shares, **self._parameters}
+        return {"class.shares": self._shares, **{name: tensor.cpu() for name, tensor in self._parameters.items()}}
 
     @classmethod
     def from_state(
@@ -77,12 +78,21 @@ class ImageGenerator:
             raise ArtefactError("the class shares must be non-negative and add up to 1.")
         return cls(architecture, tensors, domain)
 
+    def to(self, device: torch.device | str) -> "ImageGenerator":
+        """The same generator computing on another device; draws still come from a generator on the CPU."""
+        moved = ImageGenerator(self.architecture, self.state(), self.domain)
+        moved._parameters = {name: tensor.to(device) for name, tensor in self._parameters.items()}
+        moved._network = ImageNetwork(self.architecture, device=device)
+        moved._device = torch.device(device)
+        return moved
+
     @torch.no_grad()
     def probabilities(self, classes: Tensor, *, generator: torch.Generator) -> Tensor:
         """Pixel probabilities (n, pixels) of one image for each class number."""
         latent = torch.randn(len(classes), self._network.latent, generator=generator)
         warp = torch.randn(len(classes), self._network.warp, generator=generator)
-        return self._network(self._parameters, latent, warp, classes)
+        place = self._device
+        return self._network(self._parameters, latent.to(place), warp.to(place), classes.to(place)).cpu()
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` synthetic records: a class by its share, its image, each pixel by its own coin."""
@@ -118,9 +128,11 @@ def _check_architecture(architecture: Mapping[str, Any], layout: ImageLayout) ->
     hidden = architecture["hidden"]
     if not isinstance(hidden, (list, tuple)) or len(hidden) != layers:
         raise ArtefactError(f"the image generator needs {layers} hidden sizes.")
-    sizes = [architecture["latent"], architecture["warp_order"], *hidden]
+    sizes = [architecture["latent"], *hidden]
     if any(not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 4096 for size in sizes):
         raise ArtefactError("the image generator's sizes must be whole numbers from 1 to 4096.")
+    if architecture["warp_order"] not in range(1, 9):
+        raise ArtefactError("the image generator's warp order must be a whole number from 1 to 8.")
     if network == "dct":
         radius = architecture["radius"]
         if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 < radius <= 4096:

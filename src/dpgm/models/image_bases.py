@@ -6,13 +6,20 @@ import torch
 from torch import Tensor
 
 
-def cosine_basis(size: int, *, device: torch.device | str = "cpu") -> Tensor:
+def cosine_basis(size: int) -> Tensor:
     """The orthonormal cosine transform of a line of `size` pixels, one row a frequency."""
     position = (torch.arange(size, dtype=torch.float64) + 0.5) / size
     basis = torch.cos(math.pi * torch.arange(size, dtype=torch.float64)[:, None] * position)
     basis *= math.sqrt(2 / size)
     basis[0] /= math.sqrt(2)
-    return basis.float().to(device)
+    return basis.float()
+
+
+def cosine_images(height: int, columns: int, kept: Tensor) -> Tensor:
+    """The waves (kept, pixels) of chosen cosine coefficients, numbered row by row."""
+    vertical = cosine_basis(height)[torch.div(kept, columns, rounding_mode="floor")]
+    horizontal = cosine_basis(columns)[kept % columns]
+    return (vertical[:, :, None] * horizontal[:, None, :]).flatten(1)
 
 
 def squared_frequencies(height: int, columns: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.models.image_bases import cosine_basis, displacement_basis, resting_grid, squared_frequencies
+from dpgm.models.image_bases import cosine_images, displacement_basis, resting_grid, squared_frequencies
 
 Parameters = dict[str, Tensor]
 Watched = list[tuple[str, Tensor]]
@@ -118,12 +118,11 @@ class ImageNetwork:
         self._fields = displacement_basis(self.height, self.columns, order).flatten(1).to(device)
         self._grid = resting_grid(self.height, self.columns).to(device)
         if architecture["network"] == "dct":
-            both = torch.kron(cosine_basis(self.height), cosine_basis(self.columns))
             kept = _kept(architecture)
             weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[kept] / 25)
             # orthonormal coefficients grow with the number of pixels, logits must not
             scale = math.sqrt(self.height * self.columns) / 4
-            self._inverse = (both[kept] * weights[:, None] * scale).to(device)
+            self._inverse = (cosine_images(self.height, self.columns, kept) * weights[:, None] * scale).to(device)
 
     def __call__(
         self, parameters: Parameters, latent: Tensor, warp: Tensor, classes: Tensor, watched: Watched | None = None
@@ -141,41 +140,45 @@ class ImageNetwork:
         one_hot = functional.one_hot(classes, self.classes).to(latent.dtype)
         entry = torch.cat([latent, 3 * one_hot], dim=1) / math.sqrt(1 + 9 / max(1, self.latent))
         body = self._dense if self.architecture["network"] == "dct" else self._convolutional
-        logits = body(parameters, entry, classes, watched).float()
-        strength = parameters["warp.scale"].exp()[classes] * warp
+        logits = body(parameters, entry, one_hot, watched).float()
+        strength = (one_hot @ parameters["warp.scale"].exp()) * warp
         moved = (strength @ self._fields).reshape(-1, self.height, self.columns, 2) + self._grid
         warped = functional.grid_sample(logits, moved, padding_mode="border", align_corners=False)
         return warped.sigmoid().flatten(1)
 
-    def _dense(self, parameters: Parameters, entry: Tensor, classes: Tensor, watched: Watched | None) -> Tensor:
+    def _dense(self, parameters: Parameters, entry: Tensor, one_hot: Tensor, watched: Watched | None) -> Tensor:
         hidden = entry @ parameters["layer1.weight"].T
-        hidden = _normalised(hidden, parameters, "norm1", classes, watched).relu()
+        hidden = _normalised(hidden, parameters, "norm1", one_hot, watched).relu()
         hidden = hidden @ parameters["layer2.weight"].T
-        hidden = _normalised(hidden, parameters, "norm2", classes, watched).relu()
+        hidden = _normalised(hidden, parameters, "norm2", one_hot, watched).relu()
         coefficients = hidden @ parameters["output.weight"].T
         logits = torch.addmm(parameters["output.bias"], coefficients, self._inverse)
         return logits.reshape(-1, 1, self.height, self.columns)
 
     def _convolutional(
-        self, parameters: Parameters, entry: Tensor, classes: Tensor, watched: Watched | None
+        self, parameters: Parameters, entry: Tensor, one_hot: Tensor, watched: Watched | None
     ) -> Tensor:
         rows, steps = _coarse(self.architecture)
         hidden = (entry @ parameters["layer1.weight"].T).reshape(len(entry), -1, rows, steps)
-        hidden = _normalised(hidden, parameters, "norm1", classes, watched).relu()
+        if hidden.is_cuda:  # the layout in which convolutions of half precision are fast
+            hidden = hidden.contiguous(memory_format=torch.channels_last)
+        hidden = _normalised(hidden, parameters, "norm1", one_hot, watched).relu()
         for number in (2, 3):
-            hidden = functional.interpolate(hidden, scale_factor=2.0, mode="nearest")
+            hidden = _doubled(hidden)
             hidden = functional.conv2d(hidden, parameters[f"layer{number}.weight"], padding=1)
-            hidden = _normalised(hidden, parameters, f"norm{number}", classes, watched).relu()
-        logits = functional.conv2d(hidden, parameters["output.weight"], parameters["output.bias"], padding=1)
+            hidden = _normalised(hidden, parameters, f"norm{number}", one_hot, watched).relu()
+        # a convolution to one channel is slow on a GPU, to eight it is fast: seven of zeros are added and dropped
+        weight = functional.pad(parameters["output.weight"], (0, 0, 0, 0, 0, 0, 0, 7 if hidden.is_cuda else 0))
+        logits = functional.conv2d(hidden, weight, padding=1)[:, :1] + parameters["output.bias"]
         return logits[:, :, : self.height, : self.columns]
 
 
 def _normalised(
-    values: Tensor, parameters: Parameters, name: str, classes: Tensor, watched: Watched | None
+    values: Tensor, parameters: Parameters, name: str, one_hot: Tensor, watched: Watched | None
 ) -> Tensor:
     """Each channel brought to mean 0 and variance 1, then a gain and a shift of the class."""
     trailing = (1,) * (values.dim() - 2)
-    gain, shift = parameters[f"{name}.gain"][classes], parameters[f"{name}.shift"][classes]
+    gain, shift = one_hot @ parameters[f"{name}.gain"], one_hot @ parameters[f"{name}.shift"]
     if watched is not None:
         watched.append((name, values))
         values = functional.batch_norm(values, None, None, training=True, eps=_VARIANCE_FLOOR)
@@ -185,6 +188,14 @@ def _normalised(
         shift = shift - parameters[f"{name}.mean"] * gain
     gain, shift = gain.to(values.dtype), shift.to(values.dtype)
     return torch.addcmul(shift.reshape(*shift.shape, *trailing), values, gain.reshape(*gain.shape, *trailing))
+
+
+def _doubled(values: Tensor) -> Tensor:
+    """Every pixel twice in both directions; channels stay innermost in memory."""
+    count, channels, rows, columns = values.shape
+    inner = values.permute(0, 2, 3, 1)[:, :, None, :, None, :]
+    wide = inner.expand(count, rows, 2, columns, 2, channels).reshape(count, 2 * rows, 2 * columns, channels)
+    return wide.permute(0, 3, 1, 2)
 
 
 def _kept(architecture: Mapping[str, Any]) -> Tensor:

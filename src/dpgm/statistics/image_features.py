@@ -4,37 +4,38 @@ A feature set draws its frequencies w from a Gaussian and maps the image x to (c
 products approximate the kernel exp(-bandwidth |t(x) - t(y)|²). Two transforms t are known:
 
 - `dct`    cosine coefficients of the image, high ones damped: distance between blurred images;
-- `gabor`  local strength of strokes by direction and width, pooled over small windows: distance that hardly
-           notices small displacements.
+- `gabor`  (two stroke widths) and `gabor-middle` (one): local strength of strokes by direction, on
+           a coarse grid of windows: distance that hardly notices small displacements.
 
 Everything here is fixed by public numbers (the shape of the image, a public seed): no map depends on a record.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dpgm.errors import UsageError
-from dpgm.models.image_bases import cosine_basis, squared_frequencies
+from dpgm.models.image_bases import cosine_images, squared_frequencies
 
 REFERENCE_PIXELS = 784  # bandwidths are stated for 28 x 28 images and rescaled to others
 _DAMPING = 36.0
 _SMALLEST_WEIGHT = 0.12
-_ORIENTATIONS = 6
-_WAVELENGTHS = (7.0, 3.5)  # per image side
-_POOLS = 7  # windows per side
-_STRENGTH = 0.4  # brings distances between filtered images to the size of those between cosine coefficients
+_DIRECTIONS = 6
+_TWO_WIDTHS, _ONE_WIDTH = (7.0, 3.5), (14 / 3,)  # waves per image side
+_PLACES = 7  # windows per side
+_STRENGTH = 0.35  # brings distances between filtered images to the size of those between cosine coefficients
+
+Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
 
 
 @dataclass(frozen=True)
 class FeatureSet:
     """Random frequencies of one bandwidth; `share` is its part of the squared norm of a record."""
 
-    transform: Literal["dct", "gabor"]
+    transform: Transform
     bandwidth: float
     frequencies: int
     share: float
@@ -108,59 +109,62 @@ class _CosineTransform:
     """Damped cosine coefficients w_f DCT(x) with w_f = 1 / (1 + f² / 36), those of weight above 0.12."""
 
     def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
-        weights = 1 / (1 + squared_frequencies(height, columns) / _DAMPING)
-        kept = weights.flatten() > _SMALLEST_WEIGHT
-        both = torch.kron(cosine_basis(height), cosine_basis(columns))  # (coefficients, pixels)
-        self._matrix = (both[kept] * weights.flatten()[kept, None]).to(device)
-        self.width = int(kept.sum())
+        weights = 1 / (1 + squared_frequencies(height, columns).flatten() / _DAMPING)
+        kept = torch.nonzero(weights > _SMALLEST_WEIGHT).flatten()
+        self._matrix = (cosine_images(height, columns, kept) * weights[kept, None]).to(device)
+        self.width = len(kept)
 
     def __call__(self, images: Tensor) -> Tensor:
         return images @ self._matrix.T
 
 
 class _GaborTransform:
-    """Modulus of oriented filters at two wavelengths, averaged over overlapping windows."""
+    """Modulus of waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength."""
+
+    waves: tuple[float, ...] = _TWO_WIDTHS
 
     def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
-        self._shape = (height, columns)
         side = math.sqrt(height * columns)
-        banks = [_gabor_filters(side / ratio) for ratio in _WAVELENGTHS]
-        self._banks = [bank.to(device) for bank in banks]
-        self._pools = (min(_POOLS, height), min(_POOLS, columns))
-        self.width = len(banks) * _ORIENTATIONS * self._pools[0] * self._pools[1]
+        waves = [_windowed_waves(height, columns, side / ratio) for ratio in self.waves]
+        self._cosines = torch.cat([cosine for cosine, _ in waves]).T.contiguous().to(device)
+        self._sines = torch.cat([sine for _, sine in waves]).T.contiguous().to(device)
+        self.width = self._cosines.shape[1]
 
     def __call__(self, images: Tensor) -> Tensor:
-        stacked = images.reshape(-1, 1, *self._shape)
-        pooled = []
-        for bank in self._banks:
-            answers = functional.conv2d(stacked, bank, padding=bank.shape[-1] // 2)
-            real, imaginary = answers.chunk(2, dim=1)
-            strength = (real.square() + imaginary.square() + 1e-4).sqrt()
-            smooth = functional.avg_pool2d(strength, 3, stride=1, padding=1)
-            pooled.append(functional.adaptive_avg_pool2d(smooth, self._pools).flatten(1))
-        return torch.cat(pooled, dim=1) * _STRENGTH
+        squares = (images @ self._cosines).square() + (images @ self._sines).square()
+        return (squares + 1e-4).sqrt() * (_STRENGTH * math.sqrt(2 / len(self.waves)))
 
 
-def _gabor_filters(wavelength: float) -> Tensor:
-    """Real and imaginary parts (2 * orientations, 1, k, k) of zero-mean oriented filters of unit norm."""
+class _MiddleGaborTransform(_GaborTransform):
+    """One wavelength between the two: half the work."""
+
+    waves = _ONE_WIDTH
+
+
+def _windowed_waves(height: int, columns: int, wavelength: float) -> tuple[Tensor, Tensor]:
+    """Even and odd waves (places * directions, pixels), blind to uniform brightness, of norm about one."""
     spread = 0.5 * wavelength
-    reach = max(1, math.ceil(2 * spread))
-    line = torch.arange(-reach, reach + 1, dtype=torch.float32)
-    y, x = line[:, None], line[None, :]
-    envelope = torch.exp(-(x**2 + y**2) / (2 * spread**2))
-    real, imaginary = [], []
-    for number in range(_ORIENTATIONS):
-        angle = math.pi * number / _ORIENTATIONS
+    places = torch.cartesian_prod(_centres(height), _centres(columns))
+    y = (torch.arange(height)[None, :] - places[:, :1])[:, :, None]
+    x = (torch.arange(columns)[None, :] - places[:, 1:])[:, None, :]
+    window = torch.exp(-(x**2 + y**2) / (2 * spread**2)) / math.sqrt(math.pi * spread**2 / 2)
+    mean = math.exp(-((2 * math.pi * spread / wavelength) ** 2) / 2)
+    cosines, sines = [], []
+    for number in range(_DIRECTIONS):
+        angle = math.pi * number / _DIRECTIONS
         phase = 2 * math.pi / wavelength * (x * math.cos(angle) + y * math.sin(angle))
-        cosine = envelope * torch.cos(phase)
-        cosine = cosine - envelope * (cosine.sum() / envelope.sum())
-        real.append(cosine / cosine.norm())
-        sine = envelope * torch.sin(phase)
-        imaginary.append(sine / sine.norm())
-    return torch.stack(real + imaginary)[:, None]
+        cosines.append(window * (torch.cos(phase) - mean))
+        sines.append(window * torch.sin(phase))
+    return torch.cat(cosines).flatten(1), torch.cat(sines).flatten(1)
+
+
+def _centres(size: int) -> Tensor:
+    places = min(_PLACES, size)
+    return (torch.arange(places) + 0.5) * (size / places) - 0.5
 
 
 _TRANSFORMS: dict[str, type[_CosineTransform] | type[_GaborTransform]] = {
     "dct": _CosineTransform,
     "gabor": _GaborTransform,
+    "gabor-middle": _MiddleGaborTransform,
 }

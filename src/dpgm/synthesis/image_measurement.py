@@ -15,7 +15,7 @@ from dpgm.models.image import ImageGenerator
 from dpgm.models.image_layout import ImageLayout
 from dpgm.models.image_networks import convolutional_architecture, dense_architecture
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.image_features import EmbeddingDesign, FeatureSet
+from dpgm.statistics.image_features import EmbeddingDesign, FeatureSet, Transform
 from dpgm.statistics.mean_embedding import ImageMeasurements, class_sizes, mean_embedding
 from dpgm.training.image_refinement import RefinementSettings, fit_images
 
@@ -23,6 +23,7 @@ SIZES = "class sizes"
 EMBEDDING = "mean embedding"
 
 _SIZE_SHARE = 0.01
+_BANDWIDTHS = (0.01, 0.03, 0.1)
 _MOST_VALUES = 1_000_000  # released numbers: classes x features
 
 
@@ -33,13 +34,21 @@ def image_spends(domain: Domain, records: int, epsilon: float, delta: float) -> 
 
 
 def embedding_design(domain: Domain, device: torch.device | str = "cpu") -> EmbeddingDesign:
-    """The public feature map of a domain: three bandwidths of damped cosine coefficients."""
+    """The public feature map of a domain: three bandwidths, of blurred images and of local strokes.
+
+    Images below 16 pixels a side have no room for strokes of two widths; they get the blurred kind alone.
+    """
     layout = ImageLayout.of(domain)
-    per_set = 4000 if torch.device(device).type == "cuda" else 2000
-    bandwidths = (0.01, 0.03, 0.1)
-    per_set = max(100, min(per_set, _MOST_VALUES // (2 * len(bandwidths) * layout.classes)))
-    sets = tuple(FeatureSet("dct", bandwidth, per_set, 1 / len(bandwidths)) for bandwidth in bandwidths)
-    return EmbeddingDesign(layout.image.height, layout.image.columns, sets)
+    height, columns = layout.image.height, layout.image.columns
+    accelerated = torch.device(device).type == "cuda"
+    strokes: Transform = "gabor" if accelerated else "gabor-middle"
+    transforms: tuple[Transform, ...] = ("dct", strokes) if min(height, columns) >= 16 else ("dct",)
+    kinds = [(transform, bandwidth) for transform in transforms for bandwidth in _BANDWIDTHS]
+    features = 36_000 if accelerated else 12_000
+    features = min(features, _MOST_VALUES // layout.classes)
+    frequencies = max(50, features // (2 * len(kinds)))
+    sets = tuple(FeatureSet(transform, bandwidth, frequencies, 1 / len(kinds)) for transform, bandwidth in kinds)
+    return EmbeddingDesign(height, columns, sets)
 
 
 def measure_images(
@@ -86,11 +95,12 @@ def refinement_rule(domain: Domain, device: torch.device | str) -> tuple[dict[st
     """Network and optimisation by the shape of the images, the number of classes and the device."""
     layout = ImageLayout.of(domain)
     shape = (layout.image.height, layout.image.columns, layout.classes)
-    images = max(8, min(40, 2000 // layout.classes))
     if torch.device(device).type == "cuda":
-        settings = RefinementSettings(steps=3000, images=100, memory=0.9, half_precision=True)
-        return convolutional_architecture(*shape, latent=16, channels=(256, 128, 64)), settings
-    settings = RefinementSettings(steps=3000, images=images, parts=5, memory=0.0)
+        images = max(20, min(200, 1000 // layout.classes))
+        settings = RefinementSettings(steps=4000, images=images, half_precision=True)
+        return convolutional_architecture(*shape, latent=32, channels=(128, 64, 32)), settings
+    images = max(8, min(100, 400 // layout.classes))
+    settings = RefinementSettings(steps=3000, images=images, parts=5)
     return dense_architecture(*shape, latent=16, hidden=(256, 512)), settings
 
 

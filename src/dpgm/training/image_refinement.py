@@ -43,7 +43,7 @@ class RefinementSettings:
     images: int
     parts: int = 1
     learning_rate: float = 3e-3
-    memory: float = 0.9
+    memory: float = 0.0
     average: float = 0.998
     pixels: Literal["mean", "drawn"] = "mean"
     warm_up: int = 50
