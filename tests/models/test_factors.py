@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 import torch
+
+from dpgm.models.batches import BlockViews
+from dpgm.models.rbm import RBM
+from dpgm.models.vae import VAE
 from model_references import (
     MIXED,
     SETS,
@@ -13,10 +17,6 @@ from model_references import (
     segmented,
     vae_loss,
 )
-
-from dpgm.models.batches import BlockViews
-from dpgm.models.rbm import RBM
-from dpgm.models.vae import VAE
 
 MODELS = {
     "vae, 1 layer": lambda domain: VAE(domain, (13,), 3),

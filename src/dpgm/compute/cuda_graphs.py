@@ -1,9 +1,10 @@
 """Record a sequence of tensor operations once, replay it as one CUDA graph; elsewhere just run it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class Recorded:
@@ -11,11 +12,13 @@ class Recorded:
 
     On a CUDA device the first call runs it a few times on the side, records it and replays it from then on: one
     launch instead of dozens. What it returns must be kept by the function itself (graphs keep nothing alive).
-    Recording runs the function three times, so it must give the same result when run again on the same inputs.
+    Recording runs the function twice on the side; `changes` lists the tensors to be put back after that, if the
+    function reads what it writes.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
+    def __init__(self, function: Callable[[], None], device: torch.device, changes: Sequence[Tensor] = ()) -> None:
         self._function = function
+        self._changes = changes
         self._device = device
         self._graph: Any = None
 
@@ -29,6 +32,7 @@ class Recorded:
         self._graph.replay()
 
     def _record(self) -> None:
+        before = [tensor.clone() for tensor in self._changes]
         side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
@@ -38,4 +42,6 @@ class Recorded:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._function()
+        for tensor, value in zip(self._changes, before, strict=True):
+            tensor.copy_(value)
         self._graph = graph

@@ -13,9 +13,10 @@ def autograd_factor(block: Block, loss: Callable[[Tensor, Tensor, Tensor], Tenso
 
     `block` has no inputs and P outputs: its delta is the whole gradient.
     """
-    records, parameters = batch.dense(), batch.parameters()
-    gradient = torch.func.vmap(torch.func.grad(loss))
-    flat = gradient(parameters.reshape(-1, block.outputs), records.flatten(0, -2), batch.draws.flatten(0, -2))
     delta = batch.space(f"{block.name} delta", block.outputs)
-    delta.copy_(flat.reshape(delta.shape))
+    if delta.numel():  # torch.func cannot map over an empty batch
+        records, parameters = batch.dense(), batch.parameters()
+        gradient = torch.func.vmap(torch.func.grad(loss))
+        flat = gradient(parameters.reshape(-1, block.outputs), records.flatten(0, -2), batch.draws.flatten(0, -2))
+        delta.copy_(flat.reshape(delta.shape))
     return Factor(block, batch.signal(f"{block.name} one", 0), delta)

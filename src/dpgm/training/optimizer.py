@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.compute import kernels
+from dpgm.compute.cuda_graphs import Recorded
 from dpgm.errors import ArtefactError
 
 BETAS = (0.9, 0.999)
@@ -51,7 +52,12 @@ class Optimizer:
         self.second = torch.zeros_like(parameters) if adam else None
         self.average = parameters.clone() if settings.averaged_tail else None
         # On an accelerator the step is recorded once and replayed, so what changes from step to step is a tensor.
-        self._numbers = torch.zeros(3, dtype=torch.float64, device=parameters.device)
+        self._numbers = torch.zeros(2, dtype=parameters.dtype, device=parameters.device)
+        self._slope = torch.zeros_like(parameters) if adam and parameters.device.type != "cpu" else None
+        held = (parameters, self.first, self.second)
+        self._recorded = Recorded(
+            self._replayable, parameters.device, [tensor for tensor in held if tensor is not None]
+        )
 
     @property
     def result(self) -> Tensor:
@@ -65,8 +71,8 @@ class Optimizer:
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
         elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
-            self.prepare(step)
-            self.replayable(gradients, scales)
+            self._prepare(gradients, scales, rate, step)
+            self._recorded()
         self._take_average(step)
 
     def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
@@ -85,18 +91,21 @@ class Optimizer:
             step=step + 1,
         )
 
-    def prepare(self, step: int) -> None:
-        """Set the numbers of an Adam step before `replayable` runs or is replayed."""
+    def _prepare(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
+        """Set what an Adam step reads before it runs or is replayed."""
         corrections = [1 - beta ** (step + 1) for beta in BETAS]
-        values = [self.settings.rate(step, self.steps) / corrections[0], 1 / math.sqrt(corrections[1]), 0.0]
-        self._numbers.copy_(torch.tensor(values, dtype=torch.float64))
+        values = [rate / corrections[0], 1 / math.sqrt(corrections[1])]
+        self._numbers.copy_(torch.tensor(values, dtype=self._numbers.dtype))
+        if self._slope is None:
+            self._slope = torch.empty_like(self.parameters)
+        torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._slope)
 
-    def replayable(self, gradients: Tensor, scales: Tensor) -> None:
+    def _replayable(self) -> None:
         """An Adam step in plain tensor operations, with everything that varies in tensors."""
         assert self.first is not None
         assert self.second is not None
-        rate, root, _ = self._numbers.to(self.parameters.dtype)
-        slope = gradients * scales.unsqueeze(1).to(gradients)
+        assert self._slope is not None
+        (rate, root), slope = self._numbers, self._slope
         self.first.mul_(BETAS[0]).add_(slope, alpha=1 - BETAS[0])
         self.second.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
         self.parameters.sub_(self.first * rate / (self.second.sqrt() * root + TINY))
