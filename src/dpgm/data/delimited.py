@@ -1,21 +1,15 @@
-"""Comma-separated text: baskets (a record a line) and tables of columns."""
+"""Delimited text as tables of columns, and what its first rows show."""
 
 import csv
 import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dpgm.data.domain import MAX_WIDTH
+from dpgm.data.chunks import Chunk, Columns, plain_name
 from dpgm.data.formats import set_field
-from dpgm.data.gathering import BasketGatherer
-from dpgm.data.lines import TextBlock, text_blocks
-from dpgm.data.opening import Input, open_bytes
-from dpgm.data.records import Records
-from dpgm.data.shapes import Chunk, Columns, goal_for, plain_name
-from dpgm.data.source import Reading, Source
-from dpgm.data.tokens import integer_tokens
+from dpgm.data.lines import TextBlock, blocks_of, first_block
+from dpgm.data.opening import Input
+from dpgm.data.source import Reading
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -25,26 +19,14 @@ _SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
 
 
-def blocks_of(source: Input, *, quoted: bool) -> Iterator[TextBlock]:
-    """The text of an input in blocks of whole rows."""
-    with open_bytes(source) as stream:
-        yield from text_blocks(stream, str(source), quoted=quoted)
-
-
-def first_block(source: Input, *, quoted: bool) -> TextBlock:
-    """The first block alone, to see what the file holds."""
-    block = next(blocks_of(source, quoted=quoted), None)
-    if block is None:
-        raise InputError(f"{source}: the file is empty; give a file with records.")
-    return block
-
-
-def _cells(row: bytes, separator: str) -> list[str]:
+def split_cells(row: bytes, separator: str) -> list[str]:
+    """The cells of one row."""
     text = row.decode()
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
 
 
-def _is_kept(row: bytes, comment: str | None) -> bool:
+def is_kept(row: bytes, comment: str | None) -> bool:
+    """Whether a row is neither blank nor a comment."""
     return bool(row) and not (comment is not None and row.startswith(comment.encode()))
 
 
@@ -54,14 +36,14 @@ class DelimitedFile:
     def __init__(self, source: Input, reading: Reading, default: str) -> None:
         self.source, self.reading = source, reading
         block = first_block(source, quoted=True)
-        rows = [row for row in block.rows()[:2000] if _is_kept(row, reading.comment)]
+        rows = [row for row in block.rows()[:2000] if is_kept(row, reading.comment)]
         if not rows and reading.shape == "basket":  # blank lines are records without items
             rows = [b""]
         if not rows:
             raise InputError(f"{source}: holds no records; give a file with at least one.")
         self.separator = reading.separator or _guess_separator(rows[0], default)
         try:
-            self.head = [_cells(row, self.separator) for row in rows]
+            self.head = [split_cells(row, self.separator) for row in rows]
         except csv.Error:
             raise InputError(
                 f"{source}: line 1 or after: a cell is longer than 128 kB; correct the file."
@@ -128,7 +110,8 @@ class DelimitedFile:
     def columns(self) -> Columns:
         """The file as named columns."""
         names = self.column_names()
-        return Columns(str(self.source), names, (), self._chunks(names))
+        certain = self.reading.header is not None or not self.has_header
+        return Columns(str(self.source), names, (), self._chunks(names), certain)
 
     def _chunks(self, names: tuple[str, ...]) -> Iterator[Chunk]:
         skip_header = self.has_header
@@ -138,7 +121,7 @@ class DelimitedFile:
             comment = self.reading.comment
             if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
                 rows = block.rows()
-                kept = [at for at, row in enumerate(rows) if _is_kept(row, comment)]
+                kept = [at for at, row in enumerate(rows) if is_kept(row, comment)]
                 if skip_header and kept:
                     kept, skip_header = kept[1:], False
                 text = b"".join(rows[at] + b"\n" for at in kept)
@@ -214,80 +197,3 @@ def _parse(
             " if rows are lists of items."
         )
     return table.rename_columns(wanted)
-
-
-def read_basket_lines(
-    source: Input, reading: Reading, separator: str, *, integers: bool, quoted: bool
-) -> tuple[Records, Source]:
-    """A record a line, its items separated; a blank line is a record without items."""
-    if reading.person is not None or reading.item is not None:
-        raise UsageError(f"{source}: lines of items have no columns; leave out --person and --item.")
-    gatherer = BasketGatherer(goal_for(reading, str(source)))
-    for block in blocks_of(source, quoted=quoted):
-        if reading.comment is not None:
-            block = _without_comments(block, reading.comment)
-        add_basket_block(gatherer, block, separator, integers=integers, quoted=quoted)
-    return gatherer.finish(str(source)), Source("row", reading.domain is None, "basket")
-
-
-def _without_comments(block: TextBlock, comment: str) -> TextBlock:
-    mark = comment.encode()
-    # A comment keeps its place as a line, so that later lines keep their numbers; it is marked by a NUL.
-    lines = [b"\0" if row.startswith(mark) else row for row in block.rows()]
-    return TextBlock(b"".join(line + b"\n" for line in lines), block.first_line, block.file, block.quoted)
-
-
-def add_basket_block(
-    gatherer: BasketGatherer, block: TextBlock, separator: str, *, integers: bool, quoted: bool
-) -> None:
-    """Append the lines of a block: by whole arrays where they hold numbers only, else cell by cell."""
-    import pyarrow as pa
-
-    parsed = integer_tokens(block.text, separator)
-    items = gatherer.goal.items
-    if parsed is not None:
-        values, lengths = parsed
-    else:
-        rows = [row for row in block.rows() if row != b"\0"]
-        if len(rows) < len(block.ends):
-            block = TextBlock(b"".join(row + b"\n" for row in rows), block.first_line, block.file, block.quoted)
-        cells = [_basket_cells(row, separator, quoted, block, at) for at, row in enumerate(rows)]
-        lengths = np.fromiter((len(row) for row in cells), dtype=np.int64, count=len(cells))
-    ends = np.cumsum(lengths)
-
-    def place(at: int) -> str:
-        return block.place(int(np.searchsorted(ends, at, side="right")))
-
-    if parsed is not None:
-        codes = items.from_integers(values, place)
-    else:
-        texts = pa.array([cell for row in cells for cell in row], type=pa.string())
-        if integers:
-            from dpgm.data.items import parse_integers, refuse_negative
-
-            numbers = parse_integers(texts, place)
-            refuse_negative(numbers, place)
-            codes = items.from_integers(numbers, place)
-        else:
-            codes = items.from_texts(texts, place)
-    keep = codes >= 0
-    if not keep.all():
-        rows_of = np.repeat(np.arange(len(lengths)), lengths)[keep]
-        codes, lengths = codes[keep], np.bincount(rows_of, minlength=len(lengths))
-    gatherer.add(codes, lengths)
-
-
-def _basket_cells(row: bytes, separator: str, quoted: bool, block: TextBlock, at: int) -> list[str]:
-    if not row:
-        return []
-    if not quoted:
-        return row.decode().split() if separator == " " else row.decode().split(separator)
-    try:
-        cells = _cells(row, separator)
-    except csv.Error:
-        raise InputError(f"{block.place(at)}: a cell is longer than 128 kB; correct the file.") from None
-    if len(cells) > MAX_WIDTH:
-        raise InputError(f"{block.place(at)}: has more than {MAX_WIDTH:,} items; correct the file.")
-    if not all(cells):
-        raise InputError(f"{block.place(at)}: an item is empty; correct the file.")
-    return cells

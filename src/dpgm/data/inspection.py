@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dpgm.data.chunks import Columns
 from dpgm.data.columns import as_texts, flat_column, floats
 from dpgm.data.domain import Categorical, Domain, Field, ItemSet, Numeric
 from dpgm.data.domain_file import save_domain
 from dpgm.data.opening import locate
 from dpgm.data.readers import columns_of, read_with, reading_from
-from dpgm.data.shapes import Columns
 from dpgm.data.source import Reading, Source
 from dpgm.errors import InputError, UsageError
 

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dpgm.data.delimited import blocks_of, first_block
-from dpgm.data.lines import TextBlock
+from dpgm.data.chunks import Chunk, Columns
+from dpgm.data.lines import TextBlock, blocks_of, first_block
 from dpgm.data.opening import Input
-from dpgm.data.shapes import Chunk, Columns
 from dpgm.errors import InputError
 
 _BARE = "items"

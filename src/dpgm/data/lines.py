@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.opening import Input, open_bytes
 from dpgm.errors import InputError
 
 BLOCK = 4 << 20
@@ -126,3 +127,17 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterat
             )
         if not raw:
             return
+
+
+def blocks_of(source: Input, *, quoted: bool) -> Iterator[TextBlock]:
+    """The text of an input in blocks of whole rows."""
+    with open_bytes(source) as stream:
+        yield from text_blocks(stream, str(source), quoted=quoted)
+
+
+def first_block(source: Input, *, quoted: bool) -> TextBlock:
+    """The first block alone, to see what the file holds."""
+    block = next(blocks_of(source, quoted=quoted), None)
+    if block is None:
+        raise InputError(f"{source}: the file is empty; give a file with records.")
+    return block

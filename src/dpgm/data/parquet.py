@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from dpgm.data.chunks import Chunk, Columns
 from dpgm.data.opening import Input
-from dpgm.data.shapes import Chunk, Columns
 from dpgm.data.source import Reading
 from dpgm.errors import InputError, ResourceError
 

@@ -4,15 +4,18 @@ import os
 from collections.abc import Sequence
 
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
-from dpgm.data.delimited import DelimitedFile, first_block, read_basket_lines
+from dpgm.data.basket_lines import read_basket_lines
+from dpgm.data.chunks import Columns, joined
+from dpgm.data.delimited import DelimitedFile
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import load_domain
 from dpgm.data.formats import check_shape, format_of
 from dpgm.data.json_lines import json_columns
+from dpgm.data.lines import first_block
 from dpgm.data.opening import Input, locate
 from dpgm.data.parquet import parquet_columns
 from dpgm.data.records import Records
-from dpgm.data.shapes import Columns, joined, read_columns
+from dpgm.data.shapes import read_columns
 from dpgm.data.source import Reading, Source
 from dpgm.data.web_logs import looks_like_msnbc, looks_like_msweb, read_msnbc, read_msweb
 from dpgm.errors import InputError, UsageError
@@ -206,22 +209,13 @@ def read_with(source: Input, reading: Reading) -> tuple[Records, Source]:
     if name == "fimi":
         if reading.shape not in (None, "basket"):
             raise UsageError(f"{source}: FIMI files hold baskets; leave out the shape.")
-        return _not_empty(source, read_basket_lines(source, reading, " ", integers=True, quoted=False))
+        return read_basket_lines(source, reading, " ", integers=True, quoted=False)
     if name in ("csv", "tsv"):
         file = DelimitedFile(source, reading, "\t" if name == "tsv" else ",")
         if file.is_baskets():
-            integers = False
-            return _not_empty(
-                source, read_basket_lines(source, reading, file.separator, integers=integers, quoted=True)
-            )
+            return read_basket_lines(source, reading, file.separator, integers=False, quoted=True)
         return read_columns(file.columns(), reading)
     return read_columns(columns_of(source, reading), reading)
-
-
-def _not_empty(source: Input, read: tuple[Records, Source]) -> tuple[Records, Source]:
-    if not len(read[0]):
-        raise InputError(f"{source}: holds no records; give a file with at least one.")
-    return read
 
 
 def columns_of(source: Input, reading: Reading) -> Columns:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpgm.data.delimited import add_basket_block, blocks_of
+from dpgm.data.basket_lines import add_basket_block
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.gathering import BasketGatherer, ItemGoal
-from dpgm.data.lines import TextBlock
+from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.records import Records
 from dpgm.data.source import Reading, Source
@@ -93,7 +93,7 @@ def read_msnbc(source: Input, reading: Reading) -> tuple[Records, Source]:
             block = TextBlock(block.text[cut:], block.line_of(start) + 1, block.file, False)
             if not block.text:
                 continue
-        add_basket_block(gatherer, block, " ", integers=True, quoted=False)
+        add_basket_block(gatherer, block, " ", integers=True)
     if gatherer is None:
         raise InputError(f"{source}: holds no records; give a file with at least one.")
     return gatherer.finish(str(source)), Source("row", False, "basket")

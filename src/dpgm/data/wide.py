@@ -1,0 +1,140 @@
+"""The wide shape: one column a field, or a 0/1 column an item."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpgm.data.chunks import Chunk, Columns, in_column, people_of, plain_name
+from dpgm.data.columns import flat_column, floats
+from dpgm.data.domain import Domain, Image, ItemSet, Label
+from dpgm.data.formats import set_field
+from dpgm.data.items import KnownItems, Place
+from dpgm.data.records import Records, concatenate
+from dpgm.data.source import Reading, Source
+from dpgm.data.table import TableEncoder
+from dpgm.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def is_binary(chunk: Chunk, name: str, threshold: float | None = None) -> bool:
+    """Whether a column of a chunk tells presence: 0 and 1, or numbers where there is a threshold."""
+    try:
+        _binary(flat_column(chunk.table, name), threshold, lambda row: "")
+    except InputError:
+        return False
+    return True
+
+
+def read_wide(columns: Columns, first: Chunk, reading: Reading) -> tuple[Records, Source]:
+    """A table of one column a field, or of a 0/1 column an item."""
+    people = people_of(columns, reading)
+    domain = reading.domain
+    if domain is not None and set_field(domain) is None:
+        absent = [field.name for field in domain.fields if field.name not in columns.names]
+        if absent:
+            raise InputError(
+                f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have; correct the"
+                " domain or the file, or say that the file has no header with --no-header."
+            )
+        encoder = TableEncoder(domain, reading.missing, reading.strip_suffix)
+        parts = []
+        for chunk in columns.chunks:
+            parts.append(encoder.encode(chunk.table, chunk.place))
+            people.see(chunk)
+        return concatenate(parts), Source(people.unit(), False, "wide")
+    names = [name for name in columns.names if name != reading.person]
+    if domain is None:
+        if reading.threshold is None and not all(is_binary(first, name) for name in names):
+            raise UsageError(
+                f"{columns.file}: the columns are not all 0 or 1; describe them with --domain FILE (`dpgm inspect`"
+                " drafts one), or give --threshold if a number above it means present."
+            )
+        domain = Domain.of_items(_labels_of(names), "items")
+        positions = np.arange(len(names))
+    else:
+        positions = _match(columns.file, names, set_field(domain))
+    parts = []
+    for chunk in columns.chunks:
+        told = names if columns.certain or reading.domain is not None else None
+        parts.append(_binary_records(chunk, names, positions, domain, reading.threshold, told))
+        people.see(chunk)
+    return concatenate(parts), Source(people.unit(), False, "wide")
+
+
+def _labels_of(names: list[str]) -> list[Label]:
+    plain = [plain_name(name) for name in names]
+    whole = all(name.isascii() and name.isdigit() and str(int(name)) == name for name in plain)
+    return [int(name) for name in plain] if whole else list(plain)
+
+
+def _match(file: str, names: list[str], field: ItemSet | Image | None) -> Any:
+    """The position of every column, -1 for columns the domain does not know; every item needs a column."""
+    import pyarrow as pa
+
+    assert field is not None
+    if isinstance(field.items[0], int):
+        table = {str(label): at for at, label in enumerate(field.items)}
+        positions = np.array([table.get(name.strip(), -1) for name in names], dtype=np.int64)
+    else:
+        positions = KnownItems(field.items).from_texts(pa.array(names, type=pa.string()), lambda row: file)
+    if len(set(positions[positions >= 0].tolist())) < field.width:
+        gone = next(at for at in range(field.width) if at not in set(positions.tolist()))
+        raise InputError(
+            f"{file}: the domain's item {field.items[gone]!r} has no column in the file; correct the domain or"
+            " the file."
+        )
+    return positions
+
+
+def _binary_records(
+    chunk: Chunk,
+    names: list[str],
+    positions: Any,
+    domain: Domain,
+    threshold: float | None,
+    told: list[str] | None,
+) -> Records:
+    """The rows of a chunk; `told` are the names that a message may repeat (else it gives the column's number)."""
+    rows, found = [], []
+    for number, (name, position) in enumerate(zip(names, positions.tolist(), strict=True), start=1):
+        if position >= 0:
+            where = in_column(chunk.place, number if told is None else name)
+            present = _binary(flat_column(chunk.table, name), threshold, where)
+            here = np.flatnonzero(present)
+            rows.append(here)
+            found.append(np.full(len(here), position, dtype=np.int32))
+    row, at = np.concatenate(rows), np.concatenate(found)
+    order = np.argsort(row, kind="stable")
+    return Records.from_flat(at[order], np.bincount(row, minlength=chunk.table.num_rows), domain)
+
+
+def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> Any:
+    """Which rows are present: 1 of 0 and 1, or above a threshold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    if threshold is None and pa.types.is_string(column.type):
+        ones, zeros = pc.equal(column, "1"), pc.equal(column, "0")
+        if pc.all(pc.or_(ones, zeros)).as_py():
+            return ones.to_numpy(zero_copy_only=False)
+    values = numbers(column, where)
+    if threshold is not None:
+        return values > threshold
+    good = (values == 0) | (values == 1)
+    if not good.all():
+        raise InputError(
+            f"{where(int(np.argmin(good)))}: the value is neither 0 nor 1; give --threshold or --domain."
+        )
+    return values == 1
+
+
+def numbers(column: "pyarrow.Array", where: Place) -> Any:
+    """The finite numbers of a column, none missing."""
+    values, gone = floats(column, where, ("",))
+    if gone.any():
+        raise InputError(f"{where(int(np.argmax(gone)))}: the value is missing; correct the file.")
+    return values
