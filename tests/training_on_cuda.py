@@ -1,0 +1,35 @@
+"""The same training on the CPU and on a CUDA device, without noise; needs torch and numpy alone."""
+
+import numpy as np
+import torch
+
+from dpgm.data.records import Records
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.models.factors import Model
+from dpgm.training.optimizer import OptimizerSettings
+from dpgm.training.private_sgd import Trainer, TrainingSettings
+
+
+def largest_difference(model: Model, records: Records, clusters: int, steps: int = 5) -> float:
+    """Largest difference of any parameter after some steps of noiseless training with the same coins and draws."""
+    found = []
+    for device in ("cpu", "cuda"):
+        gateway = Gateway(records, randomness=SeededRandomness(3))
+        gateway.keep("clusters", lambda rows: np.arange(len(rows)) % clusters)
+        settings = TrainingSettings(
+            steps=steps,
+            sampling_rate=0.3,
+            norm_noise=0.0,
+            gradient_noise=0.0,
+            records=len(records),
+            optimizer=OptimizerSettings("sgd", 0.01, "constant", 0.5),
+        )
+        trainer = Trainer(
+            gateway, model, settings, clusters=clusters, generator=torch.Generator().manual_seed(0), device=device
+        )
+        # Chains draw from generators of their devices, which differ; leave the model phase out.
+        trainer.chains = None
+        trainer.run()
+        found.append(trainer.parameters.cpu())
+    return float((found[0] - found[1]).abs().max() / found[0].abs().max())
