@@ -103,6 +103,18 @@ def test_numba_and_torch_give_the_same_bits(monkeypatch):
         assert torch.equal(compiled.centers, plain.centers)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_cuda_device_gives_the_same_bits():
+    records = grouped_records(2000)
+    for feature_map in (fourier(), fourier(phase=True), IdentityFeatures(WIDTH)):
+        for limit in (0, 1 << 30):
+            here = cluster(live(records), feature_map, clusters=5, noise=3.0, memory_limit=limit)
+            there = cluster(live(records), feature_map, clusters=5, noise=3.0, memory_limit=limit, device="cuda")
+            assert torch.equal(here.centers, there.centers)
+            assert np.array_equal(here.predict(records), here.predict(records, "cuda"))
+
+
 def test_the_order_of_rows_does_not_matter():
     records = grouped_records(1000)
     shuffled = records.take(np.random.default_rng(0).permutation(len(records)))
@@ -223,6 +235,18 @@ def test_without_noise_distinct_records_end_in_clusters_of_their_own():
     assert len(set(chosen[:5])) == len(set(chosen[5:])) == 1
     assert chosen[0] != chosen[9]
     assert sorted(found.noisy_counts.tolist()) == [5, 5]
+
+
+def test_shrinking_brings_noisy_centres_nearer_to_the_true_ones():
+    records, feature_map, noise = grouped_records(300), fourier(features=100), 12.0
+    truth = cluster(live(records), feature_map, steps=1).centers
+    errors = {}
+    for shrink in (True, False):
+        fits = (
+            cluster(live(records, seed), feature_map, steps=1, noise=noise, shrink=shrink) for seed in range(20)
+        )
+        errors[shrink] = np.mean([float((fit.centers - truth).norm()) for fit in fits if len(fit.centers) == 3])
+    assert errors[True] < 0.8 * errors[False]
 
 
 def test_heavy_noise_leaves_at_least_one_cluster():
