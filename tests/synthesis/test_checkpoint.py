@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from synthesis_data import SETS, some_records, tiny_plan
 
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -13,6 +12,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.surroundings import Surroundings
 from dpgm.synthesis.synthesizer import _open_gateway
+from synthesis_data import SETS, some_records, tiny_plan
 
 RECORDS = some_records(SETS, 60)
 

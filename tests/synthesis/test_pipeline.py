@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from checks import assert_bounded, assert_coin_off, assert_playback_invariant
-from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
+from checks import assert_bounded, assert_coin_off, assert_playback_invariant
 from dpgm.data.records import Records
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.surroundings import Surroundings
+from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
@@ -44,7 +44,11 @@ def test_one_more_record_moves_every_release_within_its_bound(model, domain, set
     records = some_records(domain, 40)
     plan = tiny_plan(model, domain, 40, **settings)
     full = sorted(
-        {block.start if block.softmax else position for block in domain.blocks for position in range(block.start, block.stop)}
+        {
+            block.start if block.softmax else position
+            for block in domain.blocks
+            for position in range(block.start, block.stop)
+        }
     )
     for row in (full, full[-1:] if model != "image" else full):
         extra = Records.from_lists([row], domain)

@@ -2,12 +2,12 @@ import json
 import warnings
 
 import pytest
-from synthesis_data import IMAGES, SETS, TABLE
 
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.synthesis.config import Config, Settings, settle
 from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, shares
+from synthesis_data import IMAGES, SETS, TABLE
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])

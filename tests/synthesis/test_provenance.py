@@ -9,7 +9,6 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 import dpgm
 from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
@@ -17,6 +16,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.surroundings import Surroundings
+from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on

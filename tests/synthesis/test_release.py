@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from synthesis_data import SETS, TABLE, some_records
 
 from dpgm.cli.app import run as run_command
 from dpgm.errors import ArtefactError, UsageError
@@ -19,6 +18,7 @@ from dpgm.privacy.certificate import Certificate, verify_release
 from dpgm.privacy.events import Mechanism
 from dpgm.synthesis.release import Release, load
 from dpgm.synthesis.sampling import sample_where, write_sample
+from synthesis_data import SETS, TABLE, some_records
 
 MECHANISMS = (Mechanism("record lengths", 20.0), Mechanism("item counts", 5.0))
 
@@ -92,7 +92,7 @@ def _truncate(path, rng):
 
 def _huge_header(path, rng):
     data = path.read_bytes()
-    path.write_bytes(int(2**63 - 1).to_bytes(8, "little") + data[8:])
+    path.write_bytes((2**63 - 1).to_bytes(8, "little") + data[8:])
 
 
 def _huge_shape(path, rng):
@@ -154,7 +154,11 @@ def _corrupted(folder, target, kind, seed):
     return target
 
 
-KINDS = ["flip"] * 8 + ["truncate"] * 5 + ["swap", "missing", "link", "header", "shape", "pickle", "path", "architecture"]
+KINDS = (
+    ["flip"] * 8
+    + ["truncate"] * 5
+    + ["swap", "missing", "link", "header", "shape", "pickle", "path", "architecture"]
+)
 
 
 def test_200_corrupted_releases_give_one_plain_error_each(folder, tmp_path, capsys):
@@ -188,7 +192,10 @@ def test_conditional_samples_meet_the_condition(folder):
     release = load(folder)
     records, rate = sample_where(release.generator, SETS, 50, ["items=0", "1"], seed=1)
     assert len(records) == 50
-    assert all({0, 1} <= set(records.indices[a:b].tolist()) for a, b in zip(records.indptr, records.indptr[1:], strict=False))
+    assert all(
+        {0, 1} <= set(records.indices[a:b].tolist())
+        for a, b in zip(records.indptr, records.indptr[1:], strict=False)
+    )
     assert 0 < rate < 1
     with pytest.raises(UsageError, match="names no item"):
         sample_where(release.generator, SETS, 5, ["items=99"])

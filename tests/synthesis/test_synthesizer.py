@@ -2,7 +2,6 @@ import warnings
 
 import numpy as np
 import pytest
-from synthesis_data import SETS, TABLE, some_records
 
 import dpgm
 from dpgm.data.domain import Domain
@@ -10,24 +9,9 @@ from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.certificate import verify_release
+from synthesis_data import SETS, TABLE, some_records
 
 RECORDS = some_records(SETS, 300)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _fewer_refinement_steps():
-    """Refinement is post-processing; a few steps are enough to see that everything is joined up."""
-    import dpgm.training.refinement as refinement
-
-    with pytest.MonkeyPatch.context() as patch:
-        original = refinement.FitRule.__init__
-
-        def short(self, *args, **named):
-            original(self, *args, **named)
-            object.__setattr__(self, "steps", 8)
-
-        patch.setattr(refinement.FitRule, "__init__", short)
-        yield
 
 
 def test_the_constructor_stores_and_fit_returns_self():
@@ -109,7 +93,8 @@ def test_too_many_clusters_are_warned_of(monkeypatch):
 
     settle = config.settle
     monkeypatch.setattr(
-        "dpgm.synthesis.plan.settle", lambda *a: __import__("dataclasses").replace(settle(*a), steps=2, cluster_steps=1)
+        "dpgm.synthesis.plan.settle",
+        lambda *a: __import__("dataclasses").replace(settle(*a), steps=2, cluster_steps=1),
     )
     with pytest.warns(PrivacyWarning, match="fewer than ten records"):
         dpgm.Synthesizer(epsilon=1.0, model="vae", clusters=12).fit(some_records(SETS, 60))

@@ -3,6 +3,7 @@
 import sys
 import traceback
 import warnings
+from typing import Any
 
 import typer
 
@@ -10,7 +11,7 @@ from dpgm import __version__
 from dpgm.errors import CheckFailed, DpgmError
 
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
-_CommandLineError = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+_CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app = typer.Typer(
     name="dpgm",

@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,14 @@ class Checkpoint:
     def __init__(self, folder: Path, header: Mapping[str, Any], history: _History) -> None:
         self.folder = folder
         self.public_seed = int(header["public_seed"])
-        self.ledger_entry: int | None = header.get("ledger_entry")
+        self.ledger_entry: str | None = header.get("ledger_entry")
         self._history = history
         self._replayed: Counter[str] = Counter()
 
     # -- opening ------------------------------------------------------------------------------------------
 
     @classmethod
-    def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: int | None = None) -> "Checkpoint":
+    def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
         """A new checkpoint in an empty or missing folder."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -186,6 +186,14 @@ class CheckpointedGateway(Gateway):
     def __init__(self, records: Records, *, checkpoint: Checkpoint, **options: Any) -> None:
         super().__init__(records, **options)
         self._checkpoint = checkpoint
+
+    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
+        """As for a live gateway; a run whose partner was lost in a crash is charged unused."""
+        for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
+            unused = entry.count - self._runs_of(entry.name)
+            if entry.count > 1 and unused:
+                self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample)] += unused
+        super().assert_complete(fewer=fewer)
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         if call.sample is not None:

@@ -96,15 +96,18 @@ class Synthesizer:
         progress: Progress = silent,
     ) -> "Synthesizer":
         """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`."""
+        if resume and checkpoint is None:
+            raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
         records = as_records(data, self.domain)
         plan = self._plan_for(records, plan, checkpoint if resume else None)
         check_memory(plan, records.width)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
 
-        saved = self._open_checkpoint(checkpoint, resume, plan, records, ledger)
-        entry = saved.ledger_entry if saved is not None else None
-        if ledger is not None and entry is None:
-            entry = ledger.reserve(plan.mechanisms, plan.delta)
+        # Charge before touch: the ledger holds the whole plan before the gateway is opened.
+        saved = Checkpoint.resume(Path(checkpoint), plan, records) if resume and checkpoint is not None else None
+        entry = _reserve(ledger, plan, saved)
+        if checkpoint is not None and saved is None:
+            saved = Checkpoint.start(Path(checkpoint), plan, records, entry)
         gateway = _open_gateway(records, plan, randomness, saved)
         if ledger is not None and entry is not None:
             ledger.start(entry)
@@ -118,7 +121,8 @@ class Synthesizer:
         self.domain_ = records.domain
         self.certificate_ = self._certify(plan, gateway, source, randomness)
         if ledger is not None and entry is not None:
-            ledger.commit(entry)
+            ledger.commit(entry, gateway.spent)
+            self.certificate_ = replace(self.certificate_, ledger=ledger.mark)
         return self
 
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
@@ -137,19 +141,6 @@ class Synthesizer:
             )
         return plan
 
-    @staticmethod
-    def _open_checkpoint(
-        folder: str | Path | None, resume: bool, plan: Plan, records: Records, ledger: "Ledger | None"
-    ) -> Checkpoint | None:
-        if folder is None:
-            if resume:
-                raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
-            return None
-        if resume:
-            return Checkpoint.resume(Path(folder), plan, records)
-        entry = None if ledger is None else ledger.reserve(plan.mechanisms, plan.delta)
-        return Checkpoint.start(Path(folder), plan, records, entry)
-
     def _certify(self, plan: Plan, gateway: Gateway, source: Source | None, randomness: Randomness) -> Certificate:
         spent = cost(gateway.spent, plan.delta)
         warned = () if randomness.private else ("NOT PRIVATE: made with a seeded generator.",)
@@ -163,7 +154,7 @@ class Synthesizer:
             planned=plan.mechanisms,
             mechanisms=gateway.spent,
             accountant=ACCOUNTANT,
-            randomness=randomness.name,
+            randomness="; ".join(sorted(randomness.names_used)) or randomness.name,
             private=randomness.private,
             software=f"dpgm {__version__}",
             model=self.generator_.architecture,
@@ -215,6 +206,17 @@ def _statements(source: Source | None) -> tuple[str, ...]:
     if source is not None and source.items_assumed_public:
         told.append("The custodian declared that the set of items occurring in the file is public knowledge.")
     return tuple(told)
+
+
+def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> str | None:
+    """The plan's entry in the ledger: the one of the earlier process when resuming, else a new reservation."""
+    if ledger is None:
+        return None
+    if saved is not None:
+        if saved.ledger_entry is None:
+            raise UsageError("the fit was started without a ledger; resume it without one.")
+        return saved.ledger_entry
+    return ledger.reserve(plan.mechanisms, plan.delta).name
 
 
 def _open_gateway(records: Records, plan: Plan, randomness: Randomness, saved: Checkpoint | None) -> Gateway:
