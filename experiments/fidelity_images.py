@@ -162,6 +162,7 @@ def main() -> int:
     parser.add_argument("--epsilon", type=float, nargs="+", default=list(EPSILONS))
     parser.add_argument("--seed", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes of the classifier")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.threads:
@@ -186,7 +187,7 @@ def main() -> int:
     table = options.out / "fidelity_images.csv"
     for epsilon in options.epsilon:
         for seed in options.seed:
-            row, drawn = run(train, test, epsilon, seed, device, judge=options.judge)
+            row, drawn = run(train, test, epsilon, seed, device, judge=options.judge, epochs=options.epochs)
             row["split"] = options.split
             print(json.dumps(row), flush=True)
             new = not table.exists()

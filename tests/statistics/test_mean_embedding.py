@@ -32,9 +32,10 @@ def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid() ->
             assert 1 - 1e-4 < norm <= 1.0
 
 
-def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class() -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class(device: str) -> None:
     layout = ImageLayout.of(DOMAIN)
-    query = mean_embedding(layout, DESIGN)
+    query = mean_embedding(layout, DESIGN, device=device)
     records = pictures(700)
     whole = query.compute(View(records))
     for row in (0, 511, 512, 699):

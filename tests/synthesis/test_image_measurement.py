@@ -37,12 +37,12 @@ def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:
 
 
 def fit(
-    gateway: Gateway, domain: Domain = LABELLED, records: int = 30, epsilon: float = 1.0
+    gateway: Gateway, domain: Domain = LABELLED, records: int = 30, epsilon: float = 1.0, device: str = "cpu"
 ) -> dict[str, torch.Tensor]:
     mechanisms = calibrate(epsilon, 1e-5, image_spends(domain, records, epsilon, 1e-5))
     noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
-    measured = measure_images(gateway, domain, records, noises, device="cpu")
-    return fit_image_generator(measured, domain, generator=torch.Generator().manual_seed(0), device="cpu").state()
+    measured = measure_images(gateway, domain, records, noises, device=device)
+    return fit_image_generator(measured, domain, generator=torch.Generator().manual_seed(0), device=device).state()
 
 
 def test_the_fit_is_a_function_of_the_noisy_values_alone() -> None:
@@ -86,3 +86,10 @@ def test_many_classes_keep_the_release_within_bounds() -> None:
 
 def test_shares_add_up_to_the_whole_budget() -> None:
     assert sum(spend.share for spend in image_spends(LABELLED, 10, 1.0, 1e-5)) == pytest.approx(1.0)
+
+
+@pytest.mark.gpu
+def test_it_runs_on_a_gpu_with_convolutions() -> None:
+    state = fit(Gateway(pictures(40), randomness=SeededRandomness(0)), records=40, device="cuda")
+    assert "layer3.weight" in state
+    assert all(bool(torch.isfinite(tensor).all()) and tensor.device.type == "cpu" for tensor in state.values())
