@@ -33,10 +33,10 @@ class Accuracy:
     test_records: int
 
 
-def split(records: Records, share: float = 0.25, seed: int = 0) -> tuple[Records, Records]:
-    """Train and test records, at random."""
+def split(records: Records, share: float = 0.25, most: int = 5_000, seed: int = 0) -> tuple[Records, Records]:
+    """Train and test records, at random; at most `most` of them for the test."""
     order = np.random.default_rng(seed).permutation(len(records))
-    cut = len(records) - max(1, int(len(records) * share))
+    cut = len(records) - min(most, max(1, int(len(records) * share)))
     return records.take(order[:cut]), records.take(order[cut:])
 
 
@@ -46,7 +46,7 @@ def downstream(
     """Accuracies of classifiers of the domain's label, tested on real records.
 
     Args:
-        real: real records; a quarter of them is set aside for testing if `test` is None.
+        real: real records; a quarter of them, at most 5,000, is set aside for testing if `test` is None.
         synthetic: records over the same domain.
         test: real records that no fit has seen.
         seed: of the split and the models.

@@ -43,6 +43,8 @@ def render_report(evaluation: Evaluation, *, certificate: Certificate | None = N
             table=sections.table_columns(evaluation),
             samples=sections.samples(evaluation),
             images=sections.images(evaluation),
+            frequent=sections.frequent(evaluation),
+            noun=sections.noun(evaluation),
             certificate=certificate,
             words=_words(certificate),
             version=__version__,
@@ -66,5 +68,6 @@ def _template() -> jinja2.Template:
     loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = percent
+    environment.filters["share"] = lambda share: f"{100 * share:.3g} %"
     environment.filters["thousands"] = lambda number: f"{number:,}"
     return environment.get_template("report.html.j2")

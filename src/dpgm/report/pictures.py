@@ -59,7 +59,10 @@ def heat_map(values: NDArray[np.floating], names: Sequence[str], describe: str, 
                 f'<rect class="{kind}" x="{column}" y="{row}" width=".94" height=".94" rx=".12"{opacity}>'
                 f"<title>{escape(title)}</title></rect>"
             )
+    for at in range(size):  # rows and columns carry the numbers of the list of names beside the picture
+        cells.append(f'<text x="-.22" y="{at + 0.64:.2f}" text-anchor="end">{at + 1}</text>')
+        cells.append(f'<text x="{at + 0.47:.2f}" y="-.2" text-anchor="middle">{at + 1}</text>')
     return (
-        f'<svg class="heat" viewBox="-.06 -.06 {size + 0.06:.2f} {size + 0.06:.2f}" role="img" '
+        f'<svg class="heat" viewBox="-1 -.8 {size + 1:.2f} {size + 0.86:.2f}" role="img" '
         f'aria-label="{escape(describe)}">{"".join(cells)}</svg>'
     )

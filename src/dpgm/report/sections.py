@@ -17,8 +17,13 @@ from dpgm.evaluation.verdict import percent
 from dpgm.report.pictures import contact_sheet, heat_map, png_uri
 
 MOST_BARS = 24
-METHOD_NAMES = {SYNTHETIC: "synthetic data", "independent": "independent items", "answer 0": "always answer 0"}
+METHOD_NAMES = {SYNTHETIC: "synthetic data", "answer 0": "always answer 0"}
 METHOD_CLASSES = {SYNTHETIC: "ours", "independent": "alone", "answer 0": "zero"}
+
+
+def noun(evaluation: Evaluation) -> str:
+    """What a position of a record is called."""
+    return {"table": "value", "images": "pixel"}.get(evaluation.kind, "item")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Tile:
 def tiles(evaluation: Evaluation) -> list[Tile]:
     """The few figures worth seeing first."""
     shown = []
-    what = "value" if evaluation.kind == "table" else "item"
+    what = noun(evaluation)
     if evaluation.kind != "images":
         for length, label in ((1, f"error of one-{what} counts"), (2, f"error of two-{what} counts")):
             errors = evaluation.query_means(length)
@@ -62,13 +67,15 @@ def tiles(evaluation: Evaluation) -> list[Tile]:
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
     """One table of bars a workload and reading."""
+    what = noun(evaluation)
     titles = {
-        ("popular", "all"): "Records that hold all of the items",
-        ("popular", "any"): "Records that hold any of the items",
+        ("popular", "all"): f"Records that hold all of the {what}s",
+        ("popular", "any"): f"Records that hold any of the {what}s",
         ("paper", "all"): "The paper's random queries",
-        ("yours", "all"): "Your queries: all of the items",
-        ("yours", "any"): "Your queries: any of the items",
+        ("yours", "all"): f"Your queries: all of the {what}s",
+        ("yours", "any"): f"Your queries: any of the {what}s",
     }
+    called = METHOD_NAMES | {"independent": f"independent {what}s"}
     tables = []
     for (workload, reading), title in titles.items():
         rows = [row for row in evaluation.queries if (row.workload, row.reading) == (workload, reading)]
@@ -79,7 +86,7 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
         for row in rows:
             bars = [
                 {
-                    "method": METHOD_NAMES.get(name, name),
+                    "method": called.get(name, name),
                     "kind": METHOD_CLASSES.get(name, "other"),
                     "value": percent(error),
                     "width": f"{max(0.4, 100 * error / largest) if largest else 0.4:.1f}",
@@ -87,7 +94,9 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
                 }
                 for name, error in row.mean.items()
             ]
-            groups.append({"label": _query_label(row.workload, row.length), "queries": row.queries, "bars": bars})
+            groups.append(
+                {"label": _query_label(row.workload, row.length, what), "queries": row.queries, "bars": bars}
+            )
         note = PAPER_NOTE if workload == "paper" else ""
         main = (workload, reading) == ("popular", "all") or workload == "yours"
         tables.append({"title": title, "groups": groups, "note": note, "main": main})
@@ -100,9 +109,9 @@ PAPER_NOTE = (
 )
 
 
-def _query_label(workload: str, length: str) -> str:
+def _query_label(workload: str, length: str, what: str) -> str:
     if workload == "popular":
-        return "1 item" if length == "1" else f"{length} items"
+        return f"1 {what}" if length == "1" else f"{length} {what}s"
     return f"up to {length} of the longest record" if workload == "paper" else f"{length} queries"
 
 
@@ -122,7 +131,13 @@ def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
     for bar in bars:
         for side in ("real", "synthetic"):
             bar[f"{side}_height"] = f"{100 * bar[side] / tallest:.1f}"
-    return {"bars": bars, "tallest": tallest, "every": -(-len(bars) // 12)}
+    every = -(-len(bars) // 9)  # as many labels as a phone has room for
+    ticks = [
+        {"column": at + 1, "span": min(every, len(bars) - at), "label": bars[at]["label"].split("–")[0]}
+        for at in range(0, len(bars), every)
+        if at + every <= len(bars)
+    ]
+    return {"bars": bars, "tallest": tallest, "ticks": ticks}
 
 
 def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
@@ -152,6 +167,19 @@ def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
             heat_map(measured.synthetic, names, text.format(count=len(names), side="synthetic"), full)
         ),
     }
+
+
+def frequent(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """The most frequent real sets of at least two items, and how often the synthetic data holds them."""
+    if evaluation.frequent_sets is None or evaluation.kind == "table":
+        return []
+    ours = dict(evaluation.frequent_sets.synthetic)
+    names = evaluation.names
+    return [
+        {"items": [names[at] for at in items], "real": share, "synthetic": ours.get(items)}
+        for items, share in evaluation.frequent_sets.real
+        if len(items) > 1
+    ][:8]
 
 
 def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
