@@ -5,11 +5,9 @@ import pytest
 import dpgm.training.refinement as refinement
 
 
-@pytest.fixture(autouse=True)
-def _fewer_refinement_steps(request):
-    if request.node.get_closest_marker("slow"):
-        yield
-        return
+@pytest.fixture
+def short_refinement():
+    """Use with `pytest.mark.usefixtures`."""
     original = refinement.FitRule.__init__
 
     def short(self, *args, **named):

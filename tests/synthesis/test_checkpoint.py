@@ -14,6 +14,8 @@ from dpgm.synthesis.surroundings import Surroundings
 from dpgm.synthesis.synthesizer import _open_gateway
 from synthesis_data import SETS, some_records, tiny_plan
 
+pytestmark = pytest.mark.usefixtures("short_refinement")
+
 RECORDS = some_records(SETS, 60)
 
 

@@ -9,6 +9,8 @@ from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
+pytestmark = pytest.mark.usefixtures("short_refinement")
+
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
     pytest.param("products", TABLE, {}, id="products-table"),

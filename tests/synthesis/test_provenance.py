@@ -18,6 +18,8 @@ from dpgm.synthesis.release import Release
 from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
+pytestmark = pytest.mark.usefixtures("short_refinement")
+
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
 TENSORS = {

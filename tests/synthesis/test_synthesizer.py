@@ -11,6 +11,8 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.certificate import verify_release
 from synthesis_data import SETS, TABLE, some_records
 
+pytestmark = pytest.mark.usefixtures("short_refinement")
+
 RECORDS = some_records(SETS, 300)
 
 

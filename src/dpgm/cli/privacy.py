@@ -2,13 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpgm.cli.app import app
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from dpgm.privacy.certificate import Check
 
 ledger_app = typer.Typer(
     help="What has been spent on one population of people, over all releases.", no_args_is_help=True
@@ -104,6 +108,7 @@ def verify(
                 json.dumps({"ok": False, "checks": [_check_figures(Check("certificate", False, str(error)))]})
             )
         raise CheckFailed(f"certificate: {error}") from None
+    verification = replace(verification, checks=(*verification.checks, _opens(release, verification.ok)))
     certificate = verification.certificate
     if as_json:
         figures = {
@@ -129,6 +134,20 @@ def verify(
     if not verification.ok:
         first = verification.failed[0]
         raise CheckFailed(f"{_printable(first.name)}: {_printable(first.why)}.")
+
+
+def _opens(release: Path, trusted: bool) -> "Check":
+    """Whether the generator can be rebuilt from the folder: right hashes do not make a file sound."""
+    from dpgm.privacy.certificate import Check
+    from dpgm.synthesis.release import load
+
+    if not trusted:
+        return Check("the generator opens", False, "not tried, because another check failed")
+    try:
+        load(release)
+    except ArtefactError as error:
+        return Check("the generator opens", False, str(error))
+    return Check("the generator opens", True)
 
 
 @ledger_app.command("create")
