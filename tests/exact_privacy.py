@@ -45,7 +45,9 @@ def delta(epsilon, *, steps=(), mu=0.0, remove=True):
         c = np.array([math.exp(log_c) + 0j])
         return float((log_moment(c) - c * epsilon - np.log(c) - np.log(c + 1)).real[0])
 
-    best = minimize_scalar(height, bounds=(math.log(1e-2), math.log(2e3)), method="bounded", options={"xatol": 1e-3})
+    best = minimize_scalar(
+        height, bounds=(math.log(1e-2), math.log(2e3)), method="bounded", options={"xatol": 1e-3}
+    )
     c = math.exp(best.x)
     nudge = 1e-3 * c
     curvature = (height(math.log(c + nudge)) - 2 * best.fun + height(math.log(c - nudge))) / nudge**2

@@ -4,16 +4,15 @@ import json
 import math
 from pathlib import Path
 
-import exact_privacy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import exact_privacy
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import accountant
 from dpgm.privacy.accountant import cost, delta_at, gaussian_delta, gaussian_epsilon, profile, replace_one_epsilon
 from dpgm.privacy.events import (
-    Adjacency,
     CountsAndSums,
     GaussianRelease,
     Mechanism,

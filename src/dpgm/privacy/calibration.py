@@ -122,7 +122,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300) / delta)
 
-    return math.exp(float(brentq(excess, math.log(1e-9), math.log(1e4), xtol=1e-13)))
+    return math.exp(float(brentq(excess, math.log(1e-15), math.log(1e4), xtol=1e-13)))
 
 
 def round_up(noise: float, digits: int = 5) -> float:

@@ -1,0 +1,252 @@
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from dpgm.errors import ArtefactError
+from dpgm.privacy import certificate_format
+from dpgm.privacy.accountant import ACCOUNTANT, cost
+from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate, sha256_of, verify_release
+from dpgm.privacy.events import Mechanism
+
+MECHANISMS = (
+    Mechanism("cluster counts", 84.494, 8),
+    Mechanism("norms", 4.8, 500, 0.01, "step"),
+    Mechanism("gradients", 1.1, 500, 0.01, "step"),
+)
+
+
+@pytest.fixture(scope="module")
+def epsilon():
+    return cost(MECHANISMS, 1e-6, cache=False).epsilon
+
+
+@pytest.fixture
+def certificate(epsilon):
+    return Certificate(
+        epsilon=epsilon,
+        delta=1e-6,
+        unit="person",
+        records=50_000,
+        planned=MECHANISMS,
+        mechanisms=MECHANISMS,
+        accountant=ACCOUNTANT,
+        randomness="operating system",
+        private=True,
+        software="dpgm 0.1.0",
+        model={"kind": "mixture", "clusters": 10, "layers": [200, 2]},
+        files={},
+        warnings=("a warning",),
+        statements=("the items are public knowledge",),
+        epsilon_replace_one=3.5,
+        ledger=LedgerMark("abc", 3, "def"),
+    )
+
+
+@pytest.fixture
+def release(tmp_path, certificate):
+    folder = tmp_path / "release"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(bytes(range(256)) * 10)
+    (folder / "domain.json").write_text("{}")
+    (folder / "README.md").write_text("# A release\n")
+    write(folder, certificate)
+    return folder
+
+
+def write(folder, certificate):
+    files = {entry.name: sha256_of(entry) for entry in folder.iterdir() if entry.name != "certificate.json"}
+    (folder / "certificate.json").write_text(replace(certificate, files=files).to_json())
+
+
+def edit(folder, change):
+    path = folder / "certificate.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def failed(folder):
+    return [check.name for check in verify_release(folder).failed]
+
+
+def test_a_certificate_survives_being_written_and_read(certificate):
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    bare = replace(certificate, ledger=None, epsilon_replace_one=None, warnings=(), statements=())
+    assert Certificate.from_json(bare.to_json()) == bare
+
+
+def test_an_untouched_release_verifies(release):
+    verification = verify_release(release)
+    assert verification.ok
+    assert verification.failed == ()
+    assert verification.epsilon == pytest.approx(verification.certificate.epsilon)
+    assert read_certificate(release) == verification.certificate
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "domain.json", "README.md"])
+def test_a_changed_byte_is_found(release, name):
+    content = bytearray((release / name).read_bytes())
+    content[1] ^= 1
+    (release / name).write_bytes(content)
+    assert failed(release) == [f"sha256 of {name}"]
+
+
+def test_a_mechanism_missing_from_what_ran_is_found(release):
+    edit(release, lambda document: document["mechanisms"].pop(0))
+    assert "plan equals run" in failed(release)
+
+
+def test_a_mechanism_missing_from_both_lists_is_found(release):
+    def drop(document):
+        for key in ("planned", "mechanisms"):
+            document[key] = [entry for entry in document[key] if entry["name"] != "gradients"]
+
+    edit(release, drop)
+    assert failed(release) == ["mechanisms complete"]
+
+
+def test_a_mechanism_that_was_not_planned_is_found(release):
+    edit(release, lambda document: document["planned"].pop(0))
+    assert failed(release) == ["plan equals run"]
+
+
+def test_more_noise_than_was_planned_is_found(release):
+    edit(release, lambda document: document["mechanisms"][0].update(noise=90.0))
+    assert "plan equals run" in failed(release)
+
+
+def test_no_mechanism_at_all_is_found(release):
+    edit(release, lambda document: document.update(planned=[], mechanisms=[]))
+    assert failed(release) == ["epsilon", "plan equals run"]
+    assert verify_release(release).epsilon == float("inf")
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.99, 0.999])
+def test_an_epsilon_lower_than_its_mechanisms_cost_is_found(release, factor, epsilon):
+    edit(release, lambda document: document.update(epsilon=epsilon * factor))
+    assert failed(release) == ["epsilon"]
+
+
+def test_a_seeded_run_is_found(release):
+    edit(release, lambda document: document.update(private=False))
+    assert failed(release) == ["private randomness"]
+
+
+def test_an_extra_file_is_found(release):
+    (release / "weights.pkl").write_bytes(b"")
+    assert failed(release) == ["folder listing"]
+
+
+def test_a_missing_file_is_found(release):
+    (release / "domain.json").unlink()
+    assert failed(release) == ["folder listing", "sha256 of domain.json"]
+
+
+def test_a_link_is_not_followed(release, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    (release / "domain.json").unlink()
+    (release / "domain.json").symlink_to(secret)
+    assert failed(release) == ["sha256 of domain.json"]
+
+
+def test_a_device_is_not_read(release):
+    (release / "domain.json").unlink()
+    os.mkfifo(release / "domain.json")
+    assert failed(release) == ["sha256 of domain.json"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.json", "/etc/passwd", "a/b.json", "..", "x..y.json", "certificate.json"]
+)
+def test_a_name_that_leaves_the_folder_is_never_opened(release, name):
+    edit(release, lambda document: document["files"].update({name: "0" * 64}))
+    assert "file names" in failed(release)
+
+
+def test_a_pickle_named_in_the_certificate_is_refused(release, certificate):
+    (release / "model.pkl").write_bytes(b"")
+    write(release, certificate)
+    assert failed(release) == ["file names"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.update(format=2), "format version 2"),
+        (lambda d: d.update(format=True), "format version"),
+        (lambda d: d.pop("format"), "format version None"),
+        (lambda d: d.update(loss=1.0), "unknown key"),
+        (lambda d: d.pop("warnings"), "lacks 'warnings'"),
+        (lambda d: d.update(epsilon="1"), "epsilon"),
+        (lambda d: d.update(epsilon=-1), "out of range"),
+        (lambda d: d.update(delta=0), "out of range"),
+        (lambda d: d.update(delta=1.0), "out of range"),
+        (lambda d: d.update(records=0), "out of range"),
+        (lambda d: d.update(records=True), "records"),
+        (lambda d: d.update(records=1.5), "records"),
+        (lambda d: d.update(unit="family"), "unit"),
+        (lambda d: d.update(adjacency="any"), "adjacency"),
+        (lambda d: d.update(private=1), "private"),
+        (lambda d: d.update(model=[]), "model"),
+        (lambda d: d.update(files={"a.json": 1}), "SHA-256"),
+        (lambda d: d.update(warnings=[1]), "warnings"),
+        (lambda d: d.update(mechanisms=[1]), "mechanisms"),
+        (lambda d: d.update(ledger=[]), "ledger"),
+        (lambda d: d.update(ledger={"population": "a"}), "lacks"),
+        (lambda d: d["mechanisms"][0].pop("noise"), "lacks 'noise'"),
+        (lambda d: d["mechanisms"][0].update(kind="laplace"), "unknown key"),
+        (lambda d: d["mechanisms"][0].update(noise=0), "out of range"),
+        (lambda d: d["mechanisms"][0].update(count=0), "out of range"),
+        (lambda d: d["mechanisms"][0].update(sampling_rate=2), "out of range"),
+        (lambda d: d["mechanisms"][0].update(sample=1), "sample"),
+    ],
+)
+def test_a_certificate_that_is_not_exactly_one_is_refused(release, change, words):
+    edit(release, change)
+    with pytest.raises(ArtefactError, match=words):
+        verify_release(release)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        ('{"format": 1, "format": 1}', "twice"),
+        ('{"format": NaN}', "not a number"),
+        ('{"a": ' * 100_000, "not valid JSON"),
+        ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
+    ],
+)
+def test_text_that_is_not_strict_json_is_refused(text, words):
+    with pytest.raises(ArtefactError, match=words):
+        Certificate.from_json(text)
+
+
+def test_a_huge_certificate_is_refused_before_it_is_parsed(release, monkeypatch):
+    monkeypatch.setattr(certificate_format, "LARGEST_CERTIFICATE", 1000)
+    with pytest.raises(ArtefactError, match="larger than"):
+        verify_release(release)
+
+
+def test_a_certificate_that_is_not_text_is_refused(release):
+    (release / "certificate.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(ArtefactError, match="UTF-8"):
+        verify_release(release)
+
+
+def test_a_certificate_that_is_a_link_is_refused(release, tmp_path):
+    (release / "certificate.json").rename(tmp_path / "elsewhere.json")
+    (release / "certificate.json").symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(ArtefactError, match="cannot be read"):
+        verify_release(release)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ArtefactError, match="not a release folder"):
+        verify_release(tmp_path / "nothing")
+    with pytest.raises(ArtefactError, match="cannot be read"):
+        verify_release(tmp_path)

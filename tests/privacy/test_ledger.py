@@ -1,0 +1,297 @@
+import multiprocessing
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpgm.errors import ArtefactError, BudgetError, DiskError, UsageError
+from dpgm.privacy import ledger as module
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import Spend, Training, calibrate
+from dpgm.privacy.certificate import LedgerMark
+from dpgm.privacy.events import Mechanism
+from dpgm.privacy.ledger import Ledger
+
+PLAN = (Mechanism("counts", 40.0, 4), Mechanism("gradients", 1.5, 300, 0.01, "step"))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.create(tmp_path / "people.ledger", 3.0, 1e-6)
+
+
+def tenth(ledger):
+    """A plan that takes a tenth of the cap at the order its own kind would choose."""
+    plan = (Mechanism("counts", 10.0),)
+    probe = Ledger.create(ledger._path.with_suffix(".probe"), ledger.epsilon_cap, ledger.delta)
+    probe.reserve(plan, 1e-6)
+    return (Mechanism("counts", 10.0 * np.sqrt(10 * probe.totals().spent) * (1 + 1e-9)),)
+
+
+def test_a_plan_goes_from_reserved_to_committed(ledger):
+    entry = ledger.reserve(PLAN, 1e-6, plan_hash="abc")
+    assert (entry.state, entry.charged, entry.plan_hash) == ("reserved", PLAN, "abc")
+    assert ledger.start(entry).state == "started"
+    assert ledger.start(entry).state == "started"  # a resumed fit
+    done = ledger.commit(entry, release="visits-2026")
+    assert (done.state, done.charged, done.release) == ("committed", PLAN, "visits-2026")
+    assert ledger.entries() == (done,)
+
+
+def test_a_ledger_is_opened_again(ledger):
+    ledger.reserve(PLAN, 1e-6)
+    again = Ledger.open(ledger._path)
+    assert again.entries() == ledger.entries()
+    assert (again.population, again.epsilon_cap, again.delta) == (ledger.population, 3.0, 1e-6)
+
+
+def test_totals_are_composed_and_never_added(ledger):
+    for _ in range(4):
+        ledger.reserve(PLAN, 1e-6)
+    alone = cost(PLAN, 1e-6).epsilon
+    totals = ledger.totals()
+    assert totals.epsilon_if_fixed < 3 * alone
+    assert 0 < totals.spent <= 1
+    assert Ledger.create(ledger._path.with_suffix(".new"), 1.0, 1e-6).totals().epsilon_if_fixed == 0
+
+
+def test_a_plan_beyond_the_cap_is_refused_with_the_figures(ledger):
+    admitted = 0
+    with pytest.raises(BudgetError, match=r"needs .*% of the ledger's epsilon 3 .*% is spent"):
+        for _ in range(100):
+            ledger.reserve(PLAN, 1e-6)
+            admitted += 1
+    assert admitted > 3
+    assert len(ledger.entries()) == admitted
+    assert ledger.totals().spent <= 1
+
+
+def test_whatever_is_admitted_stays_under_the_cap_by_the_tight_figure_too(ledger):
+    with pytest.raises(BudgetError):
+        while True:
+            ledger.reserve(PLAN, 1e-6)
+    assert ledger.totals().epsilon_if_fixed <= ledger.epsilon_cap
+
+
+def test_a_first_plan_of_exactly_the_cap_is_admitted_and_nothing_after_it(tmp_path):
+    plan = calibrate(1.0, 1e-6, [Spend("counts", 0.1)], Training(0.01, 500))
+    ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-6)
+    entry = ledger.reserve(plan, 1e-6)
+    with pytest.raises(BudgetError):
+        ledger.reserve((Mechanism("counts", 1000.0),), 1e-6)
+    ledger.void(entry)
+    ledger.reserve(plan, 1e-6)
+
+
+def test_a_void_reservation_is_given_back_but_only_before_it_starts(ledger):
+    entry = ledger.reserve(PLAN, 1e-6)
+    spent = ledger.totals().spent
+    assert ledger.void(entry).charged == ()
+    assert ledger.totals().spent == 0 < spent
+    started = ledger.start(ledger.reserve(PLAN, 1e-6))
+    with pytest.raises(UsageError, match="is started; it cannot become void"):
+        ledger.void(started)
+
+
+def test_an_abandoned_fit_stays_charged(ledger):
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6))
+    spent = ledger.totals().spent
+    assert ledger.abandon(entry).state == "abandoned"
+    assert ledger.totals().spent == spent
+    assert ledger.start(entry).state == "started"
+
+
+def test_a_fit_that_ran_less_is_charged_less_and_never_more(ledger):
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6))
+    for charged in ((replace(PLAN[0], count=5),), (replace(PLAN[0], noise=1.0),), (*PLAN, PLAN[0])):
+        with pytest.raises(BudgetError, match="reserved"):
+            ledger.commit(entry, charged)
+    before = ledger.totals().spent
+    ledger.commit(entry, (PLAN[0],))
+    assert ledger.totals().spent < before
+    empty = ledger.commit(ledger.start(ledger.reserve(PLAN, 1e-6)), ())
+    assert empty.charged == ()
+
+
+def test_an_unknown_entry_is_refused(ledger):
+    for act in (ledger.start, ledger.entry, ledger.void):
+        with pytest.raises(UsageError, match="no entry"):
+            act("nonsense")
+    with pytest.raises(UsageError, match="cannot become committed"):
+        ledger.commit(ledger.reserve(PLAN, 1e-6))
+
+
+def test_a_bad_plan_is_refused_before_anything_is_written(ledger):
+    for plan, delta in (((), 1e-6), ((Mechanism("a", -1.0),), 1e-6), (PLAN, 0.0)):
+        with pytest.raises(UsageError):
+            ledger.reserve(plan, delta)
+    assert ledger.entries() == ()
+
+
+def test_a_cap_too_small_for_any_order_is_refused(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", 1e-9, 1e-12)
+    with pytest.raises(BudgetError, match="too small"):
+        ledger.reserve((Mechanism("counts", 1e6),), 1e-6)
+
+
+# -- tampering ---------------------------------------------------------------------------------------------------
+
+
+def tamper(ledger, statement):
+    with sqlite3.connect(ledger._path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "UPDATE ledger SET document = replace(document, '1.5', '9.5') WHERE sequence = 2",
+            "entry 2 does not match",
+        ),
+        ("UPDATE ledger SET previous = 'x' WHERE sequence = 3", "entry 3 does not match"),
+        ("DELETE FROM ledger WHERE sequence = 2", "entry 2 is missing"),
+        (
+            "UPDATE ledger SET document = replace(document, '3.0', '9.0') WHERE sequence = 1",
+            "entry 1 does not match",
+        ),
+    ],
+)
+def test_an_altered_entry_shows(ledger, statement, words):
+    for _ in range(2):
+        ledger.reserve(PLAN, 1e-6)
+    assert ledger.check() == ()
+    tamper(ledger, statement)
+    assert words in ledger.check()[0]
+    with pytest.raises(ArtefactError, match="altered"):
+        Ledger.open(ledger._path)
+
+
+def test_a_ledger_that_was_rolled_back_shows_against_a_release(ledger):
+    ledger.reserve(PLAN, 1e-6)
+    mark = ledger.mark
+    assert ledger.check([mark]) == ()
+    tamper(ledger, "DELETE FROM ledger WHERE sequence = 2")
+    assert ledger.check() == ()  # the chain alone cannot tell
+    assert "gone or differs" in ledger.check([mark])[0]
+    assert "another population" in ledger.check([LedgerMark("other", 1, "x")])[0]
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path):
+    path = tmp_path / "file"
+    with pytest.raises(UsageError, match="does not exist"):
+        Ledger.open(path)
+    path.write_text("not a database, long enough to be looked at as one" * 20)
+    with pytest.raises(ArtefactError, match="ledger"):
+        Ledger.open(path)
+    empty = tmp_path / "empty"
+    with sqlite3.connect(empty) as connection:
+        connection.execute(module._SCHEMA)
+    connection.close()
+    with pytest.raises(ArtefactError, match="empty ledger"):
+        Ledger.open(empty)
+    for document in ('{"kind": "other"}', "{"):
+        with sqlite3.connect(empty) as connection:
+            connection.execute("DELETE FROM ledger")
+            connection.execute("INSERT INTO ledger VALUES (1, '', ?, 'x')", (document,))
+        connection.close()
+        with pytest.raises(ArtefactError):
+            Ledger.open(empty)
+    with pytest.raises(ArtefactError, match="cannot be opened"):
+        module._connect(tmp_path / "absent")
+
+
+def test_an_existing_file_is_never_overwritten(ledger, tmp_path):
+    with pytest.raises(UsageError, match="exists already"):
+        Ledger.create(ledger._path, 1.0, 1e-6)
+    with pytest.raises(DiskError, match="cannot be created"):
+        Ledger.create(tmp_path / "no" / "folder", 1.0, 1e-6)
+    for epsilon, delta in ((0, 1e-6), (1.0, 2.0)):
+        with pytest.raises(UsageError):
+            Ledger.create(tmp_path / "other", epsilon, delta)
+    assert (ledger._path.stat().st_mode & 0o077) == 0
+
+
+def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    real = Path.read_text
+
+    def mounts(kind):
+        def read(self, **options):
+            if str(self) == "/proc/mounts":
+                if kind is None:
+                    raise OSError
+                return f"disk / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} {kind} rw 0 0\n"
+            return real(self, **options)
+
+        return read
+
+    monkeypatch.setattr(Path, "read_text", mounts("nfs4"))
+    with pytest.raises(UsageError, match="network file system"):
+        Ledger.create(tmp_path / "ledger", 1.0, 1e-6)
+    for number, kind in enumerate(("ext4", None)):
+        monkeypatch.setattr(Path, "read_text", mounts(kind))
+        Ledger.create(tmp_path / f"ledger{number}", 1.0, 1e-6)
+
+
+def test_a_ledger_that_cannot_be_written_says_so(ledger, monkeypatch):
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
+    other = sqlite3.connect(ledger._path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DiskError, match="cannot be written"):
+        ledger.reserve(PLAN, 1e-6)
+    other.execute("ROLLBACK")
+    other.close()
+
+
+# -- at once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeat", range(3))
+def test_of_fifty_fits_at_once_exactly_ten_get_a_tenth(ledger, repeat):
+    plan = tenth(ledger)
+    outcomes = []
+
+    def reserve():
+        try:
+            outcomes.append(ledger.reserve(plan, 1e-6).state)
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=reserve) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused"] * 40 + ["reserved"] * 10
+    assert ledger.totals().spent == pytest.approx(1.0, rel=1e-6)
+    assert ledger.check() == ()
+
+
+def _reserve_many(path, plan, count, results):
+    ledger = Ledger.open(path)
+    admitted = 0
+    for _ in range(count):
+        try:
+            ledger.reserve(plan, 1e-6)
+            admitted += 1
+        except BudgetError:
+            pass
+    results.put(admitted)
+
+
+@pytest.mark.slow
+def test_processes_share_one_budget(ledger):
+    plan = tenth(ledger)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=_reserve_many, args=(ledger._path, plan, 10, results)) for _ in range(5)]
+    for process in processes:
+        process.start()
+    admitted = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+    assert sum(admitted) == 10
