@@ -137,6 +137,18 @@ def test_scattered_rows_of_a_person_become_one_record(tmp_path):
     assert (source.unit, source.shape, source.items_assumed_public) == ("person", "long", False)
 
 
+def test_persons_written_differently_stay_apart_and_kinds_may_mix(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpgm.data.lines.BLOCK", 8)
+    (tmp_path / "v.csv").write_text(
+        "p,i\n1,0\n01,1\n7,0\nx7,1\n1,1\n-3,0\n0,0\n+1,0\n99999999999999999999,1\n7,1\n"
+    )
+    records = read_records(tmp_path / "v.csv", person="p", item="i", domain=Domain.of_items(2))
+    assert [row.indices.tolist() for row in records.chunks(1)] == [[0, 1], [1], [0, 1], [1], [0], [0], [0], [1]]
+    numbers = "".join(f"{10**power},{power % 2}\n{10**power - 1},1\n" for power in range(1, 19))
+    (tmp_path / "n.csv").write_text("p,i\n" + numbers * 2)
+    assert len(read_records(tmp_path / "n.csv", person="p", item="i", domain=Domain.of_items(2))) == 36
+
+
 def test_scattered_large_files_are_grouped_like_sorted_ones(tmp_path):
     rng = np.random.default_rng(3)
     persons, items = rng.integers(0, 5000, 100_000), rng.integers(0, 50, 100_000)

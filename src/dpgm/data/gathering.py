@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from dpgm.data.columns import as_texts, item_codes
 from dpgm.data.domain import Domain
-from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place
+from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only
 from dpgm.data.records import Records, index_dtype, sort_rows
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
+
+_POWERS = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 
 
 class ItemGoal:
@@ -94,21 +96,15 @@ class LongGatherer:
         codes = item_codes(items, self.goal.items, place)
         if present is not None:
             codes[~present] = -1
-        self._persons.append(persons.dictionary_encode())
+        # Numbers are kept as they are (8 bytes a row) and numbered at the end; texts are numbered by chunk.
+        numbers = plain_numbers(persons)
+        self._persons.append(persons.dictionary_encode() if numbers is None else numbers)
         self._codes.append(codes.astype(self.goal.code_dtype))
 
     def finish(self, file: str) -> Records:
         """The rows of each person as one record."""
-        import pyarrow as pa
-
         domain, position = self.goal.finish(file)
-        rows, count = np.empty(0, dtype=np.int32), 0
-        if self._persons:
-            unified = pa.chunked_array(self._persons).unify_dictionaries()
-            self._persons.clear()
-            count = len(unified.chunk(0).dictionary)
-            rows = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
-            del unified
+        rows, count = _number_persons(self._persons)
         codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int32)
         self._codes.clear()
         if len(codes) and codes.min() < 0:
@@ -123,13 +119,58 @@ class LongGatherer:
         return Records(domain, *sort_rows(indptr, codes, domain.width))
 
 
+def _number_persons(persons: list["pyarrow.Array"]) -> tuple[NDArray[np.int32], int]:
+    """The person of every row, numbered by first appearance, and how many there are; empties the list."""
+    import pyarrow as pa
+
+    if not persons:
+        return np.empty(0, dtype=np.int32), 0
+    if all(pa.types.is_integer(part.type) for part in persons):
+        encoded = pa.chunked_array(persons).dictionary_encode()
+    else:
+        texts = [
+            part.cast(pa.string()).dictionary_encode() if pa.types.is_integer(part.type) else part
+            for part in persons
+        ]
+        encoded = pa.chunked_array(texts).unify_dictionaries()
+    persons.clear()
+    count = len(encoded.chunk(0).dictionary)
+    rows = np.empty(len(encoded), dtype=np.int32)
+    at = 0
+    for chunk in encoded.chunks:
+        rows[at : at + len(chunk)] = chunk.indices.to_numpy(zero_copy_only=False)
+        at += len(chunk)
+    return rows, count
+
+
+def plain_numbers(persons: "pyarrow.Array") -> "pyarrow.Array | None":
+    """Persons as 64-bit numbers, if all are whole numbers written plainly (no leading zeros), so that none merge."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(persons.type):
+        return None if pa.types.is_uint64(persons.type) else persons.cast(pa.int64())
+    if not digits_only(persons):
+        return None
+    try:
+        numbers = persons.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    values = numbers.to_numpy(zero_copy_only=False)
+    lengths = pc.binary_length(persons).to_numpy(zero_copy_only=False)
+    if len(values) and values.min() < 0:
+        return None
+    plain = np.searchsorted(_POWERS, values, side="right") + 1
+    return numbers if np.array_equal(plain, lengths) else None
+
+
 def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> NDArray[Any]:
     """Codes reordered so that equal rows stand together: a counting sort, in time linear in the rows."""
     from scipy.sparse import csr_array
 
     # The transpose of a matrix with one entry a column: scipy's conversion is a counting sort by row.
     entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
-    by_entry = csr_array((codes, rows.astype(entries.dtype), entries), shape=(len(rows), count))
+    by_entry = csr_array((codes, rows.astype(entries.dtype, copy=False), entries), shape=(len(rows), count))
     ordered: NDArray[Any] = by_entry.tocsc().data
     return ordered
 

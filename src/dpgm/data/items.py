@@ -57,7 +57,7 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if _digits_only(values):
+    if digits_only(values):
         with suppress(pa.ArrowInvalid):
             plain: NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
             return plain
@@ -75,7 +75,7 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     return numbers
 
 
-def _digits_only(values: "pyarrow.Array") -> bool:
+def digits_only(values: "pyarrow.Array") -> bool:
     """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     if values.buffers()[2] is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 # Ones gathered or sorted at once: keeps temporaries far below the size of the records.
-_PIECE = 4_000_000
+_PIECE = 1_000_000
 
 
 def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
