@@ -1,4 +1,5 @@
 import multiprocessing
+import re
 import sqlite3
 import threading
 from dataclasses import replace
@@ -59,21 +60,19 @@ def test_totals_are_composed_and_never_added(ledger):
 
 
 def test_a_plan_beyond_the_cap_is_refused_with_the_figures(ledger):
-    admitted = 0
-    with pytest.raises(BudgetError, match=r"needs .*% of the ledger's epsilon 3 .*% is spent"):
-        for _ in range(100):
+    admitted, refusal = 0, ""
+    while not refusal:
+        try:
             ledger.reserve(PLAN, 1e-6)
             admitted += 1
+        except BudgetError as error:
+            refusal = str(error)
+    assert re.search(r"needs .*% of the ledger's epsilon 3 .*% is spent", refusal)
     assert admitted > 3
     assert len(ledger.entries()) == admitted
-    assert ledger.totals().spent <= 1
-
-
-def test_whatever_is_admitted_stays_under_the_cap_by_the_tight_figure_too(ledger):
-    with pytest.raises(BudgetError):
-        while True:
-            ledger.reserve(PLAN, 1e-6)
-    assert ledger.totals().epsilon_if_fixed <= ledger.epsilon_cap
+    totals = ledger.totals()
+    assert totals.spent <= 1
+    assert totals.epsilon_if_fixed <= ledger.epsilon_cap  # the tight figure stays under the cap too
 
 
 def test_a_first_plan_of_exactly_the_cap_is_admitted_and_nothing_after_it(tmp_path):

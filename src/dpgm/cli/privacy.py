@@ -133,7 +133,7 @@ def verify(
             typer.echo(f"warning: {_printable(warning)}")
     if not verification.ok:
         first = verification.failed[0]
-        raise CheckFailed(f"{_printable(first.name)}: {_printable(first.why)}.")
+        raise CheckFailed(f"{_printable(first.name)}: {_printable(first.why.rstrip('.'))}.")
 
 
 def _opens(release: Path, trusted: bool) -> "Check":
