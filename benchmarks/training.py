@@ -36,11 +36,13 @@ import torch.nn.functional as F
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.gaussian import _add_on_device
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.training.optimizer import OptimizerSettings
+from dpgm.training.padded_pass import PaddedPass
 from dpgm.training.passes import SegmentedPass
 from dpgm.training.private_sgd import Trainer, TrainingSettings
 
@@ -153,13 +155,13 @@ def trainer(
     model: VAE | RBM | None = None,
     clusters: int = 1,
     device: str = "cpu",
-    rng: np.random.Generator | None = None,
+    decline: float = 0.75,
 ) -> Trainer:
     gateway = Gateway(records, randomness=SystemRandomness())
     if clusters > 1:
         # Uneven clusters: shares fall by a quarter from one to the next.
-        shares = 0.75 ** np.arange(clusters)
-        routed = (rng or np.random.default_rng(0)).choice(clusters, size=len(records), p=shares / shares.sum())
+        shares = decline ** np.arange(clusters)
+        routed = np.random.default_rng(0).choice(clusters, size=len(records), p=shares / shares.sum())
         gateway.keep("clusters", lambda _: routed)
     adam = OptimizerSettings(learning_rate=RATE, schedule="constant", averaged_tail=0.0)
     settings = TrainingSettings(
@@ -277,8 +279,24 @@ def on_cpu(quick: bool) -> dict[str, object]:
     return result
 
 
+def graphed_step(records: Records, size: int, **options: object) -> Step:
+    """What the device does in a private step: two graphs, noise, the optimiser's graph. No host work."""
+    made = trainer(records, size, device="cuda", **options)  # type: ignore[arg-type]
+    made.run(5)
+    look, randomness = made._pass, SystemRandomness()
+    assert isinstance(look, PaddedPass)
+
+    def step() -> None:
+        look._first()
+        look._second()
+        _add_on_device(look._sum, 1.0, 2.0**-20, randomness)
+        made.optimizer._recorded()
+
+    return step
+
+
 def on_cuda(quick: bool) -> dict[str, object]:
-    """Clock time a step, the gateway's release and the noise included."""
+    """Clock time a step: whole (gateway, coins, integer noise on the host included) and the device's part alone."""
     rng = np.random.default_rng(0)
     rounds = 100 if quick else 300
     pictures, baskets = images(30_000, rng), calls(100_000 if quick else 400_000, rng)
@@ -289,6 +307,13 @@ def on_cuda(quick: bool) -> dict[str, object]:
         ("private_600", private_step(pictures, 600, device="cuda"), 600),
         ("private_4096", private_step(pictures, 4096, device="cuda"), 4096),
         ("k10_4096", private_step(pictures, 4096, clusters=10, device="cuda"), 4096),
+        ("k10_even_4096", private_step(pictures, 4096, clusters=10, decline=1.0, device="cuda"), 4096),
+        ("graphed_100", graphed_step(pictures, 100), 100),
+        ("graphed_600", graphed_step(pictures, 600), 600),
+        ("graphed_4096", graphed_step(pictures, 4096), 4096),
+        ("graphed_k10_4096", graphed_step(pictures, 4096, clusters=10), 4096),
+        ("graphed_k10_even_4096", graphed_step(pictures, 4096, clusters=10, decline=1.0), 4096),
+        ("graphed_cdr_4096", graphed_step(baskets, 4096), 4096),
         ("cdr_4096", private_step(baskets, 4096, device="cuda"), 4096),
         ("cdr_32768", private_step(baskets, 32768, device="cuda"), 32768),
         ("rbm_600", private_step(pictures, 600, model=RBM(pictures.domain, HIDDEN), device="cuda"), 600),
@@ -302,7 +327,7 @@ def on_cuda(quick: bool) -> dict[str, object]:
         torch.cuda.synchronize()
         took = 1e3 * (time.perf_counter() - start) / rounds
         result[f"{name}_ms"] = took
-        print(f"{name:14s} {took:8.3f} ms   {size / took * 1e3:12,.0f} records a second")
+        print(f"{name:22s} {took:8.3f} ms   {size / took * 1e3:12,.0f} records a second")
     return result
 
 

@@ -341,8 +341,8 @@ class PaddedBatch:
         """Squared norm of every record's gradient, (k, n); places not taken have none (not a number)."""
         total = torch.zeros(self._places, dtype=self._flat.dtype, device=self._flat.device)
         for factor in factors:
-            delta = factor.delta.square().sum(-1) if factor.squared is None else factor.squared
-            total += delta * self._activation_squares(factor)
+            delta = torch.linalg.vector_norm(factor.delta, dim=-1)
+            total += delta.square_() * self._activation_squares(factor)
         return total.masked_fill_(~self._taken, torch.nan)
 
     def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
@@ -376,5 +376,4 @@ class PaddedBatch:
     def _activation_squares(self, factor: Factor) -> Tensor:
         if isinstance(factor.activation, _Records):
             return self._records.sum(-1) + float(factor.block.bias)
-        values = factor.activation.with_one if factor.block.bias else factor.activation.values
-        return values.square().sum(-1)
+        return torch.linalg.vector_norm(_left(factor.block, factor.activation), dim=-1).square_()

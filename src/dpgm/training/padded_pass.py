@@ -88,11 +88,12 @@ class PaddedPass:
         counts = np.diff(bounds)
         if counts.max(initial=0) > self._capacity or self._capacity == 0:
             self._grow(int(counts.max(initial=0)), view.records)
-        numbers = np.full((clusters, self._capacity), len(view.records), dtype=np.int64)
+        numbers = self._numbers.numpy()
+        numbers.fill(len(view.records))
         place = np.arange(len(rows)) - np.repeat(bounds[:-1], counts)
         where = np.repeat(np.arange(clusters), counts)
         numbers[where, place] = rows
-        self._rows.copy_(torch.from_numpy(numbers))
+        self._rows.copy_(self._numbers, non_blocking=True)
         if self._resident is None:
             self._bytes.zero_()
             _write_rows(self._bytes, view.records.take(rows), where * self._capacity + place)
@@ -103,6 +104,8 @@ class PaddedPass:
         self._capacity = -(-(most + int(5 * most**0.5) + 8) // 16) * 16
         places = (clusters, self._capacity)
         self._rows = torch.full(places, len(records), dtype=torch.int64, device=self._device)
+        # In pinned memory, so that sending them does not wait; a step's releases do, before the next step writes.
+        self._numbers = torch.empty(places, dtype=torch.int64, pin_memory=self._device.type == "cuda")
         shape = (clusters * self._capacity, width) if self._resident is None else (0, width)
         self._bytes = torch.zeros(shape, dtype=torch.uint8, device=self._device)
         self._workspace = Workspace(self._parameters.dtype, self._device)
