@@ -58,7 +58,9 @@ def _print_table(header: tuple[str, ...], rows: list[tuple[str | float | None, .
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Relative error of counting queries of 1 to 4 places (0 = the real data)", title_justify="left")
+    table = Table(
+        title="Relative error of counting queries of 1 to 4 places (0 = the real data)", title_justify="left"
+    )
     for name in header:
         table.add_column(name, justify="left" if name == header[0] else "right")
     for row in rows:

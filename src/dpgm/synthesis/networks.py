@@ -101,9 +101,7 @@ def _mixture_weights(gateway: Gateway, plan: Plan) -> Tensor:
     return floored / floored.sum()
 
 
-def _cluster_frequencies(
-    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, weights: Tensor
-) -> Tensor:
+def _cluster_frequencies(gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, weights: Tensor) -> Tensor:
     """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
     overall = torch.from_numpy(profile.frequencies).double()
     k = plan.settings.clusters
