@@ -376,4 +376,5 @@ class PaddedBatch:
     def _activation_squares(self, factor: Factor) -> Tensor:
         if isinstance(factor.activation, _Records):
             return self._records.sum(-1) + float(factor.block.bias)
-        return torch.linalg.vector_norm(_left(factor.block, factor.activation), dim=-1).square_()
+        norms: Tensor = torch.linalg.vector_norm(_left(factor.block, factor.activation), dim=-1)
+        return norms.square_()
