@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpgm import __version__
+from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.source import Source
@@ -29,7 +30,6 @@ from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.config import Config, Model, Preset
-from dpgm.synthesis.inputs import as_records
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
