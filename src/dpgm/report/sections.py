@@ -141,12 +141,15 @@ def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
-    both = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
-    tail = int(np.flatnonzero(both >= 0.002).max(initial=0)) + 1  # what lies beyond is drawn as one bar
-    step = -(-tail // MOST_BARS)
-    edges = [*range(0, tail, step)]
-    end = len(real)
-    return [*edges, tail, end] if step == 1 and end > tail else [*edges, end]
+    """Edges of the bars: one a length where that fits, and one for each nearly empty end."""
+    shorter = np.maximum(np.cumsum(real), np.cumsum(synthetic))
+    longer = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
+    tail = int(np.flatnonzero(longer >= 0.002).max(initial=0)) + 1
+    head = int(np.argmax(shorter >= 0.002))
+    head = head if head >= MOST_BARS // 3 else 0
+    step = -(-(tail - head) // MOST_BARS)
+    inner = [*range(head, tail, step)]
+    return sorted({0, *inner, tail if step == 1 else len(real), len(real)})
 
 
 def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -223,9 +226,9 @@ def samples(evaluation: Evaluation) -> dict[str, Any] | None:
 
 def _chips(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
     shown = []
-    for at in range(min(10, len(records))):
+    for at in range(min(8, len(records))):
         items = [names[i] for i in records.indices[records.indptr[at] : records.indptr[at + 1]]]
-        shown.append({"items": items[:12], "more": max(0, len(items) - 12)})
+        shown.append({"items": items[:9], "more": max(0, len(items) - 9)})
     return shown
 
 
