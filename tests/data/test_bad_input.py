@@ -88,6 +88,12 @@ TEXTS = {
     "not an integer in csv": ("x.csv", f"1,2\n3\n1,{SECRET}\n", {"domain": ITEMS}, ["line 3", "whole number"]),
     "negative item": ("x.dat", "1 2\n3 -1\n", {"domain": ITEMS}, ["line 2", "negative"]),
     "negative item, no domain": ("x.dat", "1 2\n\n-3\n", {"assume_public_items": True}, ["line 3", "negative"]),
+    "negative item, long": (
+        "x.csv",
+        "p,i\n1,1\n2,-2\n",
+        {"domain": ITEMS, "person": "p", "item": "i"},
+        ["line 3", "negative"],
+    ),
     "overflowing item": ("x.dat", "1\n99999999999999999999999\n", {"domain": ITEMS}, ["line 2", "64 bits"]),
     "overflow by one": ("x.dat", "1\n9223372036854775808\n", {"domain": ITEMS}, ["64 bits"]),
     "nan": ("x.csv", "colour,size\nred,1\nred,NaN\n", {"domain": TABLE}, ["line 3", "'size'", "finite"]),
@@ -372,6 +378,12 @@ def test_outputs_that_cannot_be_written_are_refused(tmp_path, capsys):
     assert "E-DISK" in capsys.readouterr().err
     assert run_cli("simulate", "transit", "--records", "10", "--out", tmp_path / "x.doc") == 2
     assert "E-USAGE" in capsys.readouterr().err
+    (tmp_path / "old.csv").write_text("old")
+    assert run_cli("simulate", "transit", "--records", "10", "--out", tmp_path / "old.csv") == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "old.csv").read_text() == "old"
+    assert run_cli("simulate", "transit", "--records", "10", "--out", tmp_path / "old.csv", "--force") == 0
+    (tmp_path / "old.csv").unlink()
     assert run_cli("simulate", "transit", "--records", "0", "--out", tmp_path / "x.csv") == 2
     assert "records" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []

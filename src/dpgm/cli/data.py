@@ -28,6 +28,8 @@ from dpgm.cli.reading import (
     separator_character,
 )
 
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+
 
 class Town(StrEnum):
     """The simulated data sets."""
@@ -43,6 +45,7 @@ def inspect(
         Path | None,
         typer.Option("--draft-domain", metavar="FILE", help="Write a draft domain (YAML or JSON) here."),
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     domain: DomainFile = None,
     format: Format = None,
@@ -59,13 +62,17 @@ def inspect(
     comment: Comment = None,
     strip_suffix: StripSuffix = "",
 ) -> None:
-    """Look at a data file (curator only): records, fields, lengths; draft a domain file."""
+    """Look at a data file (curator only): records, fields, lengths; draft a domain file.
+
+    Example: dpgm inspect visits.parquet --draft-domain domain.yaml
+    """
     from dpgm.data.inspection import inspect_file
 
     found = inspect_file(
         data,
         domain=domain,
         draft_domain=draft_domain,
+        force=force,
         format=format,
         shape=shape,
         person=person,
@@ -107,8 +114,12 @@ def simulate(
         Path | None,
         typer.Option("--domain-out", metavar="FILE", help="Also write the public domain (YAML or JSON)."),
     ] = None,
+    force: Force = False,
 ) -> None:
-    """Simulate people moving about a city: public stand-ins for the paper's private data."""
+    """Simulate people moving about a city: public stand-ins for the paper's private data.
+
+    Example: dpgm simulate transit --records 100000 --out visits.parquet
+    """
     from dpgm.data.domain_file import save_domain
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
     from dpgm.data.writers import RecordWriter
@@ -116,9 +127,9 @@ def simulate(
     chosen = TRANSIT if town is Town.transit else CDR
     count = chosen.records if records is None else records
     domain = town_domain(chosen)
-    with RecordWriter(out, domain, shape=shape) as writer:
+    with RecordWriter(out, domain, shape=shape, force=force) as writer:
         for block in simulated_blocks(chosen, count, seed):
             writer.write(block)
     if domain_out is not None:
-        save_domain(domain, domain_out)
+        save_domain(domain, domain_out, force=force)
     typer.echo(f"{writer.count:,} simulated records ({chosen.places:,} {chosen.field}) in {out}")

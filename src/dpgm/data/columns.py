@@ -146,7 +146,7 @@ def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
     import pyarrow as pa
 
     if table.column_names.count(name) > 1:
-        raise InputError(f"the column {name!r} occurs twice; column names must differ.")
+        raise InputError("two columns have the same name; names must differ (or say --no-header).")
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)

@@ -122,22 +122,35 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
         raise type(error)(f"{file}: {error}") from None
 
 
-def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "") -> None:
-    """Write a domain as YAML or JSON, after the file's ending; a `note` goes into YAML comments at the top."""
+def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "", force: bool = True) -> None:
+    """Write a domain as YAML or JSON, after the file's ending; a `note` goes into YAML comments at the top.
+
+    With `force=False` an existing file is refused.
+    """
     file = Path(path)
     _parser(file)
     plain = domain_to_plain(domain)
     if file.suffix == ".json":
         text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
     else:
-        import yaml
-
         comment = "".join(f"# {line}\n" for line in note.splitlines())
-        text = comment + yaml.safe_dump(
-            plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110
-        )
-    with atomic_file(file) as temporary:
+        text = comment + _yaml_text(plain)
+    with atomic_file(file, force=force) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _yaml_text(plain: dict[str, Any]) -> str:
+    import yaml
+
+    def dump(unicode: bool) -> str:
+        text: str = yaml.safe_dump(
+            plain, sort_keys=False, allow_unicode=unicode, default_flow_style=None, width=110
+        )
+        return text
+
+    # A few rare characters (other line breaks) do not read back unless they are written as escapes.
+    readable = dump(True)
+    return readable if _parse_yaml(readable) == plain else dump(False)
 
 
 def _parser(file: Path) -> Any:

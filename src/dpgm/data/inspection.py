@@ -73,6 +73,7 @@ def inspect_file(
     *,
     domain: Domain | str | os.PathLike[str] | None = None,
     draft_domain: str | os.PathLike[str] | None = None,
+    force: bool = False,
     format: str | None = None,
     shape: str | None = None,
     person: str | None = None,
@@ -90,7 +91,8 @@ def inspect_file(
     """Counts, lengths and a draft domain of a file (for its curator).
 
     The options are those of `read_source`, but the items of the file need no declaration: without a `domain`, one
-    is drafted from the data, and `draft_domain` names a YAML or JSON file to write it to, marked as curator only.
+    is drafted from the data, and `draft_domain` names a YAML or JSON file to write it to, marked as curator only (an
+    existing file is replaced with `force` alone).
     """
     reading = reading_from(
         domain=domain,
@@ -124,7 +126,7 @@ def inspect_file(
         drafted = True
     lengths = records.lengths
     if draft_domain is not None:
-        save_domain(records.domain, draft_domain, note=DRAFT_NOTE)
+        save_domain(records.domain, draft_domain, note=DRAFT_NOTE, force=force)
     return Inspection(
         file=str(source_file),
         source=source,
@@ -141,8 +143,8 @@ def inspect_file(
 class _Column:
     """What one column of a table looks like so far."""
 
-    def __init__(self, name: str, missing: Sequence[str]) -> None:
-        self.name, self._tokens = name, ("", *missing)
+    def __init__(self, name: str, told: str, missing: Sequence[str]) -> None:
+        self.name, self.told, self._tokens = name, told, ("", *missing)
         self.numeric, self.whole, self.missing = True, True, False
         self.low, self.high = np.inf, -np.inf
         self.values: set[str] = set()
@@ -176,11 +178,11 @@ class _Column:
                 return Numeric(self.name, low, high, bins, whole, self.missing)
         if len(self.values) > _MAX_VALUES:
             raise UsageError(
-                f"the column {self.name!r} holds more than {_MAX_VALUES:,} different texts, so no domain can be"
+                f"column {self.told} holds more than {_MAX_VALUES:,} different texts, so no domain can be"
                 " drafted; leave the column out, or write the domain file yourself."
             )
         if not self.values:
-            raise UsageError(f"the column {self.name!r} holds no value; leave it out.")
+            raise UsageError(f"column {self.told} holds no value; leave it out.")
         if whole and all(str(int(value)) == value for value in self.values if value.lstrip("-").isdigit()):
             return Categorical(self.name, tuple(sorted(int(float(value)) for value in self.values)), self.missing)
         return Categorical(self.name, tuple(sorted(self.values)), self.missing)
@@ -189,7 +191,9 @@ class _Column:
 def draft_table_domain(columns: Columns, reading: Reading) -> Domain:
     """A domain drafted from the columns of a table: for the curator to correct, never to be used as it stands."""
     names = [name for name in columns.names if name != reading.person]
-    seen = {name: _Column(name, reading.missing) for name in names}
+    # A first line that nobody called a header may be a record: errors give the column's number then.
+    told = {name: repr(name) if columns.certain else str(at) for at, name in enumerate(columns.names, start=1)}
+    seen = {name: _Column(name, told[name], reading.missing) for name in names}
     for chunk in columns.chunks:
         for name, column in seen.items():
             column.see(flat_column(chunk.table, name), lambda row, chunk=chunk: chunk.place(row))

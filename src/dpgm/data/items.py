@@ -85,10 +85,11 @@ def digits_only(values: "pyarrow.Array") -> bool:
 
 
 class KnownItems:
-    """The public list of a domain."""
+    """The public list of a domain; item numbers below 0 are refused, unless they may be values (`negative`)."""
 
-    def __init__(self, labels: Sequence[Label]) -> None:
+    def __init__(self, labels: Sequence[Label], *, negative: bool = False) -> None:
         self.labels = labels
+        self._negative = negative
         self.integers = isinstance(labels[0], int)
         self._texts: pyarrow.Array | None = None
         self._codes: NDArray[np.int64] | None = None
@@ -121,7 +122,10 @@ class KnownItems:
         import pyarrow.compute as pc
 
         if self.integers:
-            return self.from_integers(parse_integers(values, place), place)
+            numbers = parse_integers(values, place)
+            if not self._negative:
+                refuse_negative(numbers, place)
+            return self.from_integers(numbers, place)
         if self._texts is None:
             self._prepare_texts()
         codes = self._look_up(values)

@@ -38,26 +38,47 @@ def _rows_of_codes(records: Records) -> list[NDArray[Any]]:
     return np.split(records.indices, records.indptr[1:-1]) if len(records) else []
 
 
+def _joined(lines: Any) -> bytes:
+    """Arrow texts as lines."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(lines):
+        return b""
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], type=pa.int64()), lines.cast(pa.large_string()))
+    text: bytes = pc.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    return text + b"\n"
+
+
 def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> Render:
     """One line a record: its items, separated."""
-    texts = np.array([cell(label) for label in field.items], dtype=object)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pa.array([cell(label) for label in field.items], type=pa.string())
 
     def render(records: Records, _: int) -> bytes:
-        lines = [separator.join(texts[codes]) for codes in _rows_of_codes(records)]
-        return ("\n".join(lines) + "\n").encode() if lines else b""
+        items = texts.take(pa.array(records.indices))
+        lists = pa.ListArray.from_arrays(pa.array(records.indptr.astype(np.int32)), items)
+        return _joined(pc.binary_join(lists, separator))
 
     return render
 
 
 def render_long_csv(field: ItemSet | Image, separator: str) -> Render:
     """One line a person and item; a person without items has one line with an empty item."""
-    texts = np.array([csv_cell(label, separator) for label in field.items], dtype=object)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pa.array([*(csv_cell(label, separator) for label in field.items), ""], type=pa.string())
 
     def render(records: Records, first: int) -> bytes:
-        lines = []
-        for person, codes in enumerate(_rows_of_codes(records), start=first):
-            lines += [f"{person}{separator}{text}\n" for text in texts[codes]] or [f"{person}{separator}\n"]
-        return "".join(lines).encode()
+        lengths = records.lengths
+        persons = np.repeat(np.arange(first, first + len(records)), np.maximum(lengths, 1))
+        codes = np.insert(records.indices.astype(np.int32), records.indptr[:-1][lengths == 0], field.width)
+        return _joined(
+            pc.binary_join_element_wise(pa.array(persons).cast(pa.string()), texts.take(pa.array(codes)), separator)
+        )
 
     return render
 

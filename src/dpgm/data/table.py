@@ -35,7 +35,9 @@ class TableEncoder:
         self._missing = ("", *missing)
         self._suffix = strip_suffix
         self._items = {
-            field.name: KnownItems(field.values if isinstance(field, Categorical) else field.items)
+            field.name: KnownItems(field.values, negative=True)
+            if isinstance(field, Categorical)
+            else KnownItems(field.items)
             for field in domain.fields
             if not isinstance(field, Numeric)
         }
