@@ -1,7 +1,8 @@
 """Reading and writing: seconds, records a second and peak memory, on one core.
 
 Every task runs in a process of its own, so that its peak memory is its own; tasks are interleaved over the rounds and
-medians reported, with processor seconds beside wall seconds (on a busy machine trust the former). "arrow alone" decodes the same Parquet file with pyarrow and keeps nothing: the floor for reading it.
+medians reported, with processor seconds beside wall seconds (on a busy machine trust the former). "arrow alone" decodes
+the same Parquet file with pyarrow and keeps nothing: the floor for reading it.
 """
 
 import argparse

@@ -45,7 +45,7 @@ def _joined(lines: Any) -> bytes:
 
     if not len(lines):
         return b""
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], type=pa.int64()), lines.cast(pa.large_string()))
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], type=pa.int32()), lines)
     text: bytes = pc.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
     return text + b"\n"
 
