@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpgm.errors import ArtefactError, BudgetError, DiskError, UsageError
-from dpgm.privacy import ledger as module
+from dpgm.privacy import ledger_chain
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import Spend, Training, calibrate
 from dpgm.privacy.certificate import LedgerMark
@@ -27,7 +27,7 @@ def ledger(tmp_path):
 def tenth(ledger):
     """A plan that takes a tenth of the cap at the order its own kind would choose."""
     plan = (Mechanism("counts", 10.0),)
-    probe = Ledger.create(ledger._path.with_suffix(".probe"), ledger.epsilon_cap, ledger.delta)
+    probe = Ledger.create(ledger._chain.path.with_suffix(".probe"), ledger.epsilon_cap, ledger.delta)
     probe.reserve(plan, 1e-6)
     return (Mechanism("counts", 10.0 * np.sqrt(10 * probe.totals().spent) * (1 + 1e-9)),)
 
@@ -44,7 +44,7 @@ def test_a_plan_goes_from_reserved_to_committed(ledger):
 
 def test_a_ledger_is_opened_again(ledger):
     ledger.reserve(PLAN, 1e-6)
-    again = Ledger.open(ledger._path)
+    again = Ledger.open(ledger._chain.path)
     assert again.entries() == ledger.entries()
     assert (again.population, again.epsilon_cap, again.delta) == (ledger.population, 3.0, 1e-6)
 
@@ -56,7 +56,7 @@ def test_totals_are_composed_and_never_added(ledger):
     totals = ledger.totals()
     assert totals.epsilon_if_fixed < 3 * alone
     assert 0 < totals.spent <= 1
-    assert Ledger.create(ledger._path.with_suffix(".new"), 1.0, 1e-6).totals().epsilon_if_fixed == 0
+    assert Ledger.create(ledger._chain.path.with_suffix(".new"), 1.0, 1e-6).totals().epsilon_if_fixed == 0
 
 
 def test_a_plan_beyond_the_cap_is_refused_with_the_figures(ledger):
@@ -140,7 +140,7 @@ def test_a_cap_too_small_for_any_order_is_refused(tmp_path):
 
 
 def tamper(ledger, statement):
-    with sqlite3.connect(ledger._path) as connection:
+    with sqlite3.connect(ledger._chain.path) as connection:
         connection.execute(statement)
     connection.close()
 
@@ -167,7 +167,7 @@ def test_an_altered_entry_shows(ledger, statement, words):
     tamper(ledger, statement)
     assert words in ledger.check()[0]
     with pytest.raises(ArtefactError, match="altered"):
-        Ledger.open(ledger._path)
+        Ledger.open(ledger._chain.path)
 
 
 def test_a_ledger_that_was_rolled_back_shows_against_a_release(ledger):
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path):
         Ledger.open(path)
     empty = tmp_path / "empty"
     with sqlite3.connect(empty) as connection:
-        connection.execute(module._SCHEMA)
+        connection.execute(ledger_chain._SCHEMA)
     connection.close()
     with pytest.raises(ArtefactError, match="empty ledger"):
         Ledger.open(empty)
@@ -201,18 +201,18 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path):
         with pytest.raises(ArtefactError):
             Ledger.open(empty)
     with pytest.raises(ArtefactError, match="cannot be opened"):
-        module._connect(tmp_path / "absent")
+        ledger_chain._connect(tmp_path / "absent")
 
 
 def test_an_existing_file_is_never_overwritten(ledger, tmp_path):
     with pytest.raises(UsageError, match="exists already"):
-        Ledger.create(ledger._path, 1.0, 1e-6)
+        Ledger.create(ledger._chain.path, 1.0, 1e-6)
     with pytest.raises(DiskError, match="cannot be created"):
         Ledger.create(tmp_path / "no" / "folder", 1.0, 1e-6)
     for epsilon, delta in ((0, 1e-6), (1.0, 2.0)):
         with pytest.raises(UsageError):
             Ledger.create(tmp_path / "other", epsilon, delta)
-    assert (ledger._path.stat().st_mode & 0o077) == 0
+    assert (ledger._chain.path.stat().st_mode & 0o077) == 0
 
 
 def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
@@ -237,8 +237,8 @@ def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_ledger_that_cannot_be_written_says_so(ledger, monkeypatch):
-    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
-    other = sqlite3.connect(ledger._path, isolation_level=None)
+    monkeypatch.setattr(ledger_chain, "_WAIT_SECONDS", 0.05)
+    other = sqlite3.connect(ledger._chain.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(DiskError, match="cannot be written"):
         ledger.reserve(PLAN, 1e-6)
@@ -287,7 +287,9 @@ def test_processes_share_one_budget(ledger):
     plan = tenth(ledger)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    processes = [context.Process(target=_reserve_many, args=(ledger._path, plan, 10, results)) for _ in range(5)]
+    processes = [
+        context.Process(target=_reserve_many, args=(ledger._chain.path, plan, 10, results)) for _ in range(5)
+    ]
     for process in processes:
         process.start()
     admitted = [results.get(timeout=120) for _ in processes]

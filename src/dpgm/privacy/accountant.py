@@ -24,13 +24,18 @@ from dpgm.privacy.events import (
     SampledSteps,
     events_of,
 )
-from dpgm.privacy.loss_distribution import Composed, Pair, Part, refined
+from dpgm.privacy.loss_composition import Composed, Part, TooWideError, refined
+from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.parallel_branches import Envelope, dominating
 from dpgm.privacy.renyi import epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.
 ACCOUNTANT = "dpgm privacy loss distribution 1, checked by Renyi divergences (dpgm 1, dp-accounting)"
 _AGREEMENT = 1e-6
+# Below this the Fourier transforms' rounding exceeds delta, and the Renyi bound stands alone.
+SMALLEST_TIGHT_DELTA = 1e-18
+# Beyond this nothing is protected, and it does not matter by how much.
+LARGEST_TIGHT_EPSILON = 2e4
 # No plan may need more; also keeps numbers inside double precision.
 LARGEST_COUNT = 10**9
 
@@ -107,19 +112,29 @@ def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: floa
     if not normal.steps and not normal.parallels:
         return gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
     rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)
+    if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
+        return rdp
     pld = 0.0
-    for parts in _directions(normal, Adjacency.ADD_REMOVE):
-        pld = max(pld, refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance).epsilon)
+    try:
+        for parts in _directions(normal, Adjacency.ADD_REMOVE):
+            pld = max(pld, refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance).epsilon)
+    except TooWideError:
+        return rdp
     return min(pld, rdp)
 
 
 def _tight_and_renyi(normal: _Normal, delta: float, adjacency: Adjacency, check: bool) -> tuple[float, float]:
     rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)
     pld = grid_error = 0.0
-    for parts in _directions(normal, adjacency):
-        _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld)
-        if epsilon > pld:
-            pld, grid_error = epsilon, error
+    if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
+        pld = math.inf
+    try:
+        for parts in _directions(normal, adjacency) if pld == 0 else ():
+            _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld)
+            if epsilon > pld:
+                pld, grid_error = epsilon, error
+    except TooWideError:
+        pld = grid_error = math.inf
     if check and adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
         witness = _dp_accounting_epsilon(normal, delta)
         if witness > 0:  # where divergences drown in rounding it answers 0, which says nothing
@@ -139,6 +154,8 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
     normal = _normal_form(mechanisms, adjacency)
     if not normal.steps and not normal.parallels:
         return gaussian_delta(math.sqrt(normal.mu_squared), epsilon)
+    if epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), 0.5)[0] > LARGEST_TIGHT_EPSILON:
+        return 1.0
     curve = renyi_curve(_renyi_events(normal, adjacency))
     answer = 0.0
     for parts in _directions(normal, adjacency):
@@ -180,7 +197,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _agree(pld: float, rdp: float, grid_error: float) -> None:
     """The Renyi figure is an upper bound, so it cannot lie below the tight one, up to the latter's grid."""
-    if rdp < pld - 2 * grid_error - _AGREEMENT:
+    if pld < math.inf and rdp < pld - 2 * grid_error - _AGREEMENT:
         raise DpgmError(
             f"the accountants contradict each other (PLD {pld:.9g}, Renyi {rdp:.9g}); nothing was charged. "
             "Please report these figures."

@@ -14,7 +14,7 @@ from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta, search_epsilon
 from dpgm.privacy.events import Mechanism
-from dpgm.privacy.loss_distribution import GRID_TOLERANCE
+from dpgm.privacy.loss_composition import GRID_TOLERANCE
 
 # The composed epsilon ends up between these shares of the target.
 _LOWEST, _AIM = 1 - 5e-4, 1 - 2e-4
@@ -81,7 +81,7 @@ def calibrate(
 
     >>> noise = calibrate(1.0, 1e-5, [Spend("counts", 0.2), Spend("sums", 0.8)], cache=False)
     >>> [(mechanism.name, mechanism.noise) for mechanism in noise]
-    [('counts', 8.3419), ('sums', 4.171)]
+    [('counts', 8.342), ('sums', 4.171)]
     """
     _check(epsilon, delta, spends, training)
     key = [

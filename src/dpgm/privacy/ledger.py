@@ -9,14 +9,9 @@ plan is chosen before anything was seen; it may also be admitted by its own tigh
 fits. Epsilons are never added.
 """
 
-import hashlib
-import json
-import os
 import secrets
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,22 +19,16 @@ from typing import Any
 import numpy as np
 
 from dpgm import __version__, validation
-from dpgm.errors import ArtefactError, BudgetError, DiskError, UsageError
+from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.certificate_format import LedgerMark
 from dpgm.privacy.events import Mechanism, events_of
+from dpgm.privacy.ledger_chain import Chain, refuse_network
 from dpgm.privacy.renyi import ORDERS, conversion, renyi_curve
 
 FORMAT = 1
-_WAIT_SECONDS = 120.0
 # What a state may become. A started entry stays charged whatever happens to it.
 _NEXT = {"reserved": ("started", "void"), "started": ("committed", "abandoned"), "abandoned": ("started",)}
-# Locks are not reliable there, and two fits at once could pass the cap.
-_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "ncp", "9p", "fuse.sshfs", "fuse.s3fs", "glusterfs", "ceph")
-
-_SCHEMA = """
-CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, previous TEXT NOT NULL, document TEXT NOT NULL, hash TEXT NOT NULL)
-"""
 
 
 @dataclass(frozen=True)
@@ -76,8 +65,8 @@ class Ledger:
     """The ledger of one population; open it with `create` or `open`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        header = self._rows()[0]
+        self._chain = Chain(path)
+        header = self._chain.documents()[0]
         if header.get("kind") != "created" or header.get("format") != FORMAT:
             raise ArtefactError(f"{path} is not a ledger of format {FORMAT}.")
         self.population: str = header["population"]
@@ -90,13 +79,6 @@ class Ledger:
         path = Path(path)
         validation.positive(epsilon_cap=epsilon_cap)
         validation.probability(delta=delta)
-        _refuse_network(path)
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except FileExistsError:
-            raise UsageError(f"{path} exists already; a ledger is never overwritten.") from None
-        except OSError as error:
-            raise DiskError(f"{path} cannot be created: {error.strerror}.") from None
         header = {
             "kind": "created",
             "format": FORMAT,
@@ -106,9 +88,7 @@ class Ledger:
             "time": _now(),
             "software": f"dpgm {__version__}",
         }
-        with closing(_connect(path)) as connection, _transaction(connection, path):
-            connection.execute(_SCHEMA)
-            _append(connection, header)
+        Chain.create(path, header)
         return cls(path)
 
     @classmethod
@@ -117,7 +97,7 @@ class Ledger:
         path = Path(path)
         if not path.is_file():
             raise UsageError(f"{path} does not exist; make a ledger with `dpgm ledger create`.")
-        _refuse_network(path)
+        refuse_network(path)
         ledger = cls(path)
         problems = ledger.check()
         if problems:
@@ -135,8 +115,8 @@ class Ledger:
         validation.probability(delta=delta)
         alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
         curve = renyi_curve(events_of(mechanisms))
-        with self._writing() as connection:
-            entries, order = self._state(connection)
+        with self._chain.writing() as writer:
+            entries, order = _state(writer.documents())
             first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
             if order is None:
                 order = self._best_order(curve)
@@ -159,7 +139,7 @@ class Ledger:
                 "time": _now(),
                 "software": f"dpgm {__version__}",
             }
-            _append(connection, document)
+            writer.append(document)
         return self.entry(name)
 
     def start(self, entry: Entry | str) -> Entry:
@@ -188,8 +168,7 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """All plans, in order."""
-        with closing(_connect(self._path)) as connection:
-            return tuple(self._state(connection)[0])
+        return tuple(_state(self._chain.documents())[0])
 
     def entry(self, name: str) -> Entry:
         """One plan by its name."""
@@ -201,16 +180,11 @@ class Ledger:
     @property
     def mark(self) -> LedgerMark:
         """Where the ledger stands now, for a certificate."""
-        with closing(_connect(self._path)) as connection:
-            sequence, head = connection.execute(
-                "SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1"
-            ).fetchone()
-        return LedgerMark(self.population, int(sequence), str(head))
+        return LedgerMark(self.population, *self._chain.head())
 
     def totals(self) -> Totals:
         """What all plans come to, composed."""
-        with closing(_connect(self._path)) as connection:
-            entries, order = self._state(connection)
+        entries, order = _state(self._chain.documents())
         charged = [entry.charged for entry in entries if entry.state != "void"]
         spent = 0.0 if order is None else sum(self._share(mechanisms, order) for mechanisms in charged)
         events = [event for mechanisms in charged for event in events_of(mechanisms)]
@@ -219,19 +193,8 @@ class Ledger:
 
     def check(self, marks: Sequence[LedgerMark] = ()) -> tuple[str, ...]:
         """What is wrong with the chain, or with it against the marks of releases in circulation; empty if nothing."""
-        with closing(_connect(self._path)) as connection:
-            rows = _read(connection, self._path)
-        problems = []
-        previous = ""
-        hashes = {}
-        for place, (sequence, before, document, head) in enumerate(rows, start=1):
-            if sequence != place:
-                problems.append(f"entry {place} is missing")
-                break
-            if before != previous or head != _hash(previous, document):
-                problems.append(f"entry {sequence} does not match its hash")
-                break
-            hashes[sequence] = previous = head
+        hashes, fault = self._chain.check()
+        problems = [fault] if fault else []
         for mark in marks:
             if mark.population != self.population:
                 problems.append(f"a release belongs to another population ({mark.population[:12]})")
@@ -264,8 +227,8 @@ class Ledger:
         self, entry: Entry | str, state: str, *, charged: Sequence[Mechanism] | None = None, release: str = ""
     ) -> Entry:
         name = _name(entry)
-        with self._writing() as connection:
-            current = next((one for one in self._state(connection)[0] if one.name == name), None)
+        with self._chain.writing() as writer:
+            current = next((one for one in _state(writer.documents())[0] if one.name == name), None)
             if current is None:
                 raise UsageError(f"the ledger has no entry {name!r}.")
             if state not in _NEXT.get(current.state, ()):
@@ -274,54 +237,8 @@ class Ledger:
             if charged is not None:
                 document["charged"] = [asdict(mechanism) for mechanism in charged]
                 document["release"] = release
-            _append(connection, document)
+            writer.append(document)
         return self.entry(name)
-
-    def _state(self, connection: sqlite3.Connection) -> tuple[list[Entry], float | None]:
-        entries: dict[str, Entry] = {}
-        order: float | None = None
-        for document in self._documents(connection)[1:]:
-            if document["kind"] == "reserved":
-                mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
-                order = document["order"] if order is None else order
-                entries[document["entry"]] = Entry(
-                    document["entry"],
-                    "reserved",
-                    mechanisms,
-                    document["delta"],
-                    mechanisms,
-                    document["time"],
-                    document["software"],
-                    document["plan_hash"],
-                )
-                continue
-            entry = entries[document["entry"]]
-            changes: dict[str, Any] = {"state": document["kind"]}
-            if document["kind"] == "committed":
-                changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])
-                changes["release"] = document["release"]
-            elif document["kind"] == "void":
-                changes["charged"] = ()
-            entries[entry.name] = replace(entry, **changes)
-        return list(entries.values()), order
-
-    def _rows(self) -> list[dict[str, Any]]:
-        with closing(_connect(self._path)) as connection:
-            return self._documents(connection)
-
-    def _documents(self, connection: sqlite3.Connection) -> list[dict[str, Any]]:
-        rows = _read(connection, self._path)
-        if not rows:
-            raise ArtefactError(f"{self._path} is an empty ledger.")
-        try:
-            return [json.loads(document) for _, _, document, _ in rows]
-        except ValueError:
-            raise ArtefactError(f"{self._path} holds an entry that is not JSON.") from None
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with closing(_connect(self._path)) as connection, _transaction(connection, self._path):
-            yield connection
 
 
 def _name(entry: Entry | str) -> str:
@@ -346,63 +263,31 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _hash(previous: str, document: str) -> str:
-    return hashlib.sha256(f"{previous}\n{document}".encode()).hexdigest()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
-        connection.execute("PRAGMA synchronous=FULL")
-        return connection
-    except sqlite3.Error as error:
-        raise ArtefactError(f"{path} cannot be opened as a ledger: {error}.") from None
-
-
-def _read(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str, str, str]]:
-    try:
-        return connection.execute(
-            "SELECT sequence, previous, document, hash FROM ledger ORDER BY sequence"
-        ).fetchall()
-    except sqlite3.Error as error:
-        raise ArtefactError(f"{path} cannot be read as a ledger: {error}.") from None
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """One writer at a time: the check and the entry it allows are one step."""
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise DiskError(f"{path} cannot be written: {error}.") from None
-
-
-def _append(connection: sqlite3.Connection, entry: dict[str, Any]) -> None:
-    last = connection.execute("SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
-    sequence, previous = last if last is not None else (0, "")
-    document = json.dumps(entry, sort_keys=True)
-    connection.execute(
-        "INSERT INTO ledger VALUES (?, ?, ?, ?)", (sequence + 1, previous, document, _hash(previous, document))
-    )
-
-
-def _refuse_network(path: Path) -> None:
-    """Refuse a file system without reliable locks, as far as the machine says."""
-    try:
-        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return
-    place = str(path.resolve())
-    home = max(
-        (mount for mount in mounts if place == mount[0] or place.startswith(mount[0].rstrip("/") + "/")),
-        key=lambda mount: len(mount[0]),
-        default=None,
-    )
-    if home is not None and home[1].startswith(_NETWORK_FILE_SYSTEMS):
-        raise UsageError(f"{path} is on a network file system ({home[1]}); put the ledger on a local disk.")
+def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], float | None]:
+    """All plans as the documents leave them, and the order the first reservation fixed."""
+    entries: dict[str, Entry] = {}
+    order: float | None = None
+    for document in documents[1:]:
+        if document["kind"] == "reserved":
+            mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
+            order = document["order"] if order is None else order
+            entries[document["entry"]] = Entry(
+                document["entry"],
+                "reserved",
+                mechanisms,
+                document["delta"],
+                mechanisms,
+                document["time"],
+                document["software"],
+                document["plan_hash"],
+            )
+            continue
+        entry = entries[document["entry"]]
+        changes: dict[str, Any] = {"state": document["kind"]}
+        if document["kind"] == "committed":
+            changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])
+            changes["release"] = document["release"]
+        elif document["kind"] == "void":
+            changes["charged"] = ()
+        entries[entry.name] = replace(entry, **changes)
+    return list(entries.values()), order

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpgm.privacy.loss_distribution import Composed, Floats, Loss, Pair, compose
+from dpgm.privacy.loss_composition import Composed, compose
+from dpgm.privacy.loss_distribution import Floats, Loss, Pair
 
 
 @dataclass(frozen=True)

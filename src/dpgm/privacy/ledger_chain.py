@@ -1,0 +1,162 @@
+"""An append-only, hash-chained list of JSON documents in one SQLite file.
+
+Every row carries the hash of the row before it, so that an edit or a deletion shows. One writer at a time: what a
+writer reads and what it appends are one transaction, on disk before it returns.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpgm.errors import ArtefactError, DiskError, UsageError
+
+_WAIT_SECONDS = 120.0
+# Locks are not reliable there, and two writers at once could both believe they are alone.
+_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "ncp", "9p", "fuse.sshfs", "fuse.s3fs", "glusterfs", "ceph")
+_SCHEMA = """
+CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, previous TEXT NOT NULL, document TEXT NOT NULL, hash TEXT NOT NULL)
+"""
+
+
+class Chain:
+    """The documents of one file, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, first: dict[str, Any]) -> "Chain":
+        """A new file with its first document; an existing one is never overwritten."""
+        refuse_network(path)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            raise UsageError(f"{path} exists already; a ledger is never overwritten.") from None
+        except OSError as error:
+            raise DiskError(f"{path} cannot be created: {error.strerror}.") from None
+        chain = cls(path)
+        with closing(_connect(path)) as connection, _transaction(connection, path):
+            connection.execute(_SCHEMA)
+            Writer(connection, path).append(first)
+        return chain
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All documents."""
+        with closing(_connect(self.path)) as connection:
+            return _parsed(_read(connection, self.path), self.path)
+
+    @contextmanager
+    def writing(self) -> Iterator["Writer"]:
+        """Exclusive access: what is read inside is still true when something is appended."""
+        with closing(_connect(self.path)) as connection, _transaction(connection, self.path):
+            yield Writer(connection, self.path)
+
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last document."""
+        with closing(_connect(self.path)) as connection:
+            sequence, _, _, digest = _read(connection, self.path)[-1]
+        return sequence, digest
+
+    def check(self) -> tuple[dict[int, str], str]:
+        """The hashes up to the first fault, and what the fault is, if any."""
+        with closing(_connect(self.path)) as connection:
+            rows = _read(connection, self.path)
+        previous = ""
+        hashes: dict[int, str] = {}
+        for place, (sequence, before, document, digest) in enumerate(rows, start=1):
+            if sequence != place:
+                return hashes, f"entry {place} is missing"
+            if before != previous or digest != _hash(previous, document):
+                return hashes, f"entry {sequence} does not match its hash"
+            hashes[sequence] = previous = digest
+        return hashes, ""
+
+
+class Writer:
+    """Reads and appends inside one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All documents."""
+        return _parsed(_read(self._connection, self._path), self._path)
+
+    def append(self, document: dict[str, Any]) -> None:
+        """One more document."""
+        last = self._connection.execute(
+            "SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1"
+        ).fetchone()
+        sequence, previous = last if last is not None else (0, "")
+        text = json.dumps(document, sort_keys=True)
+        self._connection.execute(
+            "INSERT INTO ledger VALUES (?, ?, ?, ?)", (sequence + 1, previous, text, _hash(previous, text))
+        )
+
+
+def _hash(previous: str, document: str) -> str:
+    return hashlib.sha256(f"{previous}\n{document}".encode()).hexdigest()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+    except sqlite3.Error as error:
+        raise ArtefactError(f"{path} cannot be opened as a ledger: {error}.") from None
+
+
+def _read(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str, str, str]]:
+    try:
+        return connection.execute(
+            "SELECT sequence, previous, document, hash FROM ledger ORDER BY sequence"
+        ).fetchall()
+    except sqlite3.Error as error:
+        raise ArtefactError(f"{path} cannot be read as a ledger: {error}.") from None
+
+
+def _parsed(rows: list[tuple[int, str, str, str]], path: Path) -> list[dict[str, Any]]:
+    if not rows:
+        raise ArtefactError(f"{path} is an empty ledger.")
+    try:
+        return [json.loads(document) for _, _, document, _ in rows]
+    except ValueError:
+        raise ArtefactError(f"{path} holds an entry that is not JSON.") from None
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """One writer at a time: the check and the entry it allows are one step."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise DiskError(f"{path} cannot be written: {error}.") from None
+
+
+def refuse_network(path: Path) -> None:
+    """Refuse a file system without reliable locks, as far as the machine says."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return
+    place = str(path.resolve())
+    home = max(
+        (mount for mount in mounts if place == mount[0] or place.startswith(mount[0].rstrip("/") + "/")),
+        key=lambda mount: len(mount[0]),
+        default=None,
+    )
+    if home is not None and home[1].startswith(_NETWORK_FILE_SYSTEMS):
+        raise UsageError(f"{path} is on a network file system ({home[1]}); put the ledger on a local disk.")
