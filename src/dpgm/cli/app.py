@@ -84,12 +84,15 @@ def run(arguments: list[str]) -> int:
     return int(result) if isinstance(result, int) else 0
 
 
-def main() -> None:
-    """Entry point of the `dpgm` command."""
-    # Commands register themselves on import; every module here must be cheap to import.
+def load_commands() -> None:
+    """Commands register themselves on import; every module here must be cheap to import."""
     import dpgm.cli.data
     import dpgm.cli.evaluation
     import dpgm.cli.privacy
     import dpgm.cli.synthesis  # noqa: F401
 
+
+def main() -> None:
+    """Entry point of the `dpgm` command."""
+    load_commands()
     sys.exit(run(sys.argv[1:]))

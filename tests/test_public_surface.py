@@ -1,0 +1,92 @@
+"""The public list is complete, documented and cheap to import."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpgm
+
+ROOT = Path(__file__).parent.parent
+BARE = ["compute", "models", "mechanisms", "statistics", "clustering", "training"]
+
+
+def test_all_is_sorted_and_every_name_exists_and_says_what_it_is():
+    assert dpgm.__all__ == sorted(dpgm.__all__)
+    for name in dpgm.__all__:
+        if name != "__version__":
+            assert getattr(dpgm, name).__doc__, f"dpgm.{name} has no docstring"
+    assert dir(dpgm) == dpgm.__all__
+    with pytest.raises(AttributeError):
+        dpgm.nonsense  # noqa: B018
+
+
+def _modules_after(code: str) -> set[str]:
+    script = f"import sys; {code}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_imports_nothing_heavy():
+    loaded = _modules_after(
+        "sys.argv = ['dpgm']; import dpgm.cli.app as a; import dpgm.cli as c; a.load_commands()"
+    )
+    heavy = {"torch", "matplotlib", "scipy", "pyarrow", "pandas", "numba", "dp_accounting", "sklearn", "numpy"}
+    assert not loaded & heavy
+
+
+@pytest.mark.parametrize("package", BARE)
+def test_numerical_packages_import_torch_and_numpy_alone(package):
+    folder = ROOT / "src" / "dpgm" / package
+    names = [f"dpgm.{package}.{path.stem}" for path in folder.glob("*.py") if path.stem != "__init__"]
+    loaded = _modules_after("import " + ", ".join(names))
+    # numba loads yaml by itself where that is installed
+    banned = {"pyarrow", "pandas", "polars", "pydantic", "typer", "dp_accounting", "sklearn", "matplotlib"}
+    assert not loaded & banned
+
+
+def test_every_command_is_in_the_readme_or_the_docs():
+    from dpgm.cli.app import app, load_commands
+
+    load_commands()
+    text = (ROOT / "README.md").read_text() + "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert re.search(rf"dpgm {name}\b", text), f"`dpgm {name}` is not documented"
+        assert "Example:" in (command.callback.__doc__ or "") or name in (
+            "cost",
+            "verify",
+            "inspect",
+            "simulate",
+            "evaluate",
+        )
+
+
+def test_links_in_the_docs_lead_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+?\.md)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_the_version_is_in_the_changelog_or_unreleased():
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert "## Unreleased" in changes or f"## {dpgm.__version__}" in changes
+
+
+def test_nothing_reads_or_writes_pickles_or_opens_sockets():
+    banned = re.compile(
+        r"\b(import pickle|from pickle|torch\.load|joblib|cloudpickle|import socket|urllib|requests)\b"
+    )
+    for path in (ROOT / "src").rglob("*.py"):
+        found = banned.search(path.read_text())
+        assert not found, f"{path}: {found.group() if found else ''}"
+
+
+def test_every_module_says_what_it_holds():
+    for path in (ROOT / "src" / "dpgm").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        if not name.endswith("__main__"):
+            assert (importlib.import_module(name).__doc__ or "").strip(), f"{name} has no docstring"
