@@ -179,11 +179,15 @@ def _subsets(
     repeats = drawn[rows, items]
     keys = _distinct(rows, items, repeats, sizes, starts, width, random)
     out = absent[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
-    if not out.any():
+    if not absent.any():
         return keys // width, keys % width
     given = [keys[~out]]
     without = np.sort(keys[out])
-    for component, item in zip(*np.nonzero(absent), strict=True):
+    everywhere = absent & (drawn == 0)
+    rows, items = np.nonzero(everywhere)
+    places = np.repeat(starts[rows] - (np.cumsum(sizes[rows]) - sizes[rows]), sizes[rows])
+    given.append((places + np.arange(len(places))) * width + np.repeat(items, sizes[rows]))
+    for component, item in zip(*np.nonzero(absent & ~everywhere), strict=True):
         everyone = np.arange(starts[component], starts[component] + sizes[component]) * width + item
         places = np.searchsorted(without, everyone)
         places[places == len(without)] = 0

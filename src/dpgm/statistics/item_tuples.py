@@ -22,7 +22,7 @@ from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
 
 NAMES = {1: "item counts", 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}
 # A product of 0/1 columns weighted by at most 256 stays below 2^24 over a chunk, where float32 sums are exact.
-_CHUNK = 1 << 14
+_CHUNK = {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ItemTuples:
         steps = clip_steps(size, self.order, self.cap)
         left, right = (np.triu_indices(size, 1)) if self.order > 2 else (np.arange(size), np.arange(size))
         total = np.zeros((len(left), size if self.order < 4 else len(left)), dtype=np.int64)
-        for chunk in view.rows.chunks(_CHUNK):
+        for chunk in view.rows.chunks(_CHUNK[self.order]):
             ones = counts_within(chunk, place >= 0)
             held = ones >= self.order  # the others hold no set at all
             if not held.any():

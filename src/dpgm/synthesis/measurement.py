@@ -26,13 +26,17 @@ from dpgm.statistics.statistic import GRID, Measured, clip_bound, clip_steps
 from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
 from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
 from dpgm.training.shrinkage import shrink
+from dpgm.training.table_fit import Shown, ShownLengths, fit_table
 
 Floats: TypeAlias = NDArray[np.float64]
 
 SANITY = 0.001  # counts below this share of the records matter little
 NARROW = 24  # up to so many positions, quadruples are measured
+TABLE = 17  # up to so many items, the fit lists all possible records
+_MOST_CELLS = 50_000
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
+_MORE_TRIPLES = 50  # where noise is far below what matters
 # How wrong the correction for down-weighting may be, as a share of what was cut, by order.
 _DISTORTION = {1: 0.3, 2: 0.4, 3: 0.6, 4: 0.6}
 
@@ -65,7 +69,7 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.07, 0.20, 0.30, 0.40),
+        4: (0.03, 0.15, 0.24, 0.30, 0.28),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -101,6 +105,8 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         if NAMES[order] not in noises:
             continue
         noise = noises[NAMES[order]]
+        if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
+            size = _MORE_TRIPLES
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap = choose_cap(order, law, profile[chosen], records, noise)
@@ -206,11 +212,13 @@ def fit_products(
     lengths = None if reading.lengths is None else _length_target(reading.lengths)
     rule = FitRule(
         components=int(np.clip(sqrt(records) / 2, min(100, max(4, records // 20)), 400)),
-        steps=2000 if narrow else 600,
+        steps=2000 if narrow else 800,
         learning_rate=0.2 if narrow else 0.1,
         coupling=300 / records if narrow else min(0.02, 3000 / records),
     )
     start = torch.from_numpy(profile).float()
+    if domain.width <= TABLE and item_positions(domain).all():
+        return _fit_cells(measurements, reading, start, domain, records, progress)
     for measured in measurements.tuples:
         if measured.statistic.order == 2:
             expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
@@ -222,6 +230,42 @@ def fit_products(
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+
+
+def _fit_cells(
+    measurements: Measurements,
+    reading: _Reading,
+    profile: torch.Tensor,
+    domain: Domain,
+    records: int,
+    progress: Callable[[float], None] | None,
+) -> Products:
+    """Few items: all 2^m records are listed, and those that occur become components of one record each."""
+    shown = []
+    listed: tuple[Measured[ItemCounts] | Measured[ItemTuples], ...] = (measurements.items, *measurements.tuples)
+    for measured in listed:
+        statistic = measured.statistic
+        places = np.arange(domain.width)[:, None] if isinstance(statistic, ItemCounts) else statistic.tuples
+        shown.append(
+            Shown(
+                sets=torch.from_numpy((1 << statistic.positions[places]).sum(axis=1)),
+                values=measured.value,
+                variances=torch.full_like(measured.value, measured.std**2),
+                kept=_kept(statistic.order, statistic.cap, domain.width),
+            )
+        )
+    lengths = None
+    if reading.lengths is not None:
+        read = reading.lengths
+        lengths = ShownLengths(
+            torch.from_numpy(read.groups), torch.from_numpy(read.counts), torch.from_numpy(read.stds**2)
+        )
+    chances = fit_table(profile, records, shown, lengths, progress=progress)
+    chosen = chances.argsort(descending=True)[:_MOST_CELLS]
+    chosen = chosen[chances[chosen] > 1e-3 / records]
+    weights = chances[chosen] / chances[chosen].sum()
+    held = (chosen[:, None] >> torch.arange(domain.width)) & 1
+    return Products(domain, weights, held.float())
 
 
 def _shown(model: Products, sets: ItemTuples) -> Floats:

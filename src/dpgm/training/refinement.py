@@ -32,6 +32,7 @@ class MomentTarget:
     values: Tensor
     variances: Tensor
     emphasis: float = 1.0
+    tolerance: float = 0.003  # relative errors below this do not matter
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class LengthTarget:
     groups: Tensor
     values: Tensor
     variances: Tensor
+    tolerance: float = 0.003
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,6 @@ class FitRule:
     learning_rate: float = 0.1
     warm_up: int = 30
     first_tolerance: float = 0.3
-    last_tolerance: float = 0.003
     coupling: float = 0.003  # price of mutual information between component and record, per record
     refresh: int = 5
 
@@ -116,7 +117,6 @@ def fit_moments(
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
         optimizer.param_groups[0]["lr"] = rule.learning_rate * rate
         done = min(1.0, step / (0.6 * rule.steps))
-        tolerance = rule.first_tolerance * (rule.last_tolerance / rule.first_tolerance) ** done
         probabilities, weights = model.probabilities(), model.weights()
         if step % rule.refresh == 0:
             with torch.no_grad():
@@ -128,11 +128,13 @@ def fit_moments(
             shown = records * moments(
                 target.order, probabilities.index_select(1, target.positions), weights, *scale
             )
+            tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.values.clamp(min=0)) ** 2
             loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
         if lengths is not None:
             law = length_law(probabilities[:, free], len(lengths.groups) - 1)
             shown = torch.zeros(len(lengths.values)).index_add(0, lengths.groups, records * (weights @ law))
+            tolerance = rule.first_tolerance * (lengths.tolerance / rule.first_tolerance) ** done
             scatter = lengths.variances + (tolerance * lengths.values) ** 2
             loss = loss + ((shown - lengths.values) ** 2 / scatter).sum()
         if rule.coupling > 0:

@@ -1,0 +1,154 @@
+"""For a handful of items: the distribution over all 2^m records that shows the measured statistics, exactly.
+
+Among all distributions the one that minimises (errors / noise)² + price x N x divergence from independent items. The
+problem is convex; its solution is a log-linear model with one parameter a measured number, found by L-BFGS. Sums over
+supersets and subsets take m passes over the table. Post-processing: only released values enter.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PRICE = 0.01
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Noisy counts of the records that hold all items of each set, a record of n items weighted by `kept[n]`."""
+
+    sets: Tensor  # (count,) bit masks
+    values: Tensor
+    variances: Tensor
+    kept: Tensor
+
+
+@dataclass(frozen=True)
+class ShownLengths:
+    """Noisy counts of records by group of lengths; `groups[n]` is the group of n items."""
+
+    groups: Tensor
+    values: Tensor
+    variances: Tensor
+
+
+def fit_table(
+    profile: Tensor,
+    records: int,
+    shown: Sequence[Shown],
+    lengths: ShownLengths | None,
+    *,
+    rounds: int = 150,
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
+
+    Args:
+        profile: (m,) share of the records that hold each item; the independent distribution to stay near.
+        records: the public number of records.
+        shown: what to show.
+        lengths: record lengths to show, if any.
+        rounds: of L-BFGS.
+        progress: told the share of the work done.
+    """
+    width = len(profile)
+    cells = torch.arange(2**width)
+    size = torch.zeros(2**width, dtype=torch.long)
+    start = torch.zeros(2**width, dtype=torch.float64)
+    for item, share in enumerate(profile.double().clamp(1e-6, 1 - 1e-6)):
+        held = (cells >> item) & 1
+        size += held
+        start += torch.where(held == 1, share.log(), (1 - share).log())
+    kept = [part.kept.double()[size] for part in shown]
+    counts = [len(part.sets) for part in shown] + ([len(lengths.values)] if lengths is not None else [])
+    values = torch.cat([part.values.double() for part in shown] + ([lengths.values.double()] if lengths else []))
+    variances = torch.cat(
+        [part.variances.double() for part in shown] + ([lengths.variances.double()] if lengths else [])
+    )
+    group = None if lengths is None else lengths.groups[size.clamp(max=len(lengths.groups) - 1)]
+    damping = PRICE * variances / (2 * records)
+
+    def table(parameters: Tensor) -> Tensor:
+        parts = torch.split(parameters, counts)
+        score = start.clone()
+        for part, weight, parameter in zip(shown, kept, parts, strict=False):
+            score += weight * _sum_over_subsets(torch.zeros_like(start).index_add_(0, part.sets, parameter), width)
+        return score if group is None else score + parts[-1][group]
+
+    # scaled so that each parameter's own curvature is near 1
+    scale = (values.clamp(min=1.0) / records + damping).rsqrt()
+
+    def loss_and_slope(parameters: Tensor) -> tuple[float, Tensor]:
+        actual = parameters * scale
+        score = table(actual)
+        level = score.logsumexp(0)
+        chances = (score - level).exp()
+        moments = [
+            _sum_over_supersets(weight * chances, width)[part.sets]
+            for part, weight in zip(shown, kept, strict=True)
+        ]
+        if group is not None:
+            moments.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
+        slope = scale * (torch.cat(moments) - values / records + damping * actual)
+        return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
+
+    parameters = _minimise(loss_and_slope, torch.zeros(len(values), dtype=torch.float64), rounds, progress)
+    score = table(parameters * scale)
+    return (score - score.logsumexp(0)).exp()
+
+
+def _minimise(
+    loss_and_slope: Callable[[Tensor], tuple[float, Tensor]],
+    point: Tensor,
+    rounds: int,
+    progress: Callable[[float], None] | None,
+    history: int = 40,
+) -> Tensor:
+    """L-BFGS with backtracking; the loss is smooth and convex."""
+    loss, slope = loss_and_slope(point)
+    steps: list[tuple[Tensor, Tensor, float]] = []
+    for done in range(rounds):
+        if float(slope.abs().max()) < 1e-7:
+            break
+        direction, factors = -slope, []
+        for moved, turned, curvature in reversed(steps):
+            factors.append(float(moved @ direction) / curvature)
+            direction = direction - factors[-1] * turned
+        if steps:
+            moved, turned, curvature = steps[-1]
+            direction = direction * (curvature / float(turned @ turned))
+        for (moved, turned, curvature), factor in zip(steps, reversed(factors), strict=True):
+            direction = direction + (factor - float(turned @ direction) / curvature) * moved
+        fall = float(slope @ direction)
+        length = 1.0 if steps else min(1.0, 1.0 / float(direction.norm()))
+        for _ in range(30):
+            new_loss, new_slope = loss_and_slope(point + length * direction)
+            if new_loss <= loss + 1e-4 * length * fall:
+                break
+            length /= 2
+        else:
+            break
+        moved, turned = length * direction, new_slope - slope
+        curvature = float(moved @ turned)
+        if curvature > 1e-14:
+            steps = [*steps[-history + 1 :], (moved, turned, curvature)]
+        point, loss, slope = point + moved, new_loss, new_slope
+        if progress is not None:
+            progress((done + 1) / rounds)
+    return point
+
+
+def _sum_over_supersets(values: Tensor, width: int) -> Tensor:
+    values = values.clone()
+    for item in range(width):
+        halves = values.view(-1, 2, 2**item)
+        halves[:, 0] += halves[:, 1]
+    return values
+
+
+def _sum_over_subsets(values: Tensor, width: int) -> Tensor:
+    for item in range(width):
+        halves = values.view(-1, 2, 2**item)
+        halves[:, 1] += halves[:, 0]
+    return values
