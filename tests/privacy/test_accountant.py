@@ -329,3 +329,49 @@ def test_random_schedules_match_dp_accountings_own_distribution(noise, rate, ste
 def test_extreme_schedules_have_a_finite_cost(noise, rate, steps, delta):
     found = cost([SampledSteps(noise, rate, steps)], delta)
     assert 0 <= found.epsilon <= found.epsilon_rdp < math.inf
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "delta"),
+    [
+        (1e-3, 0.01, 10, 1e-5),  # no noise to speak of
+        (0.01, 0.5, 1, 1e-5),  # losses beyond the range of floating point
+        (0.05, 1e-6, 10**6, 1e-6),  # a window beyond memory
+        (1.0, 0.01, 100, 1e-30),  # a delta beyond the transforms' digits
+        (2.0, 0.3, 10**7, 1e-6),
+    ],
+)
+def test_absurd_schedules_fall_back_on_the_renyi_bound(noise, rate, steps, delta):
+    events = [SampledSteps(noise, rate, steps)]
+    found = cost(events, delta)
+    assert found.epsilon_pld == math.inf
+    assert 2 < found.epsilon == found.epsilon_rdp < math.inf
+    assert accountant.search_epsilon(events, delta, 1e-3) == pytest.approx(found.epsilon, rel=0.01)
+    if delta > 1e-20:
+        assert delta_at(events, 1.0) == 1.0
+
+
+def test_a_search_costs_plain_releases_exactly():
+    assert accountant.search_epsilon([GaussianRelease(5.0)], 1e-6, 1e-3) == gaussian_epsilon(0.2, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.9])
+def test_a_large_delta_costs_nothing(delta):
+    assert cost([SampledSteps(1.0, 0.01, 100)], delta).epsilon == 0.0
+
+
+def test_a_tilt_that_is_far_too_strong_is_weakened():
+    from dpgm.privacy.loss_composition import refined
+    from dpgm.privacy.loss_distribution import Pair
+
+    pair = Pair(1 / 0.165, 1e-4, 10**6, True)
+    assert refined([pair], 1e-3, 0.1).epsilon == pytest.approx(refined([pair], 1e-3, 0.01).epsilon, rel=1e-3)
+
+
+def test_branches_of_several_events_have_no_simple_worst():
+    from dpgm.privacy.parallel_branches import dominating
+
+    events = (GaussianRelease(10.0), SampledSteps(1.0, 0.01, 100))
+    both = cost([Parallel((events, events))], 1e-5)
+    assert both.epsilon_pld == pytest.approx(cost(events, 1e-5).epsilon_pld, rel=1e-3)
+    assert dominating([()]) is None

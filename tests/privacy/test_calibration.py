@@ -145,6 +145,19 @@ def test_a_target_that_is_missed_is_never_returned(monkeypatch):
         calibrate(1.0, 1e-6, [Spend("all", 1.0)], cache=False)
 
 
+def test_a_search_that_jumps_about_still_ends_at_the_target(monkeypatch):
+    """A cost with a cliff in it: secant steps overshoot, the bracket catches them, and rounding ends the search."""
+
+    def cliff(mechanisms, delta, tolerance):
+        noise = merged_noise(mechanism.noise for mechanism in mechanisms)
+        return 0.4 / noise if noise > 1.2345 else 50.0 / noise
+
+    monkeypatch.setattr(calibration, "search_epsilon", cliff)
+    (gradients,) = calibration.solve_training(1.0, 1e-6, (), Training(0.01, 100, 0.0), 0.05)
+    assert gradients.noise == pytest.approx(1.2345, rel=1e-4)
+    assert gradients.noise > 1.2345
+
+
 def test_a_budget_too_small_for_any_noise_is_refused():
     with pytest.raises(UsageError, match="larger epsilon"):
         calibrate(1e-9, 1e-12, [], Training(0.9, 10**6), cache=False)

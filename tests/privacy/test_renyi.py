@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpgm.privacy.events import GaussianRelease, Parallel, SampledSteps
-from dpgm.privacy.renyi import epsilon_from, renyi_curve
+from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 
@@ -30,10 +30,15 @@ def test_tiny_divergences_keep_their_digits():
     assert curve[0] == pytest.approx(1e-14 * np.expm1(1e-8), rel=1e-6)
 
 
-def test_useless_orders_are_infinite_and_never_chosen():
-    curve = renyi_curve([SampledSteps(0.3, 0.1, 10)])
-    assert np.isinf(curve).any()
-    assert np.isfinite(epsilon_from(curve, 1e-5)[0])
+def test_far_orders_cost_what_the_unsampled_mechanism_costs():
+    orders = np.array([1000.0])
+    assert renyi_curve([SampledSteps(0.3, 0.1, 10)], orders) == renyi_curve([GaussianRelease(0.3, 10)], orders)
+
+
+def test_delta_and_epsilon_are_converted_alike():
+    curve = renyi_curve([SampledSteps(1.0, 0.01, 100)])
+    assert delta_from(curve, epsilon_from(curve, 1e-5)[0]) == pytest.approx(1e-5, rel=1e-9)
+    assert delta_from(curve, 0.0) <= 1.0
 
 
 def test_a_rate_of_one_is_a_gaussian():

@@ -27,7 +27,7 @@ from dpgm.privacy.events import (
 from dpgm.privacy.loss_composition import Composed, Part, TooWideError, refined
 from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.parallel_branches import Envelope, dominating
-from dpgm.privacy.renyi import epsilon_from, renyi_curve
+from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.
 ACCOUNTANT = "dpgm privacy loss distribution 1, checked by Renyi divergences (dpgm 1, dp-accounting)"
@@ -154,20 +154,22 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
     normal = _normal_form(mechanisms, adjacency)
     if not normal.steps and not normal.parallels:
         return gaussian_delta(math.sqrt(normal.mu_squared), epsilon)
-    if epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), 0.5)[0] > LARGEST_TIGHT_EPSILON:
-        return 1.0
     curve = renyi_curve(_renyi_events(normal, adjacency))
+    renyi = delta_from(curve, epsilon)
     answer = 0.0
-    for parts in _directions(normal, adjacency):
-        delta = 1e-6
-        # The grid is chosen for a delta, which is what is asked for: two or three rounds settle it.
-        for _ in range(4):
-            tilt = epsilon_from(curve, delta)[1] - 1
-            previous, delta = delta, max(refined(parts, delta, tilt).composed.delta(epsilon), 1e-30)
-            if 0.2 < delta / previous < 5:
-                break
-        answer = max(answer, delta)
-    return min(1.0, answer)
+    try:
+        for parts in _directions(normal, adjacency):
+            delta = 1e-6
+            # The grid is chosen for a delta, which is what is asked for: two or three rounds settle it.
+            for _ in range(4):
+                tilt = epsilon_from(curve, delta)[1] - 1
+                previous, delta = delta, max(refined(parts, delta, tilt).composed.delta(epsilon), 1e-30)
+                if 0.2 < delta / previous < 5:
+                    break
+            answer = max(answer, delta)
+    except TooWideError:
+        return renyi
+    return min(answer, renyi)
 
 
 def profile(mechanisms: Sequence[Costable], delta: float) -> tuple[Composed, ...]:

@@ -26,6 +26,7 @@ ROUNDING = 2.0
 WINDOW_SHARE = 1e-3
 WIDEST = 2**24
 _LEAST_TILT = 1e-3
+_FARTHEST_LOSS = 600.0  # beyond, e^loss leaves the range of floating point
 
 
 class TooWideError(Exception):
@@ -244,7 +245,10 @@ def refined(
     An epsilon already below `ignore_below` is not refined: it is an upper bound on any grid.
     """
     tail = delta * TAIL_SHARE / sum(part.runs for part in parts)
-    span = max(max(part.width(tail) for part in parts), 20 * math.sqrt(sum(part.variance(tail) for part in parts)))
+    width = max(part.width(tail) for part in parts)
+    if width > _FARTHEST_LOSS:
+        raise TooWideError
+    span = max(width, 20 * math.sqrt(sum(part.variance(tail) for part in parts)))
     grid, finest = span / FIRST_POINTS, span / MOST_POINTS
     precise = False
     while True:
@@ -266,7 +270,7 @@ def refined(
             continue
         if epsilon == math.inf:
             return Refined(whole, epsilon, epsilon)
-        error = sum(part.added_variance(grid, tail) for part in parts) / 2 * whole.slope(epsilon)
+        error = sum(part.added_variance(grid, tail) for part in parts) / 2 * (1 + whole.slope(epsilon))
         allowed = tolerance * epsilon + 1e-7
         if error <= allowed or grid <= finest:
             return Refined(whole, epsilon, error)

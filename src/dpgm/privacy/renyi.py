@@ -51,6 +51,12 @@ def epsilon_from(curve: Floats, delta: float, orders: Floats = ORDERS) -> tuple[
     return max(0.0, float(epsilons[best])), float(orders[best])
 
 
+def delta_from(curve: Floats, epsilon: float, orders: Floats = ORDERS) -> float:
+    """The best delta over the orders at an epsilon; the same conversion, the other way round."""
+    logs = (orders - 1) * (curve + np.log1p(-1 / orders) - epsilon) - np.log(orders)
+    return float(np.exp(min(0.0, float(np.min(logs)))))
+
+
 def conversion(orders: Floats, delta: float) -> Floats:
     """What turns a divergence into an epsilon at each order."""
     converted: Floats = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
