@@ -60,9 +60,8 @@ def _nltcs() -> list[list[int]]:
     files = sorted((DATA / "debd/nltcs").iterdir())
     tables = []
     for path in files:
-        lines = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-        with lines:
-            tables.append(np.loadtxt(lines, delimiter=",", dtype=np.uint8, ndmin=2))
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        tables.append(np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2))
     return [np.flatnonzero(row).tolist() for row in np.concatenate(tables)]
 
 
