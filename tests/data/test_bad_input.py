@@ -57,6 +57,12 @@ TEXTS = {
         {"domain": TABLE},
         ["line 3", "quote"],
     ),
+    "stray quotes": (
+        "x.csv",
+        f'colour,size\nred,1\nred"{SECRET},2\nred,3"\n',
+        {"domain": TABLE},
+        ["line 2 or after", "quot"],
+    ),
     "ragged, too few": (
         "x.csv",
         f"colour,size\nred,1\n{SECRET}\nred,2\n",
@@ -429,3 +435,28 @@ def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
     claimed = SimpleNamespace(num_rows=2**60, num_row_groups=1, row_group=lambda at: group)
     with pytest.raises(InputError, match="impossible number of rows"):
         _check_footer(claimed, source)
+
+
+def test_damaged_files_of_every_format_are_refused_and_never_crash(tmp_path, monkeypatch):
+    from data_strategies import random_records
+    from dpgm.data.writers import write_records
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    rng = np.random.default_rng(5)
+    records = random_records(8, 5, 2)
+    marks = [b'"', b",", b"\n", b"\r", b"\0", b"9" * 25, b"NaN", b"\xff", b"[", b"{", b"'=", b"1e999"]
+    for name in ("x.csv", "x.jsonl", "x.dat", "x.npz", "x.npy", "x.parquet", "x.csv.gz"):
+        write_records(records, tmp_path / name)
+        good = (tmp_path / name).read_bytes()
+        for _ in range(40):
+            bad = bytearray(good)
+            at = int(rng.integers(len(bad)))
+            if rng.random() < 0.5:
+                bad[at : at + int(rng.integers(3))] = marks[rng.integers(len(marks))]
+            else:
+                bad[at] = int(rng.integers(256))
+            (tmp_path / name).write_bytes(bytes(bad))
+            with suppress(DpgmError):  # anything else, or a crash, fails
+                read_records(tmp_path / name, domain=records.domain)
+            with suppress(DpgmError):
+                read_records(tmp_path / name, assume_public_items=True)

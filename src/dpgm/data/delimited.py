@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpgm.data.chunks import Chunk, Columns, plain_name
 from dpgm.data.formats import set_field
+from dpgm.data.items import Place
 from dpgm.data.lines import TextBlock, blocks_of, first_block
 from dpgm.data.opening import Input
 from dpgm.data.source import Reading
@@ -131,7 +132,8 @@ class DelimitedFile:
             def place(row: int, block: TextBlock = block, kept: list[int] | None = kept) -> str:
                 return block.place(row if kept is None else kept[row])
 
-            yield Chunk(_parse(text, names, wanted, self.separator, place), place)
+            count = len(block.ends) if kept is None else len(kept)
+            yield Chunk(_parse(text, count, names, wanted, self.separator, place), place)
 
 
 def _wanted(names: tuple[str, ...], reading: Reading) -> list[str]:
@@ -157,8 +159,9 @@ def _guess_separator(row: bytes, default: str) -> str:
 
 
 def _parse(
-    text: bytes, names: tuple[str, ...], wanted: list[str], separator: str, place: object
+    text: bytes, rows: int, names: tuple[str, ...], wanted: list[str], separator: str, place: Place
 ) -> "pyarrow.Table":
+    """The wanted columns of `rows` rows of text, all as texts."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -187,13 +190,18 @@ def _parse(
             ),
         )
     except pa.ArrowInvalid:
-        where = place(0)  # type: ignore[operator]
-        raise InputError(f"{where} or after: the text cannot be read as rows of cells; check its quotes.") from None
+        raise InputError(
+            f"{place(0)} or after: the text cannot be read as rows of cells; check its quotes."
+        ) from None
+    if table.num_rows + len(ragged) != rows:
+        raise InputError(
+            f"{place(0)} or after: a quotation mark stands within a cell; put the whole cell in quotes and double"
+            " the mark."
+        )
     if ragged:
         number, cells = ragged[0]
-        where = place(number - 1)  # type: ignore[operator]
         raise InputError(
-            f"{where}: has {cells} cells where {len(names)} are expected; correct the row, or say `--shape basket`"
-            " if rows are lists of items."
+            f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or say"
+            " `--shape basket` if rows are lists of items."
         )
     return table.rename_columns(wanted)
