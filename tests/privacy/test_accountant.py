@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import exact_privacy
@@ -279,19 +279,34 @@ def test_the_tight_figure_never_exceeds_the_renyi_bounds(noise, rate, steps):
     assert found.epsilon <= min(found.epsilon_pld, found.epsilon_rdp)
 
 
-@settings(max_examples=4, deadline=None)
-@given(st.floats(1.0, 4.0), st.floats(0.01, 0.3), st.integers(100, 5000), st.sampled_from([1e-4, 1e-8]))
-def test_random_schedules_match_an_independent_integral(noise, rate, steps, delta):
-    from hypothesis import assume
-
+def assert_matches_the_integral(noise, rate, steps, delta):
     found = cost([GaussianRelease(30.0, 10), SampledSteps(noise, rate, steps)], delta, check=False, cache=False)
     assume(0.05 < found.epsilon < 25)
-    mu = math.sqrt(10) / 30
-    for slack, remove in ((1e-6, True), (1e-6, False)):
-        exact = exact_privacy.delta(found.epsilon, steps=[(noise, rate, steps)], mu=mu, remove=remove)
-        assert exact <= delta * (1 + slack)
-    tighter = exact_privacy.delta(found.epsilon * (1 - 4e-4) - 1e-6, steps=[(noise, rate, steps)], mu=mu)
-    assert tighter > delta * (1 - 1e-6)
+    schedule = {"steps": [(noise, rate, steps)], "mu": math.sqrt(10) / 30}
+    for remove in (True, False):
+        assert exact_privacy.delta(found.epsilon, remove=remove, **schedule) <= delta * (1 + 1e-8)
+    assert exact_privacy.delta(found.epsilon * (1 - 4e-4) - 1e-6, **schedule) > delta
+
+
+schedules = (
+    st.floats(0.8, 4.0),
+    st.floats(1e-3, 0.3),
+    st.integers(100, 10000),
+    st.sampled_from([1e-4, 1e-6, 1e-9]),
+)
+
+
+@settings(max_examples=5, deadline=None)
+@given(*schedules)
+def test_random_schedules_match_an_independent_integral(noise, rate, steps, delta):
+    assert_matches_the_integral(noise, rate, steps, delta)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(*schedules)
+def test_many_random_schedules_match_an_independent_integral(noise, rate, steps, delta):
+    assert_matches_the_integral(noise, rate, steps, delta)
 
 
 @pytest.mark.slow
@@ -300,7 +315,6 @@ def test_random_schedules_match_an_independent_integral(noise, rate, steps, delt
 def test_random_schedules_match_dp_accountings_own_distribution(noise, rate, steps, delta):
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
-    from hypothesis import assume
 
     found = cost([SampledSteps(noise, rate, steps)], delta, check=False, cache=False).epsilon_pld
     assume(found < 40)
