@@ -6,7 +6,7 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
-from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem, mwem
+from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem, independent, mwem
 from dpgm.evaluation.baselines.factored_weights import FactoredWeights
 from dpgm.evaluation.baselines.mwem import clip_records
 from dpgm.evaluation.counting_queries import count_queries, item_frequencies, popular_queries, query_error
@@ -114,6 +114,18 @@ class Tape(gateways.Gateway):
         answer = super().release(name, query, noise)
         self.tape.append((name, answer.clone()))
         return answer
+
+
+@pytest.mark.parametrize("model", all_methods(), ids=lambda model: type(model).__name__)
+def test_fit_depends_on_the_rows_only_through_what_was_released(monkeypatch, model):
+    home = mwem if isinstance(model, Mwem) else independent
+    records, others = correlated(500), correlated(500, seed=9)
+    monkeypatch.setattr(home, "Gateway", Tape)
+    model.randomness = SeededRandomness(4)
+    expected = model.fit(records).sample(200, seed=0)
+    tape = [answer for _, answer in Tape.last.tape]
+    monkeypatch.setattr(home, "Gateway", lambda _, **options: gateways.PlaybackGateway(tape, **options))
+    assert model.fit(others).sample(200, seed=0) == expected
 
 
 def exact_mwem(tape, width, count, replays):
