@@ -15,6 +15,7 @@ from dpgm.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
+_PIECE = 4_000_000
 _POWERS = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 
 
@@ -96,7 +97,7 @@ class LongGatherer:
         codes = item_codes(items, self.goal.items, place)
         if present is not None:
             codes[~present] = -1
-        # Numbers are kept as they are (8 bytes a row) and numbered at the end; texts are numbered by chunk.
+        # Numbers are kept as they are (4 or 8 bytes a row) and numbered at the end; texts are numbered by chunk.
         numbers = plain_numbers(persons)
         self._persons.append(persons.dictionary_encode() if numbers is None else numbers)
         self._codes.append(codes.astype(self.goal.code_dtype))
@@ -113,7 +114,9 @@ class LongGatherer:
         if position is not None:
             codes = position.astype(index_dtype(domain.width))[codes]
         indptr = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
+        for start in range(0, len(rows), _PIECE):  # by pieces: bincount makes a copy of 64 bits
+            indptr[1:] += np.bincount(rows[start : start + _PIECE], minlength=count)
+        np.cumsum(indptr[1:], out=indptr[1:])
         if not bool(np.all(rows[1:] >= rows[:-1])):
             codes = _by_row(rows, codes, count, domain.width)
         return Records(domain, *sort_rows(indptr, codes, domain.width))
@@ -126,6 +129,8 @@ def _number_persons(persons: list["pyarrow.Array"]) -> tuple[NDArray[np.int32], 
     if not persons:
         return np.empty(0, dtype=np.int32), 0
     if all(pa.types.is_integer(part.type) for part in persons):
+        if any(part.type == pa.int64() for part in persons):
+            persons[:] = [part.cast(pa.int64()) for part in persons]
         encoded = pa.chunked_array(persons).dictionary_encode()
     else:
         texts = [
@@ -140,16 +145,18 @@ def _number_persons(persons: list["pyarrow.Array"]) -> tuple[NDArray[np.int32], 
     for chunk in encoded.chunks:
         rows[at : at + len(chunk)] = chunk.indices.to_numpy(zero_copy_only=False)
         at += len(chunk)
+    del encoded, chunk
+    pa.default_memory_pool().release_unused()
     return rows, count
 
 
 def plain_numbers(persons: "pyarrow.Array") -> "pyarrow.Array | None":
-    """Persons as 64-bit numbers, if all are whole numbers written plainly (no leading zeros), so that none merge."""
+    """Persons as numbers, if all are whole numbers written plainly (no leading zeros), so that none merge."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_integer(persons.type):
-        return None if pa.types.is_uint64(persons.type) else persons.cast(pa.int64())
+        return None if pa.types.is_uint64(persons.type) else _narrow(persons.cast(pa.int64()))
     if not digits_only(persons):
         return None
     try:
@@ -161,7 +168,16 @@ def plain_numbers(persons: "pyarrow.Array") -> "pyarrow.Array | None":
     if len(values) and values.min() < 0:
         return None
     plain = np.searchsorted(_POWERS, values, side="right") + 1
-    return numbers if np.array_equal(plain, lengths) else None
+    return _narrow(numbers) if np.array_equal(plain, lengths) else None
+
+
+def _narrow(numbers: "pyarrow.Array") -> "pyarrow.Array":
+    """32 bits where they suffice."""
+    import pyarrow as pa
+
+    values = numbers.to_numpy(zero_copy_only=False)
+    small = not len(values) or (values.min() >= -(2**31) and values.max() < 2**31)
+    return numbers.cast(pa.int32()) if small else numbers
 
 
 def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> NDArray[Any]:

@@ -162,6 +162,7 @@ class OccurringItems:
     def __init__(self) -> None:
         self._integers: dict[int, int] = {}
         self._texts: dict[str, int] = {}
+        self._table = np.full(0, -1, dtype=np.int64)
         self._count = 0
 
     def _number(self, known: dict[Any, int], label: Any, place: Place) -> int:
@@ -178,9 +179,25 @@ class OccurringItems:
     def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
         """Codes of whole numbers, new ones numbered."""
         refuse_negative(values, place)
+        if len(values) and values.max() < _LOOKUP_LIMIT:
+            return self._from_small(values, place)
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = [self._number(self._integers, label, place) for label in distinct.tolist()]
         return np.asarray(codes, dtype=np.int64)[inverse]
+
+    def _from_small(self, values: NDArray[Any], place: Place) -> Codes:
+        """Numbers small enough for a table: one look-up each."""
+        if values.max() >= len(self._table):
+            grown = np.full(int(values.max()) + 1, -1, dtype=np.int64)
+            grown[: len(self._table)] = self._table
+            self._table = grown
+        codes = self._table[values]
+        if codes.min() < 0:
+            for label in np.unique(values[codes < 0]).tolist():
+                self._table[label] = self._number(self._integers, label, place)
+            codes = self._table[values]
+        found: Codes = codes
+        return found
 
     def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
         """Codes of texts with the white space around them taken off, new ones numbered."""
