@@ -34,6 +34,7 @@ SANITY = 0.001  # counts below this share of the records matter little
 NARROW = 24  # up to so many positions, quadruples are measured
 TABLE = 17  # up to so many items, the fit lists all possible records
 _MOST_CELLS = 50_000
+_PRICES = {1: 0.03, 2: 0.03, 3: 0.1, 4: 0.2}  # larger sets are expected to follow from smaller ones
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _MORE_TRIPLES = 50  # where noise is far below what matters
@@ -69,7 +70,7 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.15, 0.24, 0.30, 0.28),
+        4: (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -93,11 +94,12 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         noise = noises[asked.name]
         lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
     reading = _read(lengths, domain, records)
+    doubt = 0.2 if _lists_cells(domain) else 1.0  # with all records listed the correction is exact
     noise = noises["item counts"]
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
-    counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise))
+    counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise, doubt))
     items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
     profile = item_profile(items, reading, records)
     tuples: list[Measured[ItemTuples]] = []
@@ -109,7 +111,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
             size = _MORE_TRIPLES
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
-        cap = choose_cap(order, law, profile[chosen], records, noise)
+        cap = choose_cap(order, law, profile[chosen], records, noise, doubt)
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
         tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
     return Measurements(lengths, items, tuple(tuples))
@@ -149,7 +151,7 @@ def _read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int)
     return _Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
 
 
-def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float) -> int:
+def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float, doubt: float = 1.0) -> int:
     """The bound on a record's items that balances noise against what down-weighting distorts.
 
     Both are relative errors of a popular set of `order` items, counts below 0.1 % of the records taken as that.
@@ -160,6 +162,7 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
         profile: share of the records that hold each position.
         records: the public number of records.
         noise: multiplier.
+        doubt: scales how wrong the correction for down-weighting may be.
     """
     sizes = np.arange(len(law))
     sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
@@ -174,7 +177,7 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
         kept = clip_steps(len(law) - 1, order, cap) * GRID
         retained = float((law * sets * kept).sum() / (law * sets).sum())
         noisy = noise * clip_bound(order, cap) / retained * float((1 / yardstick).mean())
-        distorted = _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
+        distorted = doubt * _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
         cost = noisy**2 + distorted**2
         if cost < best_cost:
             best, best_cost = cap, cost
@@ -217,7 +220,7 @@ def fit_products(
         coupling=300 / records if narrow else min(0.02, 3000 / records),
     )
     start = torch.from_numpy(profile).float()
-    if domain.width <= TABLE and item_positions(domain).all():
+    if _lists_cells(domain):
         return _fit_cells(measurements, reading, start, domain, records, progress)
     for measured in measurements.tuples:
         if measured.statistic.order == 2:
@@ -230,6 +233,10 @@ def fit_products(
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+
+
+def _lists_cells(domain: Domain) -> bool:
+    return domain.width <= TABLE and bool(item_positions(domain).all())
 
 
 def _fit_cells(
@@ -252,6 +259,7 @@ def _fit_cells(
                 values=measured.value,
                 variances=torch.full_like(measured.value, measured.std**2),
                 kept=_kept(statistic.order, statistic.cap, domain.width),
+                price=_PRICES[statistic.order],
             )
         )
     lengths = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PRICE = 0.01
+PRICE = 0.03
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Shown:
     values: Tensor
     variances: Tensor
     kept: Tensor
+    price: float = PRICE  # how readily these numbers give way to independence
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def fit_table(
     shown: Sequence[Shown],
     lengths: ShownLengths | None,
     *,
-    rounds: int = 150,
+    rounds: int = 400,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
@@ -67,7 +68,8 @@ def fit_table(
         [part.variances.double() for part in shown] + ([lengths.variances.double()] if lengths else [])
     )
     group = None if lengths is None else lengths.groups[size.clamp(max=len(lengths.groups) - 1)]
-    damping = PRICE * variances / (2 * records)
+    prices = [part.price for part in shown] + [PRICE] * (lengths is not None)
+    damping = torch.tensor(prices).double().repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
 
     def table(parameters: Tensor) -> Tensor:
         parts = torch.split(parameters, counts)
