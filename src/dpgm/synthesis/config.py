@@ -91,9 +91,15 @@ def choose_model(domain: Domain | None) -> Model:
     docs/fidelity.md holds the measurements behind it: at every epsilon and size tried, measured statistics beat
     private SGD on counting queries, marginals and classifiers trained on the synthetic data.
     """
-    if domain is not None and any(field.kind == "image" for field in domain.fields):
-        return "image"
-    return "products"
+    return "image" if _is_image(domain) else "products"
+
+
+def _is_image(domain: Domain | None) -> bool:
+    """One image, and at most a label beside it."""
+    if domain is None:
+        return False
+    rest = [field for field in domain.fields if field.name != domain.label]
+    return len(rest) == 1 and rest[0].kind == "image"
 
 
 def default_clusters(records: int) -> int:
@@ -104,8 +110,10 @@ def default_clusters(records: int) -> int:
 def settle(config: Config, domain: Domain | None, records: int) -> Settings:
     """All settings of a fit, from the request and public numbers."""
     model = choose_model(domain) if config.model == "auto" else config.model
-    if model == "image" and (domain is None or not any(field.kind == "image" for field in domain.fields)):
-        raise UsageError("`model` image needs a domain with an image field; use auto, products, vae or rbm.")
+    if model == "image" and not _is_image(domain):
+        raise UsageError(
+            "`model` image needs a domain of one image and at most a label; use auto or another model."
+        )
     if config.preset == "paper":
         # The paper's own choices (its section 6), under the corrected mechanisms.
         if config.model == "auto":
