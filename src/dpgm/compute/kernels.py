@@ -550,7 +550,7 @@ def _splitmix(z: Any) -> Any:
 def _hashed_normals(key: Any, rows: Array, out: Array) -> None:
     width = out.shape[1]
     for i in range(len(rows)):
-        base = _splitmix(np.uint64(rows[i]) * np.uint64(ROW_STEP) + np.uint64(key))
+        base = np.uint64(rows[i]) * np.uint64(ROW_STEP) + np.uint64(key)
         for pair in range((width + 1) // 2):
             word = _splitmix(base + np.uint64(pair) * np.uint64(COLUMN_STEP))
             radius = np.sqrt(-2 * np.log((float(word >> np.uint64(32)) + 0.5) * 2.0**-32))

@@ -339,11 +339,10 @@ class PaddedBatch:
 
     def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
         """Squared norm of every record's gradient, (k, n); places not taken have none (not a number)."""
-        total = torch.zeros(self._places, dtype=self._flat.dtype, device=self._flat.device)
-        for factor in factors:
-            delta = torch.linalg.vector_norm(factor.delta, dim=-1)
-            total += delta.square_() * self._activation_squares(factor)
-        return total.masked_fill_(~self._taken, torch.nan)
+        # Few, large operations: on an accelerator their number is what a small batch pays for.
+        sizes = torch.stack([torch.linalg.vector_norm(factor.delta, dim=-1) for factor in factors])
+        sizes.mul_(torch.stack([self._activation_norm(factor) for factor in factors]))
+        return sizes.square_().sum(0).masked_fill_(~self._taken, torch.nan)
 
     def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
         """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
@@ -373,8 +372,8 @@ class PaddedBatch:
             matrix.copy_(torch.bmm(left.transpose(1, 2), delta))
         return out
 
-    def _activation_squares(self, factor: Factor) -> Tensor:
+    def _activation_norm(self, factor: Factor) -> Tensor:
         if isinstance(factor.activation, _Records):
-            return self._records.sum(-1) + float(factor.block.bias)
+            return self._records.sum(-1).add_(float(factor.block.bias)).sqrt_()
         norms: Tensor = torch.linalg.vector_norm(_left(factor.block, factor.activation), dim=-1)
-        return norms.square_()
+        return norms

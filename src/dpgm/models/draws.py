@@ -24,8 +24,8 @@ def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype
         return out.reshape(*rows.shape, width)
     pairs = -(-width // 2)
     columns = torch.arange(pairs, device=rows.device)
-    mixed = _mix(rows * _signed(kernels.ROW_STEP) + key)
-    mixed = _mix(mixed.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
+    base = rows * _signed(kernels.ROW_STEP) + key
+    mixed = _mix(base.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
     # 32 bits for the radius, 31 for the angle.
     radius = torch.sqrt(-2 * torch.log((((mixed >> 32) & 0xFFFFFFFF).double() + 0.5) * 2.0**-32))
     angle = ((mixed & 0x7FFFFFFF).double() + 0.5) * (2 * math.pi * 2.0**-31)

@@ -39,7 +39,7 @@ class PaddedPass:
         self._resident: Tensor | None = None
         self._asked = False
         self._step = -1
-        self._capacity = 0
+        self._capacity = self._sampled = 0
 
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
@@ -64,6 +64,9 @@ class PaddedPass:
         self._place(view)
         self._key.fill_(step_key(self._seed, step))
         self._first()
+        # A look at the count, which is waited for anyway, spares a pass over everything in the usual case.
+        if int(self._histogram.sum()) < self._sampled:
+            self._batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step = step
 
     def _make_resident(self, records: Records) -> None:
@@ -86,6 +89,7 @@ class PaddedPass:
         clusters = len(self._parameters)
         rows, bounds = sorted_by_model(view, clusters)
         counts = np.diff(bounds)
+        self._sampled = len(rows)
         if counts.max(initial=0) > self._capacity or self._capacity == 0:
             self._grow(int(counts.max(initial=0)), view.records)
         numbers = self._numbers.numpy()
@@ -124,7 +128,6 @@ class PaddedPass:
         self._batch = PaddedBatch(self._model.layout, self._parameters, self._dense, taken, self._workspace, draws)
         self._factors = self._model.factors(self._batch)
         self._norms.copy_(self._batch.squared_norms(self._factors).sqrt_())
-        self._batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._histogram.copy_(norm_histogram(self._norms, self._edges))
 
     def _compute_sum(self) -> None:
