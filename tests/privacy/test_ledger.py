@@ -113,6 +113,7 @@ def test_a_fit_that_ran_less_is_charged_less_and_never_more(ledger):
     assert ledger.totals().spent < before
     empty = ledger.commit(ledger.start(ledger.reserve(PLAN, 1e-6)), ())
     assert empty.charged == ()
+    assert ledger.totals().spent < before
 
 
 def test_an_unknown_entry_is_refused(ledger):
@@ -200,6 +201,12 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path):
         connection.close()
         with pytest.raises(ArtefactError):
             Ledger.open(empty)
+    foreign = tmp_path / "foreign"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(ArtefactError, match="cannot be read as a ledger"):
+        Ledger.open(foreign)
     with pytest.raises(ArtefactError, match="cannot be opened"):
         ledger_chain._connect(tmp_path / "absent")
 

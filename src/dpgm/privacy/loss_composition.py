@@ -132,7 +132,8 @@ class Composed:
         outside = np.log(self._noise) + self._log_moment - self._tilt * losses
         values = np.logaddexp(np.where(np.isnan(inside), -np.inf, inside), outside)
         allowed = math.log(max(delta - self.infinity, 1e-300))
-        place = int(np.flatnonzero(values > allowed)[-1])  # the last grid point whose divergence is too large
+        above_allowed = np.flatnonzero(values > allowed)
+        place = int(above_allowed[-1]) if len(above_allowed) else 0  # the last point whose divergence is too large
         if place + 1 == len(losses):
             return float(losses[place]) if self._complete and self.infinity <= delta else math.inf
         # Between here and the next point the sums are those of the losses above, so epsilon has a closed form.
