@@ -17,7 +17,7 @@ from dpgm.models.mixture import Mixture
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
-from dpgm.statistics.fourier_features import FourierFeatures, default_gamma
+from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.synthesis.measurement import Profile, measure_profile
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.surroundings import Surroundings
@@ -61,11 +61,11 @@ def _cluster(
     """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
     settings = plan.settings
     around.progress("cluster", 0, 1)
-    features = FourierFeatures.draw(domain.width, settings.features, default_gamma(domain), generator=draws)
+    frequencies = torch.from_numpy(profile.frequencies)
+    features = FourierFeatures.for_domain(domain, settings.features, generator=draws, profile=frequencies)
     if around.public is not None:
         centers = centers_from_records(around.public, settings.clusters, features, generator=draws)
     else:
-        frequencies = torch.from_numpy(profile.frequencies)
         centers = draw_initial_centers(frequencies, settings.clusters, features, domain=domain, generator=draws)
     clustering = private_kmeans(
         gateway,
@@ -75,6 +75,7 @@ def _cluster(
         plan.noise("cluster counts"),
         plan.noise("cluster sums"),
         generator=draws,
+        shrink=settings.preset != "paper",
         device=around.device,
     )
     gateway.keep(CLUSTERS, lambda records: clustering.predict(records, around.device))
