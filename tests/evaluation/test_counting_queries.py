@@ -178,8 +178,8 @@ def test_a_thousand_queries_over_millions_of_records_take_seconds():
         part[:] = (width * rng.random(len(part)) ** 2).astype(np.int16)  # duplicates in a row do no harm here
     records = Records(Domain.of_items(width), indptr, indices)
     queries = [query for subset in paper_workload(records, seed=0) for query in subset]
-    began = time.perf_counter()
+    began = time.process_time()  # wall time on a shared machine says nothing about the code
     count_queries(records, queries)
     count_queries(records, queries, "any")
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1.5e6  # kB, with torch loaded
