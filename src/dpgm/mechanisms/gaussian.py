@@ -3,9 +3,9 @@
 Integers (a query with a grid) are exact: rounded_gaussian.py says why the accounting covers what is drawn.
 
 Floats (gradient sums) are mitigated, not proved. The theorem is about real numbers; a sum of doubles has holes
-that can betray its summands (Mironov 2012). Noise is drawn with 54-bit uniforms from the source of randomness,
-correct to 13 standard deviations, added in double precision, and the sum is rounded to a public grid of about
-2^-20 of the sensitivity, so that every grid point in reach is hit by some 2^30 words whatever the exact value was
+that can betray its summands (Mironov 2012). Noise is drawn from two 64-bit words a pair of normals, correct to 9.4
+standard deviations, added in double precision, and the sum is rounded to a public grid of about 2^-20 of the
+sensitivity, so that every grid point in reach is hit by a great many pairs of words whatever the exact value was
 and the low-order bits, which the known attacks read, are gone. The device of Holohan and Braghin (adding several
 independent normals, so that inverting one is harder) protects those low-order bits; with the rounding there is
 nothing left for it to protect, so it is not used.
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from dpgm.compute import parallel
 from dpgm.errors import DpgmError, UsageError
+from dpgm.mechanisms.normals import add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
-from dpgm.mechanisms.ziggurat import add_normals
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
 

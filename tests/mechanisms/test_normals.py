@@ -1,28 +1,30 @@
 import builtins
+import itertools
 import threading
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpgm.mechanisms import ziggurat
+from dpgm.mechanisms import normals as normals_module
+from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.mechanisms.ziggurat import CHUNK, add_normals
 
 FINE = 2.0**-40
 
 
 @pytest.fixture
 def fresh_kernels():
-    ziggurat._compiled.cache_clear()
+    normals_module._compiled.cache_clear()
     yield
-    ziggurat._compiled.cache_clear()
+    normals_module._compiled.cache_clear()
 
 
-@pytest.fixture(params=["ziggurat", "box and muller"])
+@pytest.fixture(params=["compiled", "numpy"])
 def method(request, monkeypatch):
-    if request.param == "box and muller":
-        monkeypatch.setattr(ziggurat, "_compiled", lambda: None)
+    if request.param == "numpy":
+        monkeypatch.setattr(normals_module, "_compiled", lambda: None)
     return request.param
 
 
@@ -67,48 +69,65 @@ def test_sums_lie_on_the_grid_and_keep_what_was_there(method):
     assert stats.kstest((out - start) / 0.25, "norm").pvalue > 1e-7
 
 
-def test_reaches_beyond_eight_deviations():
-    edges, *_ = ziggurat._tables()
-    assert edges[1] - np.log(0.5 * 2.0**-53) / edges[1] > 13.7
-    assert np.abs(ziggurat._box_muller(np.array([0, 0], dtype=np.uint64))).max() > 8.5
+def exact_pair(radius_word, angle_word):
+    """The two normals of a pair of words, to forty digits; the uniform is the double nearest to 63 bits."""
+    uniform = min((float(radius_word >> 1) + 0.5) * 2.0**-63, 1 - 2.0**-53)
+    with mpmath.workdps(40):
+        radius = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf(uniform)))
+        angle = (mpmath.mpf((angle_word >> 10) % 2**52) + 0.5) / 2**52 * mpmath.pi / 2
+        signs = (-1) ** (angle_word >> 63), (-1) ** (angle_word >> 62)
+        return radius, signs[0] * radius * mpmath.sin(angle), signs[1] * radius * mpmath.cos(angle)
 
 
-def test_layers_have_equal_areas():
-    edges, heights, _, quick = ziggurat._tables()
-    assert len(edges) == 257
-    assert edges[1] == pytest.approx(3.6541528853610088, abs=1e-12)
-    areas = edges[1:-1] * np.diff(heights)[1:]
-    assert np.allclose(areas, 0.00492867323399, rtol=1e-9)
-    assert heights[-1] == 1
-    assert np.all(quick < 2.0**53)
-    assert quick[-1] == 0
-    assert ziggurat._edges(3.0) is None
-    assert ziggurat._edges(3.654152885) is None
+CORNERS = [0, 1, 2**10, 2**52, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 2**12, 2**64 - 2**10 - 1]
 
 
-def test_compiled_and_interpreted_kernels_agree():
-    compiled = ziggurat._compiled()
+def test_words_give_the_normals_of_the_formula(method):
+    words = SeededRandomness(3).words(600).tolist()
+    words[:300:3] = [word >> (index % 60) for index, word in enumerate(words[:300:3])]  # small ones: far tails
+    pairs = [*zip(words[:300], words[300:], strict=True), *itertools.product(CORNERS, CORNERS)]
+    radii, angles = (np.array(column, dtype=np.uint64) for column in zip(*pairs, strict=True))
+    first, second = np.zeros(len(pairs)), np.zeros(len(pairs))
+    add_pairs = normals_module._compiled() or normals_module._add_pairs_in_numpy
+    add_pairs(radii, angles, first, second, 1.0, 0.0)
+    for pair, up, across in zip(pairs, first, second, strict=True):
+        radius, true_up, true_across = exact_pair(*pair)
+        assert abs(up - true_up) < 2e-15 * radius
+        assert abs(across - true_across) < 2e-15 * radius
+
+
+def test_reaches_beyond_nine_deviations_and_no_radius_is_zero(method):
+    radii = np.array([0, 2**64 - 1], dtype=np.uint64)
+    angles, first, second = np.full(2, 2**61, dtype=np.uint64), np.zeros(2), np.zeros(2)
+    (normals_module._compiled() or normals_module._add_pairs_in_numpy)(radii, angles, first, second, 1.0, 0.0)
+    radius = np.hypot(first, second)
+    assert radius[0] > 9.4
+    assert 0 < radius[1] < 2e-8
+
+
+def test_compiled_interpreted_and_numpy_kernels_agree():
+    compiled = normals_module._compiled()
     assert compiled is not None
+    words = SeededRandomness(5).words(4000)
     results = []
-    for kernels in (compiled, (ziggurat._scan, ziggurat._settle)):
-        out = np.zeros(30_000)
-        ziggurat._add_ziggurat(out, 2.0, 1.5 * 2.0**52 * FINE, SeededRandomness(5), *kernels)
+    for add_pairs in (compiled, normals_module._add_pairs, normals_module._add_pairs_in_numpy):
+        out = np.zeros(4000)
+        with np.errstate(over="ignore"):  # shifted signs
+            add_pairs(words[:2000], words[2000:], out[:2000], out[2000:], 2.0, 1.5 * 2.0**52 * FINE)
         results.append(out)
-    assert np.allclose(*results, rtol=0, atol=4 * FINE)
+    for other in results[1:]:
+        assert np.allclose(results[0], other, rtol=0, atol=4 * FINE)
 
 
-def test_waiting_entries_are_settled_before_the_list_is_full(monkeypatch):
-    def nothing_settles(words, part, start, std, rounder, *rest):
-        *_, index, waiting, pending = rest
-        for i in range(len(words)):
-            index[pending], waiting[pending] = start + i, words[i]
-            pending += 1
-        return pending
-
-    _, settle = ziggurat._compiled()
-    out = np.zeros(3 * CHUNK + 11)
-    ziggurat._add_ziggurat(out, 1.0, 1.5 * 2.0**52 * FINE, SeededRandomness(5), nothing_settles, settle)
-    assert np.all(out != 0)
+def test_numbers_of_a_pair_are_independent(method):
+    values = normals(1_000_000, seed=2)
+    half = CHUNK // 2
+    chunks = values[: len(values) // CHUNK * CHUNK].reshape(-1, 2, half)
+    first, second = chunks[:, 0].ravel(), chunks[:, 1].ravel()
+    for power in (1, 2, 3):
+        correlation = np.corrcoef(first**power, second**power)[0, 1]
+        assert abs(correlation) < 5.4 / np.sqrt(first.size)
+    assert stats.kstest(np.arctan2(first, second), stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > 1e-7
 
 
 def test_without_numba_there_is_a_way(monkeypatch, fresh_kernels):
@@ -120,7 +139,7 @@ def test_without_numba_there_is_a_way(monkeypatch, fresh_kernels):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    assert ziggurat._compiled() is None
+    assert normals_module._compiled() is None
 
 
 def test_without_a_folder_for_the_cache_kernels_still_compile(monkeypatch, fresh_kernels):
@@ -134,7 +153,7 @@ def test_without_a_folder_for_the_cache_kernels_still_compile(monkeypatch, fresh
         return real(*functions, **options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert ziggurat._compiled() is not None
+    assert normals_module._compiled() is not None
 
 
 def test_threads_draw_independent_noise():

@@ -1,0 +1,126 @@
+"""Normals from random words, added to a vector in one pass: `out = round(out + std * normal)` to a grid.
+
+Box and Muller's method, two words for two normals. The first gives the radius, sqrt(-2 log u), from a uniform u of
+63 bits, so the tails are right up to 9.4 standard deviations. The second gives a point on the quarter circle (52
+bits) and two signs. No word is rejected and nothing branches, so numba, where it is installed, turns the loop into
+vector instructions; else numpy computes the same from the same words, to rounding.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.mechanisms.counter_generators import Words
+from dpgm.mechanisms.randomness import Randomness
+
+CHUNK = 1 << 15  # words at a time: they stay in the cache between the cipher and the kernel
+BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
+
+
+def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> None:
+    """Add N(0, std²) to a flat float32 or float64 array, in place, and round to `grid`, a power of two."""
+    # Adding and subtracting 1.5 x 2^52 grid steps rounds a double to the grid.
+    rounder = 1.5 * 2.0**52 * grid
+    add_pairs = _compiled() or _add_pairs_in_numpy
+    for start in range(0, len(out), CHUNK):
+        part = out[start : start + CHUNK]
+        half = (len(part) + 1) // 2
+        words = _workspace.words[: 2 * half]
+        randomness.fill(words)
+        if len(part) % 2:  # the last normal has no partner
+            spare = np.zeros(1, dtype=out.dtype)
+            add_pairs(words[half - 1 : half], words[-1:], part[half - 1 : half], spare, std, rounder)
+        pairs = len(part) // 2
+        add_pairs(words[:pairs], words[half : half + pairs], part[:pairs], part[half:], std, rounder)
+
+
+class _Workspace(threading.local):
+    """A thread's words, so that nothing is allocated from the second call on."""
+
+    def __init__(self) -> None:
+        self.words = np.empty(CHUNK, dtype=np.uint64)
+
+
+_workspace = _Workspace()
+
+
+def _add_pairs(
+    radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
+) -> None:
+    """Two normals of every pair of words, added to `first` and `second`."""
+    magnitude, sign = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(1 << 63)
+    one, whole = np.uint64(0x3FF << 52), np.uint64(0x433 << 52)  # the bits of 1.0 and of 2^52
+    root, shift = np.uint64(0x3FE6A09E667F3BCD), np.uint64(1024 << 52)  # the bits of sqrt(1/2)
+    for i in range(len(second)):
+        uniform = (float(np.int64(radii[i] >> np.uint64(1))) + 0.5) * 2.0**-63
+        uniform = uniform if uniform < BELOW_ONE else BELOW_ONE
+        # uniform = 2^exponent x part, part in [sqrt(1/2), sqrt(2)); log(part) by the odd series of
+        # (part - 1) / (part + 1), with the coefficients of fdlibm: relative error 2^-58.
+        bits = np.float64(uniform).view(np.uint64)
+        power = (bits - root + shift) >> np.uint64(52)
+        part = np.uint64(bits - (power << np.uint64(52)) + shift).view(np.float64)
+        exponent = np.uint64(power | whole).view(np.float64) - (2.0**52 + 1024)
+        s = (part - 1.0) / (part + 1.0)
+        z = s * s
+        series = 2.222219843214978396e-1 + z * (
+            1.818357216161805012e-1 + z * (1.531383769920937332e-1 + z * 1.479819860511658591e-1)
+        )
+        series = 6.666666666666735130e-1 + z * (
+            3.999999999940941908e-1 + z * (2.857142874366239149e-1 + z * series)
+        )
+        # Without the root of 2, which the quarter circle's middle brings: sin and cos of (pi/4 + y) are
+        # (cos y +- sin y) / sqrt(2).
+        radius = std * math.sqrt(-(exponent * 0.6931471805599453 + s * (2.0 + z * series)))
+        # y in (-pi/4, pi/4); sine and cosine of fdlibm, relative error 2^-57.
+        word = angles[i]
+        y = np.uint64(((word >> np.uint64(10)) & magnitude) | one).view(np.float64) - (1.5 - 2.0**-53)
+        y *= math.pi / 2
+        z = y * y
+        sine = -1.98412698298579493134e-4 + z * (
+            2.75573137070700676789e-6 + z * (-2.50507602534068634195e-8 + z * 1.58969099521155010221e-10)
+        )
+        sine = y + y * z * (-1.66666666666666324348e-1 + z * (8.33333333332248946124e-3 + z * sine))
+        cosine = 2.48015872894767294178e-5 + z * (
+            -2.75573143513906633035e-7 + z * (2.08757232129817482790e-9 - z * 1.13596475577881948265e-11)
+        )
+        cosine = 4.16666666666666019037e-2 + z * (-1.38888888888741095749e-3 + z * cosine)
+        cosine = 1.0 - 0.5 * z + z * z * cosine
+        up = np.float64(radius * (cosine + sine)).view(np.uint64) ^ (word & sign)
+        across = np.float64(radius * (cosine - sine)).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
+        first[i] = (first[i] + np.uint64(up).view(np.float64) + rounder) - rounder
+        second[i] = (second[i] + np.uint64(across).view(np.float64) + rounder) - rounder
+
+
+def _add_pairs_in_numpy(
+    radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
+) -> None:
+    """The same in whole arrays."""
+    uniform = np.minimum(((radii >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63, BELOW_ONE)
+    radius = std * np.sqrt(-2 * np.log(uniform))
+    quarter = ((angles >> np.uint64(10)) & np.uint64(2**52 - 1)).astype(np.float64)
+    quarter = (quarter + 0.5) * (math.pi / 2 * 2.0**-52)
+    up, across = radius * np.sin(quarter), radius * np.cos(quarter)
+    up[angles >> np.uint64(63) == 1] *= -1
+    across[(angles >> np.uint64(62)) & np.uint64(1) == 1] *= -1
+    first[:] = (first + up + rounder) - rounder
+    second[:] = (second + across + rounder) - rounder
+
+
+@cache
+def _compiled() -> Callable[..., None] | None:
+    """The kernel, from numba's cache on disk after the first time; None without numba."""
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    # Contracting a x b + c to one rounding is all that may change: the rounding to the grid must stay as written.
+    options: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
+    try:
+        return njit(cache=True, **options)(_add_pairs)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder to cache in
+        return njit(**options)(_add_pairs)  # type: ignore[no-any-return]
