@@ -24,7 +24,9 @@ def report(name, *arguments):
     """Seconds of processor time; wall time on a shared machine says nothing about the code."""
     ARTEFACTS.mkdir(exist_ok=True)
     began = time.process_time()
-    assert run(["evaluate", *map(str, arguments), "--out", str(ARTEFACTS / f"{name}.html"), "--quiet"]) == 0
+    assert (
+        run(["evaluate", *map(str, arguments), "--out", str(ARTEFACTS / f"{name}.html"), "--force", "--quiet"]) == 0
+    )
     return time.process_time() - began
 
 

@@ -3,6 +3,7 @@ import warnings
 
 import pytest
 
+from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.synthesis.config import Config, Settings, settle
@@ -52,9 +53,9 @@ def test_a_spoiled_plan_is_refused(spoil):
 def test_a_plan_for_other_data_is_refused():
     plan = make_plan(Config(1.0), 5000, SETS)
     with pytest.raises(UsageError, match="5000 records"):
-        plan.check_fits(5001, SETS.width)
+        plan.check_fits(5001, SETS)
     with pytest.raises(UsageError, match="width"):
-        plan.check_fits(5000, 99)
+        plan.check_fits(5000, Domain.of_items(99))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"a": 1, "a": 2}', "[" * 100_000])

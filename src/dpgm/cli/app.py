@@ -39,13 +39,18 @@ def common(
     """Publish sensitive records safely: differentially private generative mixtures."""
 
 
+def printable(text: str) -> str:
+    """Text from a file or a file's name on one line, without whatever could drive a terminal or cannot be printed."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+
+
 def complain(kind: str, message: str) -> None:
     """One plain line on stderr."""
-    typer.echo(f"dpgm: error[{kind}]: {' '.join(message.split())}", err=True)
+    typer.echo(f"dpgm: error[{kind}]: {printable(message)}", err=True)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    typer.echo(f"dpgm: warning: {' '.join(str(message).split())}", err=True)
+    typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
 
 
 def run(arguments: list[str]) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from dpgm.cli.progress import announce, bars
+from dpgm.cli.progress import announce, bars, figure
 
 
 def run_demo(out: Path, records: int, epsilon: float, quiet: bool) -> None:
@@ -50,7 +50,7 @@ def run_demo(out: Path, records: int, epsilon: float, quiet: bool) -> None:
     write_report(evaluation, out / "report.html", certificate=certificate)
     header, rows = summary_table(evaluation)
     _print_table(header, rows)
-    typer.echo(f"epsilon = {certificate.epsilon:.4f}, delta = {certificate.delta:.3g}, verified")
+    typer.echo(f"epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, verified")
     typer.echo(f"report: {out / 'report.html'}")
 
 

@@ -45,13 +45,14 @@ def evaluate(
     missing: reading.Missing = None,
     comment: reading.Comment = None,
     strip_suffix: reading.StripSuffix = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace existing outputs.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Compare real and synthetic records; the report is for the curator only.
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
-    from dpgm.data.atomic import atomic_file
+    from dpgm.data.atomic import atomic_file, check_output
     from dpgm.data.readers import read_source
     from dpgm.errors import UsageError
     from dpgm.evaluation.baselines import IndependentMarginals, Mwem
@@ -63,6 +64,11 @@ def evaluate(
 
     if out is None and json_file is None:
         raise UsageError("`--out` is missing; name the HTML report to write (or --json FILE).")
+    for path in (out, json_file):
+        if path is not None:
+            check_output(path, force=force, inputs=(real, synthetic, test, workload, domain, labels, test_labels))
+    if out is not None and out == json_file:
+        raise UsageError("--out and --json name the same file; give two names.")
     certificate = None if release is None else read_certificate(release)
     chosen = domain if domain is not None or release is None else release / "domain.json"
     # Nothing is released here, so the items may be taken from the file.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli.app import app
+from dpgm.cli.app import app, printable
+from dpgm.cli.progress import figure
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -81,13 +82,13 @@ def cost(
     if as_json:
         typer.echo(json.dumps(figures))
         return
-    typer.echo(f"epsilon {result.epsilon:.4f} at delta {delta:.3g} ({result.adjacency.value} adjacency)")
+    typer.echo(f"epsilon {figure(result.epsilon)} at delta {delta:.3g} ({result.adjacency.value} adjacency)")
     if noise is not None:
         typer.echo(f"  {steps} steps at sampling rate {sampling_rate:g}, noise multiplier {noise:g}")
     for multiplier, count in releases:
         typer.echo(f"  {count} releases on all records, noise multiplier {multiplier:g}")
-    typer.echo(f"  upper bound by Renyi divergences {result.epsilon_rdp:.4f}")
-    typer.echo(f"  if a neighbour replaces a record: {figures['epsilon_replace_one']:.4f} (proved bound)")
+    typer.echo(f"  upper bound by Renyi divergences {figure(result.epsilon_rdp)}")
+    typer.echo(f"  if a neighbour replaces a record: {figure(figures['epsilon_replace_one'])} (proved bound)")
 
 
 @app.command()
@@ -123,17 +124,17 @@ def verify(
         typer.echo(json.dumps(figures))
     else:
         for check in verification.checks:
-            tail = f": {_printable(check.why)}" if check.why else ""
-            typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {_printable(check.name)}{tail}")
+            tail = f": {printable(check.why)}" if check.why else ""
+            typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {printable(check.name)}{tail}")
         typer.echo(
-            f"certified: epsilon {certificate.epsilon:.4f}, delta {certificate.delta:.3g}, per {certificate.unit}, "
+            f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
             f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
         )
         for warning in certificate.warnings:
-            typer.echo(f"warning: {_printable(warning)}")
+            typer.echo(f"warning: {printable(warning)}")
     if not verification.ok:
         first = verification.failed[0]
-        raise CheckFailed(f"{_printable(first.name)}: {_printable(first.why.rstrip('.'))}.")
+        raise CheckFailed(f"{printable(first.name)}: {printable(first.why.rstrip('.'))}.")
 
 
 def _opens(release: Path, trusted: bool) -> "Check":
@@ -174,7 +175,7 @@ def ledger_show(
 
     ledger = Ledger.open(file)
     totals = ledger.totals()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "entry": entry.name,
             "state": entry.state,
@@ -198,11 +199,11 @@ def ledger_show(
     typer.echo(f"population {ledger.population}: cap epsilon {totals.epsilon_cap:g} at delta {totals.delta:g}")
     for row in rows:
         typer.echo(
-            f"  {row['entry']}  {row['state']:<10}  {row['time']}  alone epsilon {row['epsilon_alone']:.4f}"
-            f"  {_printable(str(row['release']))}".rstrip()
+            f"  {row['entry']}  {row['state']:<10}  {row['time']}  alone epsilon {figure(row['epsilon_alone'])}"
+            f"  {printable(str(row['release']))}".rstrip()
         )
     typer.echo(f"spent or reserved: {totals.spent:.1%} of the cap (Renyi filter)")
-    typer.echo(f"if all plans were fixed in advance: epsilon {totals.epsilon_if_fixed:.4f}")
+    typer.echo(f"if all plans were fixed in advance: epsilon {figure(totals.epsilon_if_fixed)}")
 
 
 @ledger_app.command("check")
@@ -225,7 +226,7 @@ def ledger_check(
         marks.append(mark)
     problems = ledger.check(marks)
     if problems:
-        raise CheckFailed(f"{file}: {_printable('; '.join(problems))}.")
+        raise CheckFailed(f"{file}: {printable('; '.join(problems))}.")
     typer.echo(f"{file}: {ledger.mark.sequence} entries, the chain holds")
 
 
@@ -274,8 +275,3 @@ def _solve_noise(
 
 def _check_figures(check: Any) -> dict[str, Any]:
     return {"name": check.name, "ok": check.ok, "why": check.why}
-
-
-def _printable(text: str) -> str:
-    """Text from a file, without whatever could drive a terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)

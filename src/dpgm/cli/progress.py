@@ -6,10 +6,17 @@ from contextlib import contextmanager
 
 import typer
 
+from dpgm.cli.app import printable
+
 
 def announce(text: str) -> None:
     """One line on stderr; stdout is for results."""
-    typer.echo(f"dpgm: {text}", err=True)
+    typer.echo(f"dpgm: {printable(text)}", err=True)
+
+
+def figure(epsilon: float) -> str:
+    """An epsilon for people: four decimals, unless those would show a small one as nothing."""
+    return f"{epsilon:.4f}" if epsilon >= 0.01 else f"{epsilon:.3g}"
 
 
 @contextmanager

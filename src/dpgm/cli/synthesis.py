@@ -8,7 +8,7 @@ import typer
 
 from dpgm.cli import reading
 from dpgm.cli.app import app
-from dpgm.cli.progress import announce, bars
+from dpgm.cli.progress import announce, bars, figure
 
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")]
 Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).")]
@@ -31,18 +31,21 @@ def plan(
     items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.")] = None,
+    force: Force = False,
 ) -> None:
     """Show the privacy plan before any data is opened.
 
     Example: dpgm plan --epsilon 1 --records 100000
     """
-    from dpgm.data.atomic import atomic_file
+    from dpgm.data.atomic import atomic_file, check_output
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain
     from dpgm.errors import UsageError
     from dpgm.synthesis.config import Config
     from dpgm.synthesis.plan import make_plan
 
+    if out is not None:
+        check_output(out, force=force, inputs=(domain,))
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
     described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
@@ -91,7 +94,7 @@ def _print_plan(made: Any) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"model {made.settings.model}; {made.records:,} records; composed epsilon = {made.epsilon:.4f} at delta ="
+        f"model {made.settings.model}; {made.records:,} records; composed epsilon = {figure(made.epsilon)} at delta ="
         f" {made.delta:.3g} ({made.adjacency} of one record)"
     )
 
@@ -138,14 +141,14 @@ def fit(
     """
     from dpgm.errors import UsageError
     from dpgm.synthesis.plan import read_plan
+    from dpgm.synthesis.release import check_target
     from dpgm.synthesis.synthesizer import Synthesizer
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
-    if out.exists() and not force:
-        raise UsageError(f"{out} exists already; choose another name or pass --force.")
+    check_target(out, force=force)
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
@@ -197,7 +200,7 @@ def fit(
     if not quiet:
         certificate = synthesizer.certificate_
         announce(
-            f"release written to {out}: epsilon = {certificate.epsilon:.4f}, delta = {certificate.delta:.3g}, per"
+            f"release written to {out}: epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, per"
             f" {certificate.unit}. Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
         )
 

@@ -7,11 +7,11 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpgm.errors import DiskError
+from dpgm.errors import DiskError, UsageError
 
 # What the operating system says, in words that tell the user what to do.
 _REASONS = {
@@ -60,12 +60,53 @@ def _beside(path: Path) -> Path:
 def _check_folder_of(path: Path, force: bool) -> None:
     if not path.name:
         raise DiskError(f"{path}: cannot be written: it is not the name of a file.")
-    if not path.parent.exists():
-        raise disk_error(path, OSError(errno.ENOENT, ""))
-    if not path.parent.is_dir():
-        raise disk_error(path, OSError(errno.ENOTDIR, ""))
-    if not force and path.exists():
-        raise disk_error(path, OSError(errno.EEXIST, ""))
+    try:
+        if not path.parent.exists():
+            raise disk_error(path, OSError(errno.ENOENT, ""))
+        if not path.parent.is_dir():
+            raise disk_error(path, OSError(errno.ENOTDIR, ""))
+        if path.exists() and not force:
+            raise disk_error(path, OSError(errno.EEXIST, ""))
+    except DiskError:
+        raise
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise disk_error(path, error) from error
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse an output that cannot be written, before hours of work go into it.
+
+    Raises:
+        DiskError: the folder is missing, read-only or full.
+    """
+    target = Path(path)
+    _check_folder_of(target, force=True)
+    try:
+        trial = _beside(target)
+        trial.mkdir(mode=0o700)
+        trial.rmdir()
+    except OSError as error:
+        raise disk_error(target, error) from error
+
+
+def check_output(
+    path: str | os.PathLike[str], *, force: bool, inputs: Iterable[str | os.PathLike[str] | None] = ()
+) -> None:
+    """Refuse an output file that cannot be written, exists already (unless `force`) or is one of the inputs.
+
+    Raises:
+        DiskError: it cannot be written.
+        UsageError: it exists or is an input.
+    """
+    check_writable(path)
+    target = Path(path)
+    for one in inputs:
+        if one is not None and os.path.exists(one) and target.exists() and os.path.samefile(one, target):
+            raise UsageError(f"{target}: is an input of this command; choose another name for the output.")
+    if target.is_dir():
+        raise disk_error(target, OSError(errno.EISDIR, ""))
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists already; choose another name or pass --force.")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.atomic import atomic_file
+from dpgm.data.atomic import atomic_file, check_writable
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
@@ -60,12 +60,7 @@ class Checkpoint:
     @classmethod
     def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
         """A new checkpoint in an empty or missing folder."""
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
-        except OSError as error:
-            raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
+        cls.prepare(folder)
         key = secrets.token_hex(32)
         header = {
             "format": 1,
@@ -78,6 +73,17 @@ class Checkpoint:
         with atomic_file(folder / "checkpoint.json") as path:
             path.write_text(json.dumps(header), "utf-8")
         return cls(folder, header, _History())
+
+    @staticmethod
+    def prepare(folder: Path) -> None:
+        """Make the folder, or refuse it, before anything is charged."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
+        except OSError as error:
+            raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
+        check_writable(folder / "checkpoint.json")
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
@@ -131,6 +137,13 @@ class Checkpoint:
         """Training steps in the saved trainer state."""
         return self._history.steps_done
 
+    def complete(self, plan: Plan) -> bool:
+        """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism again."""
+        steps = (m.count for m in plan.mechanisms if m.sample is not None)
+        return self.steps_charged >= max(steps, default=0) and all(
+            self._history.charged[m.name] >= m.count for m in plan.mechanisms if m.sample is None
+        )
+
     def trainer_state(self) -> dict[str, Tensor] | None:
         """The state of the last completed block of steps."""
         return None if self._history.trainer is None else read_tensors(self.folder / self._history.trainer)
@@ -166,7 +179,11 @@ class Checkpoint:
         if at >= len(self._history.answers[name]):
             return None
         self._replayed[name] = at + 1
-        return read_tensors(self.folder / self._history.answers[name][at])["value"]
+        file = self._history.answers[name][at]
+        tensors = read_tensors(self.folder / file)
+        if set(tensors) != {"value"}:
+            raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
+        return tensors["value"]
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         try:

@@ -77,7 +77,31 @@ class Settings:
             raise UsageError(
                 f"the plan's settings do not match this version of dpgm (see {odd}); make the plan again."
             )
-        return cls(**(values | {"hidden": tuple(values["hidden"])}))
+        settings = cls(**(values | {"hidden": tuple(values["hidden"])}))
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Every value is of its kind and in its range; a plan file may hold anything."""
+        validation.one_of(get_args(Model), model=self.model)
+        validation.one_of(get_args(Preset), preset=self.preset)
+        validation.one_of(("cosine", "constant"), schedule=self.schedule)
+        validation.one_of(("adam", "sgd"), optimizer=self.optimizer)
+        validation.one_of((True, False), warm_start=self.warm_start, calibrate=self.calibrate)
+        validation.whole(clusters=self.clusters, cluster_steps=self.cluster_steps, at_least=1, at_most=10_000)
+        validation.whole(features=self.features, latent=self.latent, at_least=1, at_most=100_000)
+        validation.whole(steps=self.steps, at_least=1, at_most=100_000_000)
+        validation.fraction(sampling_rate=self.sampling_rate)
+        validation.positive(learning_rate=self.learning_rate)
+        validation.non_negative(averaged_tail=self.averaged_tail)
+        if not self.hidden or self.averaged_tail > 1:
+            raise UsageError(
+                "the plan needs a hidden layer and an `averaged_tail` of at most 1; make the plan again."
+            )
+        for size in self.hidden:
+            validation.whole(hidden=size, at_least=1, at_most=100_000)
+        if self.norm_quantile is not None:
+            validation.probability(norm_quantile=self.norm_quantile)
 
 
 def default_delta(records: int) -> float:

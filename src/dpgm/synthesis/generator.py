@@ -41,7 +41,8 @@ def rebuild(kind: str, architecture: dict[str, Any], tensors: dict[str, Tensor],
     if kind == "products":
         return Products.from_state(architecture, tensors, domain)
     if kind == "image":
-        return ImageGenerator.from_state(architecture, tensors, domain)
+        sizes = {name: value for name, value in architecture.items() if name != "kind"}
+        return ImageGenerator.from_state(sizes, tensors, domain)
     if kind in ("vae", "rbm"):
         return Mixture.from_state(architecture, tensors, domain)
     raise ArtefactError(f"the release holds a generator of the unknown kind {kind!r}; update dpgm.")

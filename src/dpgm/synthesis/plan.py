@@ -10,7 +10,7 @@ from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import Spend, Training, calibrate, gaussian_mu
+from dpgm.privacy.calibration import LARGEST_NOISE, Spend, Training, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.synthesis.config import Config, Settings, default_delta, settle
 from dpgm.synthesis.measurement import measurement_spends
@@ -120,23 +120,49 @@ class Plan:
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError("the plan has a field of the wrong kind; make it again with `dpgm plan`.") from error
         validation.whole(records=plan.records, at_least=1)
+        if plan.width is not None:
+            validation.whole(width=plan.width, at_least=1)
+        validation.positive(epsilon=plan.epsilon)
+        # A plan of another hand is held to the same budget rules as one made here.
+        validation.budget(epsilon=plan.target_epsilon, delta=plan.delta, records=plan.records)
+        if plan.adjacency is not Adjacency.ADD_REMOVE:
+            raise UsageError("the plan's adjacency must be add-remove, under which fits are accounted; plan again.")
+        if not plan.mechanisms:
+            raise UsageError("the plan has no mechanisms; make it again with `dpgm plan`.")
         for mechanism in plan.mechanisms:
             validation.positive(noise=mechanism.noise)
             validation.whole(count=mechanism.count, at_least=1)
             validation.fraction(sampling_rate=mechanism.sampling_rate)
         spent = cost(plan.mechanisms, plan.delta).epsilon
-        if spent > plan.epsilon * (1 + 1e-6):
+        if not spent <= plan.epsilon * (1 + 1e-6) or not plan.epsilon <= plan.target_epsilon * (1 + 1e-6):
             raise UsageError(
-                f"the plan says epsilon {plan.epsilon:.4g} but its mechanisms cost {spent:.4g}; make it again."
+                f"the plan asks for epsilon {plan.target_epsilon:.4g} and says {plan.epsilon:.4g}, but its mechanisms "
+                f"cost {spent:.4g}; make it again."
             )
         return plan
 
-    def check_fits(self, records: int, width: int) -> None:
-        """Refuse data of another size than the plan was made for."""
+    def check_fits(self, records: int, domain: Domain) -> None:
+        """Refuse data of another size than the plan was made for, and mechanisms that no such fit runs."""
+        width = domain.width
         if records != self.records:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
+        spends = spends_of(self.settings, domain, records, self.target_epsilon, self.delta)
+        runs: dict[str, tuple[int, str | None]] = {spend.name: (spend.count, None) for spend in spends}
+        if self.settings.trains_networks:
+            runs |= dict.fromkeys(("norms", "gradients"), (self.settings.steps, "step"))
+        names = [mechanism.name for mechanism in self.mechanisms]
+        for mechanism in self.mechanisms:
+            rate = 1.0 if mechanism.sample is None else self.settings.sampling_rate
+            same = (
+                runs.get(mechanism.name) == (mechanism.count, mechanism.sample) and mechanism.sampling_rate == rate
+            )
+            if not same or names.count(mechanism.name) > 1:
+                raise UsageError(
+                    f"a fit of this domain does not run {mechanism.name!r} as the plan says; make the plan again with "
+                    "the same --domain (or --items)."
+                )
 
 
 def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float) -> list[Spend]:
@@ -178,6 +204,11 @@ def make_plan(config: Config, records: int, domain: Domain | None = None) -> Pla
     spends = spends_of(settings, domain, records, config.epsilon, delta)
     training = Training(settings.sampling_rate, settings.steps) if settings.trains_networks else None
     mechanisms = calibrate(config.epsilon, delta, spends, training)
+    if max(mechanism.noise for mechanism in mechanisms) > LARGEST_NOISE:
+        raise UsageError(
+            f"nothing can be learned at epsilon {config.epsilon:g} and delta {delta:g}: the noise would exceed "
+            f"{LARGEST_NOISE:g}; ask for a larger epsilon or delta."
+        )
     spent = cost(mechanisms, delta)
     width = None if domain is None else domain.width
     return Plan(config.epsilon, spent.epsilon, delta, records, width, settings, mechanisms)
@@ -189,7 +220,9 @@ def read_plan(path: Path) -> Plan:
         if path.stat().st_size > MAX_PLAN_BYTES:
             raise UsageError(f"{path} is too large to be a plan.")
         values = json.loads(path.read_text("utf-8"), object_pairs_hook=_without_duplicates)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise UsageError(f"{path} cannot be read as a plan (JSON); make it with `dpgm plan --out`.") from error
     return Plan.from_json(values)
 

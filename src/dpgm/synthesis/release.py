@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpgm.data.atomic import atomic_folder
+from dpgm.data.atomic import atomic_folder, check_writable
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.records import Records
@@ -34,8 +35,7 @@ class Release:
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the folder under a temporary name and rename it into place once."""
         target = Path(path)
-        if target.exists() and not force:
-            raise UsageError(f"{target} exists already; choose another name or pass --force.")
+        check_target(target, force=force)
         with atomic_folder(target, force=force) as folder:
             write_tensors(folder / "model.safetensors", self.generator.state())
             (folder / "domain.json").write_text(json.dumps(domain_to_plain(self.domain), indent=1), "utf-8")
@@ -44,6 +44,21 @@ class Release:
             certificate = replace(self.certificate, files=hashes)
             # The certificate comes last: a folder without one is not a release.
             (folder / "certificate.json").write_text(certificate.to_json(), "utf-8")
+
+
+def check_target(target: Path, *, force: bool = False) -> None:
+    """Refuse a place where no release can be written; called before a fit spends anything.
+
+    `force` replaces an earlier release or an empty folder, never anything else: a slip of the pen must not cost data.
+    """
+    check_writable(target)
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise UsageError(f"{target} exists already; choose another name or pass --force.")
+    is_folder = target.is_dir() and not target.is_symlink()
+    if not is_folder or (any(target.iterdir()) and not (target / "certificate.json").is_file()):
+        raise UsageError(f"{target} is not a release, and --force replaces only releases; choose another name.")
 
 
 def load(path: str | Path) -> Release:

@@ -7,7 +7,7 @@ of threads nor the way chunks are consumed changes what comes out. Sampling is p
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
 CHUNK = 16_384
+MOST = 10_000_000_000
+MISSING = "missing"  # what `--where field=missing` calls a missing value
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
 
 
@@ -35,9 +37,8 @@ def sample_chunks(
     generator: Generator, count: int, *, seed: int | None = None, threads: int | None = None
 ) -> Iterator[Records]:
     """`count` synthetic records, in chunks."""
-    validation.whole(records=count, at_least=0)
-    if seed is not None:
-        validation.whole(seed=seed, at_least=0)
+    validation.whole(records=count, at_least=0, at_most=MOST)
+    _check_seed(seed)
     root = secrets.randbits(62) if seed is None else seed
     sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
@@ -64,31 +65,54 @@ def sample(generator: Generator, domain: Domain, count: int, *, seed: int | None
     return concatenate(parts) if parts else Records.from_lists([], domain)
 
 
+class Conditioned:
+    """Records that meet every condition `field=value`, found by drawing and keeping or not: exact.
+
+    A condition met by fewer than one draw in ten thousand is refused.
+    """
+
+    def __init__(
+        self, generator: Generator, domain: Domain, where: Sequence[str], *, seed: int | None = None
+    ) -> None:
+        _check_seed(seed)
+        self._generator = generator
+        self._where = list(where)
+        self._positions = [position_of(domain, condition) for condition in where]
+        self._root = secrets.randbits(62) if seed is None else seed
+        self._found = self._drawn = 0
+
+    @property
+    def rate(self) -> float:
+        """The share of draws so far that met the conditions."""
+        return self._found / self._drawn if self._drawn else 1.0
+
+    def chunks(self, count: int) -> Iterator[Records]:
+        """`count` records, in chunks."""
+        number = given = 0
+        while given < count:
+            chunk = self._generator.sample(CHUNK, generator=_generator(self._root, number))
+            number += 1
+            hits = chunk.take(np.flatnonzero(_holds_all(chunk, self._positions)))
+            self._drawn += len(chunk)
+            self._found += len(hits)
+            if self._drawn >= 10 / RAREST and self._found < self._drawn * RAREST:
+                raise UsageError(
+                    f"the condition {' and '.join(self._where)} holds for fewer than {RAREST:.2%} of synthetic "
+                    f"records ({self._found} of {self._drawn}); ask for something less rare."
+                )
+            kept = hits.rows(0, min(len(hits), count - given))
+            given += len(kept)
+            if len(kept):
+                yield kept
+
+
 def sample_where(
     generator: Generator, domain: Domain, count: int, where: list[str], *, seed: int | None = None
 ) -> tuple[Records, float]:
-    """`count` records that meet every condition `field=value`, and the share of draws that did.
-
-    Exact: records are drawn and kept or not. A condition met by fewer than one draw in ten thousand is refused.
-    """
-    positions = [position_of(domain, condition) for condition in where]
-    root = secrets.randbits(62) if seed is None else seed
-    kept: list[Records] = []
-    found = drawn = number = 0
-    while found < count:
-        chunk = generator.sample(CHUNK, generator=_generator(root, number))
-        number += 1
-        hits = chunk.take(np.flatnonzero(_holds_all(chunk, positions)))
-        drawn += len(chunk)
-        found += len(hits)
-        kept.append(hits)
-        if drawn >= 10 / RAREST and found < drawn * RAREST:
-            raise UsageError(
-                f"the condition {' and '.join(where)} holds for fewer than {RAREST:.2%} of synthetic records "
-                f"({found} of {drawn}); ask for something less rare."
-            )
-    joined = concatenate(kept) if kept else Records.from_lists([], domain)
-    return joined.rows(0, count), (found / drawn if drawn else 1.0)
+    """`count` records that meet every condition `field=value`, and the share of draws that did."""
+    conditioned = Conditioned(generator, domain, where, seed=seed)
+    kept = list(conditioned.chunks(count))
+    return (concatenate(kept) if kept else Records.from_lists([], domain)), conditioned.rate
 
 
 def write_sample(
@@ -103,42 +127,56 @@ def write_sample(
     progress: Progress = silent,
 ) -> float | None:
     """Stream `count` synthetic records to a file; returns the acceptance rate of a condition, if there is one."""
-    validation.whole(records=count, at_least=1)
+    validation.whole(records=count, at_least=1, at_most=MOST)
+    _check_seed(seed)
+    conditioned = Conditioned(release.generator, release.domain, where, seed=seed) if where else None
     # Numbers within a bin are drawn by the writer, in the order of the records: reproducible with the seed, too.
     rng = np.random.default_rng(None if seed is None else [seed, 1])
-    rate = None
-    if where:
-        records, rate = sample_where(release.generator, release.domain, count, list(where), seed=seed)
-        chunks: Iterable[Records] = records.chunks(CHUNK)
-    else:
-        chunks = sample_chunks(release.generator, count, seed=seed)
     done = 0
     with RecordWriter(path, release.domain, shape=shape, rng=rng, force=force) as writer:
-        for chunk in chunks:
+        drawn = (
+            sample_chunks(release.generator, count, seed=seed) if conditioned is None else conditioned.chunks(count)
+        )
+        for chunk in drawn:
             writer.write(chunk)
             done += len(chunk)
             progress("sample", done, count)
-    return rate
+    return None if conditioned is None else conditioned.rate
 
 
 def position_of(domain: Domain, condition: str) -> int:
-    """The position of the binary vector that a condition `field=value` (or `item`) names."""
-    name, equals, value = condition.partition("=")
+    """The position of the binary vector that a condition `field=value` (or an item or category alone) names.
+
+    Names and labels may hold `=` themselves; a condition that can be read in two ways is refused.
+    """
+    found, numbers = set(), False
     for start, field in zip(domain.offsets, domain.fields, strict=True):
-        if equals and field.name != name:
+        named = condition.startswith(f"{field.name}=")
+        if field.kind not in ("items", "categorical"):
+            numbers = numbers or named
             continue
-        wanted = value if equals else condition
-        if field.kind == "items":
-            labels = [str(item) for item in field.items]
-        elif field.kind == "categorical":
-            labels = [str(item) for item in field.values]
-        else:
-            continue
-        if wanted in labels:
-            return start + labels.index(wanted)
+        labels = [str(label) for label in (field.items if field.kind == "items" else field.values)]
+        if field.kind == "categorical" and field.missing and MISSING not in labels:
+            labels.append(MISSING)
+        for wanted in (condition, condition[len(field.name) + 1 :] if named else None):
+            if wanted in labels:
+                found.add(start + labels.index(wanted))
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        raise UsageError(f"the condition {condition!r} can be read in several ways; write field=value.")
+    if numbers:
+        raise UsageError(
+            f"the condition {condition!r} is on a field of numbers or pixels; use items or categories."
+        )
     raise UsageError(
         f"the condition {condition!r} names no item or category of the domain; write field=value with a value it lists."
     )
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None:
+        validation.whole(seed=seed, at_least=0)
 
 
 def _holds_all(records: Records, positions: list[int]) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.source import Source
-from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
+from dpgm.errors import ArtefactError, NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
@@ -101,19 +101,23 @@ class Synthesizer:
         records = as_records(data, self.domain)
         plan = self._plan_for(records, plan, checkpoint if resume else None)
         check_memory(plan, records.width)
+        device = _choose_device(self.device)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
 
         # Charge before touch: the ledger holds the whole plan before the gateway is opened.
         saved = Checkpoint.resume(Path(checkpoint), plan, records) if resume and checkpoint is not None else None
+        if checkpoint is not None and saved is None:
+            Checkpoint.prepare(Path(checkpoint))
         entry = _reserve(ledger, plan, saved)
         if checkpoint is not None and saved is None:
             saved = Checkpoint.start(Path(checkpoint), plan, records, entry)
         gateway = _open_gateway(records, plan, randomness, saved)
-        if ledger is not None and entry is not None:
+        committed = ledger is not None and entry is not None and _committed(ledger, entry, plan, saved)
+        if ledger is not None and entry is not None and not committed:
             ledger.start(entry)
 
         draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
-        around = Surroundings(_choose_device(self.device), progress, saved, public)
+        around = Surroundings(device, progress, saved, public)
         self.generator_ = fit_generator(gateway, plan, records.domain, draws=draws, around=around)
         gateway.assert_complete()
 
@@ -121,7 +125,8 @@ class Synthesizer:
         self.domain_ = records.domain
         self.certificate_ = self._certify(plan, gateway, source, randomness)
         if ledger is not None and entry is not None:
-            ledger.commit(entry, gateway.spent)
+            if not committed:
+                ledger.commit(entry, gateway.spent)
             self.certificate_ = replace(self.certificate_, ledger=ledger.mark)
         return self
 
@@ -131,7 +136,7 @@ class Synthesizer:
         if plan is None:
             config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset)
             plan = make_plan(config, len(records), records.domain)
-        plan.check_fits(len(records), records.width)
+        plan.check_fits(len(records), records.domain)
         if plan.settings.clusters > max(1, plan.records / 10):
             warnings.warn(
                 f"{plan.settings.clusters} clusters for {plan.records} records leave fewer than ten records to a "
@@ -157,7 +162,7 @@ class Synthesizer:
             randomness="; ".join(sorted(randomness.names_used)) or randomness.name,
             private=randomness.private,
             software=f"dpgm {__version__}",
-            model=self.generator_.architecture,
+            model={"kind": self.generator_.kind} | self.generator_.architecture,
             files={},
             warnings=warned,
             statements=_statements(source),
@@ -217,6 +222,18 @@ def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> s
             raise UsageError("the fit was started without a ledger; resume it without one.")
         return saved.ledger_entry
     return ledger.reserve(plan.mechanisms, plan.delta).name
+
+
+def _committed(ledger: "Ledger", entry: str, plan: Plan, saved: Checkpoint | None) -> bool:
+    """Whether the ledger holds this fit as ended: it may be written out again, and nothing may be run again."""
+    if ledger.entry(entry).state != "committed":
+        return False
+    if saved is None or not saved.complete(plan):
+        raise ArtefactError(
+            "the ledger says that this fit has ended and its checkpoint does not; the checkpoint is an older copy. "
+            "Fit again in another checkpoint folder."
+        )
+    return True
 
 
 def _open_gateway(records: Records, plan: Plan, randomness: Randomness, saved: Checkpoint | None) -> Gateway:
