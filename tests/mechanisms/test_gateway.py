@@ -223,3 +223,29 @@ def test_a_replaying_trace_computes_exact_values_of_the_rows_at_hand():
         other.release("count", COUNT, 2.0)
     with pytest.raises(DpgmError, match="run out"):
         other.release("count", COUNT, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices"),
+    [
+        ([0, 4], [1, 1, 1, 1]),
+        ([0, 2], [1, 0]),
+        ([0, 1], [2]),
+        ([0, 1], [-1]),
+        ([0, 2], [1]),
+        ([0, 2, 1, 2], [0, 1]),
+    ],
+)
+def test_records_whose_norm_no_query_bounds_are_refused_at_the_door(indptr, indices):
+    # Four times the same item would move a count by 4 where two distinct items are at most reckoned with.
+    odd = Records(Domain.of_items(2), np.array(indptr), np.array(indices, dtype=np.int16))
+    with pytest.raises(UsageError):
+        Gateway(odd, randomness=SeededRandomness(0))
+
+
+def test_records_made_in_any_usual_way_pass_the_door():
+    domain = Domain.of_items(3)
+    rows = [[], [2, 0], [], [0, 1, 2], [1, 1], []]
+    made = Records.from_lists(rows, domain)
+    for records in (made, made.rows(1, 4), made.take(np.array([3, 0, 3])), Records.from_lists([], domain)):
+        Gateway(records, randomness=SeededRandomness(0))

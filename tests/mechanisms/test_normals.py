@@ -119,6 +119,16 @@ def test_compiled_interpreted_and_numpy_kernels_agree():
         assert np.allclose(results[0], other, rtol=0, atol=4 * FINE)
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 16_000, 20_000, 40_000])
+def test_says_whether_all_sums_are_finite(method, wrong, place):
+    for dtype in (np.float32, np.float64):
+        out = np.zeros(40_001, dtype=dtype)
+        assert add_normals(out, 1.0, FINE, SeededRandomness(0))
+        out[place] = wrong
+        assert not add_normals(out, 1.0, FINE, SeededRandomness(0))
+
+
 def test_numbers_of_a_pair_are_independent(method):
     values = normals(1_000_000, seed=2)
     half = CHUNK // 2

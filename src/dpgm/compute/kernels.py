@@ -99,6 +99,7 @@ def _sparse_outer(
     for model in range(len(bounds) - 1):
         matrix = flat[model, offset:end].reshape(inputs, width)
         last = flat[model, end : end + bias * width]
+        flat[model, offset : end + bias * width] = 0  # here, where it stays in the cache
         for i in range(bounds[model], bounds[model + 1]):
             weight = weights[i]
             if weight == 0:
@@ -149,7 +150,7 @@ def sparse_outer(
     inputs: int,
     flat: Array,
 ) -> None:
-    """Add to every model's block the sum over its records of weight x (1, record) outer delta."""
+    """Every model's block becomes the sum over its records of weight x (1, record) outer delta."""
     if HAS_NUMBA:
         _sparse_outer(indptr, indices, rows, bounds, weights, delta, width, bias, offset, inputs, flat)
         return
@@ -158,9 +159,9 @@ def sparse_outer(
         scaled = weights[kept, None] * delta[kept, :width]
         end = offset + inputs * width
         if bias:
-            flat[model, end : end + width] += scaled.sum(axis=0)
+            flat[model, end : end + width] = scaled.sum(axis=0)
         product = _matrix(indptr, indices, rows[kept], inputs, flat.dtype).T @ scaled
-        flat[model, offset:end] += np.asarray(product).reshape(-1)
+        flat[model, offset:end] = np.asarray(product).reshape(-1)
 
 
 def _matrix(indptr: Array, indices: Array, rows: Array, width: int, dtype: Any) -> Any:

@@ -65,6 +65,8 @@ class Gateway:
         before: Callable[[Call], None] | None = None,
         already_spent: Sequence[Mechanism] = (),
     ) -> None:
+        if records is not None:  # a gateway that plays back has none
+            records.check()  # every sensitivity assumes distinct positions
         self._records = records
         self._kept: dict[str, Any] = {}
         self._sample: tuple[str, float, NDArray[np.int64]] | None = None

@@ -22,11 +22,15 @@ CHUNK = 1 << 15  # words at a time: they stay in the cache between the cipher an
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
 
 
-def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> None:
-    """Add N(0, std²) to a flat float32 or float64 array, in place, and round to `grid`, a power of two."""
+def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> bool:
+    """Add N(0, std²) to a flat float32 or float64 array, in place, and round to `grid`, a power of two.
+
+    Returns whether all of the noisy values are finite.
+    """
     # Adding and subtracting 1.5 x 2^52 grid steps rounds a double to the grid.
     rounder = 1.5 * 2.0**52 * grid
     add_pairs = _compiled() or _add_pairs_in_numpy
+    spoiled = 0
     for start in range(0, len(out), CHUNK):
         part = out[start : start + CHUNK]
         half = (len(part) + 1) // 2
@@ -34,9 +38,10 @@ def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomne
         randomness.fill(words)
         if len(part) % 2:  # the last normal has no partner
             spare = np.zeros(1, dtype=out.dtype)
-            add_pairs(words[half - 1 : half], words[-1:], part[half - 1 : half], spare, std, rounder)
+            spoiled += add_pairs(words[half - 1 : half], words[-1:], part[half - 1 : half], spare, std, rounder)
         pairs = len(part) // 2
-        add_pairs(words[:pairs], words[half : half + pairs], part[:pairs], part[half:], std, rounder)
+        spoiled += add_pairs(words[:pairs], words[half : half + pairs], part[:pairs], part[half:], std, rounder)
+    return spoiled == 0
 
 
 class _Workspace(threading.local):
@@ -51,8 +56,8 @@ _workspace = _Workspace()
 
 def _add_pairs(
     radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
-) -> None:
-    """Two normals of every pair of words, added to `first` and `second`."""
+) -> int:
+    """Two normals of every pair of words, added to `first` and `second`; returns how many pairs are not finite then."""
     magnitude, sign = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(1 << 63)
     one, whole = np.uint64(0x3FF << 52), np.uint64(0x433 << 52)  # the bits of 1.0 and of 2^52
     root, shift = np.uint64(0x3FE6A09E667F3BCD), np.uint64(1024 << 52)  # the bits of sqrt(1/2)
@@ -94,11 +99,16 @@ def _add_pairs(
         across = np.float64(radius * (cosine - sine)).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
         first[i] = (first[i] + np.uint64(up).view(np.float64) + rounder) - rounder
         second[i] = (second[i] + np.uint64(across).view(np.float64) + rounder) - rounder
+    # In a loop of its own: a count would make the compiler unroll the one above beyond the registers.
+    spoiled = 0
+    for i in range(len(second)):
+        spoiled += (first[i] - first[i] != 0) | (second[i] - second[i] != 0)
+    return spoiled
 
 
 def _add_pairs_in_numpy(
     radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
-) -> None:
+) -> int:
     """The same in whole arrays."""
     uniform = np.minimum(((radii >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63, BELOW_ONE)
     radius = std * np.sqrt(-2 * np.log(uniform))
@@ -109,10 +119,11 @@ def _add_pairs_in_numpy(
     across[(angles >> np.uint64(62)) & np.uint64(1) == 1] *= -1
     first[:] = (first + up + rounder) - rounder
     second[:] = (second + across + rounder) - rounder
+    return int((~np.isfinite(first) | ~np.isfinite(second)).sum())
 
 
 @cache
-def _compiled() -> Callable[..., None] | None:
+def _compiled() -> Callable[..., int] | None:
     """The kernel, from numba's cache on disk after the first time; None without numba."""
     try:
         from numba import njit

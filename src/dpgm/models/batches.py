@@ -198,7 +198,6 @@ class SegmentedBatch:
             block, delta = factor.block, factor.delta
             if isinstance(factor.activation, _Records):
                 start = out.layout.offsets[block.name]
-                out.flat[:, start : start + block.size].zero_()
                 kernels.sparse_outer(
                     *self._csr, self._bounds, scale.numpy(), _lines(delta), block.outputs, block.bias, start,
                     block.inputs, out.flat.numpy(),

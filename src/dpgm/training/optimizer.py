@@ -52,7 +52,7 @@ class Optimizer:
         self.second = torch.zeros_like(parameters) if adam else None
         self.average = parameters.clone() if settings.averaged_tail else None
         # On an accelerator the step is recorded once and replayed, so what changes from step to step is a tensor.
-        self._numbers = torch.zeros(2, dtype=parameters.dtype, device=parameters.device)
+        self._rate, self._root = torch.zeros((2, 1), dtype=parameters.dtype, device=parameters.device)
         self._slope = torch.zeros_like(parameters) if adam and parameters.device.type != "cpu" else None
         held = (parameters, self.first, self.second)
         self._recorded = Recorded(
@@ -94,8 +94,9 @@ class Optimizer:
     def _prepare(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
         """Set what an Adam step reads before it runs or is replayed."""
         corrections = [1 - beta ** (step + 1) for beta in BETAS]
-        values = [rate / corrections[0], 1 / math.sqrt(corrections[1])]
-        self._numbers.copy_(torch.tensor(values, dtype=self._numbers.dtype))
+        # Filled and not copied: a copy from the host would wait for the device.
+        self._rate.fill_(rate / corrections[0])
+        self._root.fill_(1 / math.sqrt(corrections[1]))
         if self._slope is None:
             self._slope = torch.empty_like(self.parameters)
         torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._slope)
@@ -105,10 +106,11 @@ class Optimizer:
         assert self.first is not None
         assert self.second is not None
         assert self._slope is not None
-        (rate, root), slope = self._numbers, self._slope
-        self.first.mul_(BETAS[0]).add_(slope, alpha=1 - BETAS[0])
+        slope = self._slope
+        self.first.lerp_(slope, 1 - BETAS[0])
         self.second.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
-        self.parameters.sub_(self.first * rate / (self.second.sqrt() * root + TINY))
+        size = torch.sqrt(self.second).mul_(self._root).add_(TINY)
+        self.parameters.addcdiv_(self.first * self._rate, size, value=-1.0)
 
     def _take_average(self, step: int) -> None:
         if self.average is None:

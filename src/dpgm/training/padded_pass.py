@@ -36,6 +36,7 @@ class PaddedPass:
         self._bound = torch.zeros((), dtype=torch.float64, device=self._device)
         self._sum = torch.zeros_like(parameters)
         self._histogram = torch.zeros(len(edges) + 1, dtype=torch.int64, device=self._device)
+        self._counts = torch.zeros(len(edges) + 1, dtype=torch.int64)
         self._resident: Tensor | None = None
         self._asked = False
         self._step = -1
@@ -44,7 +45,7 @@ class PaddedPass:
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
         self._look(view, step)
-        return self._histogram
+        return self._counts
 
     def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
         """Sum of clipped gradients for every model."""
@@ -64,8 +65,10 @@ class PaddedPass:
         self._place(view)
         self._key.fill_(step_key(self._seed, step))
         self._first()
-        # A look at the count, which is waited for anyway, spares a pass over everything in the usual case.
-        if int(self._histogram.sum()) < self._sampled:
+        # On the host, where the noise of so few numbers is drawn; a look at their sum spares a pass over everything
+        # in the usual case.
+        self._counts = self._histogram.cpu().clone()
+        if int(self._counts.sum()) < self._sampled:
             self._batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step = step
 

@@ -103,7 +103,7 @@ class Trainer:
         self.optimizer = Optimizer(settings.optimizer, parameters, settings.steps)
         # Division by a public number: the expected batch of each model, at least one record.
         expected = settings.sampling_rate * settings.records * self.weights
-        self._scales = (1.0 / expected.clamp(min=1.0)).to(self.device)
+        self._scales = (1.0 / expected.clamp(min=1.0)).to(self.device, parameters.dtype)
         # Draws of chains and of latent variables come from generators of their own: what runs inside a query
         # must neither use up nor skip draws that public code waits for.
         seeds = torch.randint(2**62, (2,), generator=generator, device=generator.device).tolist()
