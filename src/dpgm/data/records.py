@@ -93,6 +93,26 @@ class Records:
         np.cumsum(np.bincount(rows, minlength=len(matrix)), out=indptr[1:])
         return cls(domain, indptr, columns.astype(index_dtype(domain.width)))
 
+    def check(self) -> None:
+        """Refuse arrays that are not sorted, distinct positions of the domain, as every bound on a record assumes.
+
+        The constructors see to it; this is for records put together by hand.
+        """
+        pointers = self.indptr
+        good = pointers.ndim == 1 and self.indices.ndim == 1 and len(pointers) > 0 and int(pointers[0]) == 0
+        if not good or int(pointers[-1]) != len(self.indices) or bool((pointers[1:] < pointers[:-1]).any()):
+            raise UsageError("the records' `indptr` does not cut `indices` into rows; use `Records.from_flat`.")
+        for first, last in _pieces(pointers):
+            low, high = int(pointers[first]), int(pointers[last])
+            piece = self.indices[low:high]
+            if len(piece) and (int(piece.min()) < 0 or int(piece.max()) >= self.width):
+                raise UsageError(f"positions must lie in [0, {self.width}).")
+            rising = piece[1:] > piece[:-1]
+            starts = pointers[first + 1 : last] - low
+            rising[starts[(starts > 0) & (starts < high - low)] - 1] = True  # a new row may start anywhere
+            if not rising.all():
+                raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
+
     def rows(self, start: int, stop: int) -> "Records":
         """Records [start, stop), sharing memory."""
         start, stop, _ = slice(start, stop).indices(len(self))
