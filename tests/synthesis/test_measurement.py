@@ -93,9 +93,9 @@ NOISES = {
 }
 
 
-def run(gateway):
-    measured = measure(gateway, MIXED, 60, NOISES)
-    model = fit_products(measured, MIXED, 60, generator=torch.Generator().manual_seed(0))
+def run(gateway, domain=MIXED):
+    measured = measure(gateway, domain, 60, NOISES)
+    model = fit_products(measured, domain, 60, generator=torch.Generator().manual_seed(0))
     return {
         "values": [m.value for m in measured.tuples],
         "caps": [m.statistic.cap for m in measured.tuples],
@@ -109,6 +109,15 @@ def test_the_fit_depends_on_released_values_alone():
 @pytest.mark.parametrize("row", [[], [0, 6], list(range(9)), [0, 1, 2, 3, 4, 5, 7]])
 def test_one_record_moves_no_release_by_more_than_declared(row):
     assert assert_bounded(run, random_records(MIXED, 60), Records.from_lists([row], MIXED)) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("row", [[], [3], [0, 1, 2, 3], list(range(9))])
+def test_one_record_moves_no_release_by_more_than_declared_where_all_records_are_listed(row):
+    domain = Domain.of_items(9)
+    moved = assert_bounded(
+        lambda gateway: run(gateway, domain), random_records(domain, 60), Records.from_lists([row], domain)
+    )
+    assert moved <= 1 + 1e-6
 
 
 def test_the_fit_finds_planted_dependence(monkeypatch):

@@ -50,3 +50,13 @@ def test_without_measured_dependence_items_stay_independent():
     chances = fit_table(profile, 1000, [shown], None).numpy()
     rows, shares = held(3), profile.numpy()
     assert np.allclose(chances, np.where(rows == 1, shares, 1 - shares).prod(axis=1), atol=1e-4)
+
+
+def test_records_counted_whole_are_shown_whole():
+    width, records = 4, 100_000
+    truth = np.random.default_rng(1).dirichlet(np.full(2**width, 0.5))
+    cells = torch.arange(2**width)
+    values = torch.from_numpy(records * truth)
+    profile = torch.from_numpy(held(width).T @ truth)
+    chances = fit_table(profile, records, [Shown(cells, values, torch.ones(2**width), None)], None).numpy()
+    assert np.abs(chances - truth).max() * records < 20

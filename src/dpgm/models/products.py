@@ -16,6 +16,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError, UsageError
 
+_SORTED_BY = 32
+
 
 class Products:
     """Weights of the components and, for each, the probability of every position.
@@ -109,11 +111,12 @@ class Products:
 
         Each record follows the mixture's law. Together they vary less than independent draws: the number of
         records of a component and the number of them that hold an item are fixed up to rounding, and which of
-        the component's records hold the item is uniformly random.
+        the component's records hold the item is uniformly random. Rounding goes through components that are
+        alike one after the other, so that what one loses a similar one gains.
         """
         seed = int(torch.randint(2**62, (1,), generator=generator))
         random = np.random.default_rng(seed)
-        order = random.permutation(self.components)
+        order = self._neighbours()
         weights = self.weights.numpy()[order]
         sizes = _rounded(count * weights / weights.sum(), random.random())
         used = sizes > 0
@@ -136,6 +139,11 @@ class Products:
         return Records(
             self.domain, indptr, (keys - rows * self.domain.width).astype(index_dtype(self.domain.width))
         )
+
+    def _neighbours(self) -> NDArray[np.int64]:
+        """Components in the order of the items they are likely to hold, the most frequent items first."""
+        frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[:_SORTED_BY]
+        return np.lexsort((self.probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
 
 
 def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:

@@ -34,7 +34,10 @@ SANITY = 0.001  # counts below this share of the records matter little
 NARROW = 24  # up to so many positions, quadruples are measured
 TABLE = 17  # up to so many items, the fit lists all possible records
 _MOST_CELLS = 50_000
-_PRICES = {1: 0.03, 2: 0.03, 3: 0.1, 4: 0.2}  # larger sets are expected to follow from smaller ones
+_WHOLE = (3, 4)  # where all records are listed, these releases count short records whole
+# How readily counts of a table fit give way to what the others imply: (least, most), by order; see `_price`.
+_PRICES = {1: (0.03, 0.03), 2: (0.03, 0.03), 3: (0.03, 0.1), 4: (0.03, 0.2)}
+_SHORT_PRICE = 0.2
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _MORE_TRIPLES = 50  # where noise is far below what matters
@@ -65,12 +68,13 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
+    listed = domain is not None and _lists_cells(domain)
     first = 0.3 + 0.2 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.20, 0.24, 0.27, 0.26),
+        4: (0.03, 0.07, 0.22, 0.30, 0.38) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -112,7 +116,8 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap = choose_cap(order, law, profile[chosen], records, noise, doubt)
-        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
+        whole = order in _WHOLE and _lists_cells(domain)
+        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap, whole)
         tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
     return Measurements(lengths, items, tuple(tuples))
 
@@ -248,20 +253,37 @@ def _fit_cells(
     progress: Callable[[float], None] | None,
 ) -> Products:
     """Few items: all 2^m records are listed, and those that occur become components of one record each."""
-    shown = []
-    listed: tuple[Measured[ItemCounts] | Measured[ItemTuples], ...] = (measurements.items, *measurements.tuples)
-    for measured in listed:
-        statistic = measured.statistic
-        places = np.arange(domain.width)[:, None] if isinstance(statistic, ItemCounts) else statistic.tuples
+    shown = [
+        Shown(
+            sets=torch.from_numpy(1 << np.arange(domain.width)),
+            values=measurements.items.value,
+            variances=torch.full_like(measurements.items.value, measurements.items.std**2),
+            kept=_kept(1, measurements.items.statistic.cap, domain.width),
+            price=_price(1, measurements.items.std, records),
+        )
+    ]
+    for measured in measurements.tuples:
+        sets = measured.statistic
+        counts, short = measured.value[: len(sets.tuples)], measured.value[len(sets.tuples) :]
         shown.append(
             Shown(
-                sets=torch.from_numpy((1 << statistic.positions[places]).sum(axis=1)),
-                values=measured.value,
-                variances=torch.full_like(measured.value, measured.std**2),
-                kept=_kept(statistic.order, statistic.cap, domain.width),
-                price=_PRICES[statistic.order],
+                sets=torch.from_numpy((1 << sets.positions[sets.tuples]).sum(axis=1)),
+                values=counts,
+                variances=torch.full_like(counts, measured.std**2),
+                kept=torch.from_numpy(sets.kept_steps(domain.width) * GRID).float(),
+                price=_price(sets.order, measured.std, records),
             )
         )
+        if sets.whole:
+            shown.append(
+                Shown(
+                    sets=torch.from_numpy(sets.short_records),  # all positions are chosen: places are items
+                    values=short / sets.short_weight,
+                    variances=torch.full_like(short, (measured.std / sets.short_weight) ** 2),
+                    kept=None,
+                    price=_SHORT_PRICE,
+                )
+            )
     lengths = None
     if reading.lengths is not None:
         read = reading.lengths
@@ -274,6 +296,12 @@ def _fit_cells(
     weights = chances[chosen] / chances[chosen].sum()
     held = (chosen[:, None] >> torch.arange(domain.width)) & 1
     return Products(domain, weights, held.float())
+
+
+def _price(order: int, std: float, records: int) -> float:
+    """The noisier compared with what matters, the readier these counts give way to what the others imply."""
+    least, most = _PRICES[order]
+    return float(np.clip(std / (SANITY * records), least, most))
 
 
 def _shown(model: Products, sets: ItemTuples) -> Floats:

@@ -16,12 +16,15 @@ PRICE = 0.03
 
 @dataclass(frozen=True)
 class Shown:
-    """Noisy counts of the records that hold all items of each set, a record of n items weighted by `kept[n]`."""
+    """Noisy counts of the records that hold all items of each set, a record of n items weighted by `kept[n]`.
+
+    With `kept` None, counts of the records that hold exactly these items.
+    """
 
     sets: Tensor  # (count,) bit masks
     values: Tensor
     variances: Tensor
-    kept: Tensor
+    kept: Tensor | None
     price: float = PRICE  # how readily these numbers give way to independence
 
 
@@ -40,7 +43,7 @@ def fit_table(
     shown: Sequence[Shown],
     lengths: ShownLengths | None,
     *,
-    rounds: int = 400,
+    rounds: int = 250,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
@@ -61,7 +64,7 @@ def fit_table(
         held = (cells >> item) & 1
         size += held
         start += torch.where(held == 1, share.log(), (1 - share).log())
-    kept = [part.kept.double()[size] for part in shown]
+    kept = [None if part.kept is None else part.kept.double()[size] for part in shown]
     counts = [len(part.sets) for part in shown] + ([len(lengths.values)] if lengths is not None else [])
     values = torch.cat([part.values.double() for part in shown] + ([lengths.values.double()] if lengths else []))
     variances = torch.cat(
@@ -75,7 +78,8 @@ def fit_table(
         parts = torch.split(parameters, counts)
         score = start.clone()
         for part, weight, parameter in zip(shown, kept, parts, strict=False):
-            score += weight * _sum_over_subsets(torch.zeros_like(start).index_add_(0, part.sets, parameter), width)
+            placed = torch.zeros_like(start).index_add_(0, part.sets, parameter)
+            score += placed if weight is None else weight * _sum_over_subsets(placed, width)
         return score if group is None else score + parts[-1][group]
 
     # scaled so that each parameter's own curvature is near 1
@@ -87,7 +91,7 @@ def fit_table(
         level = score.logsumexp(0)
         chances = (score - level).exp()
         moments = [
-            _sum_over_supersets(weight * chances, width)[part.sets]
+            (chances if weight is None else _sum_over_supersets(weight * chances, width))[part.sets]
             for part, weight in zip(shown, kept, strict=True)
         ]
         if group is not None:
