@@ -15,6 +15,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
+from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.models.autograd import autograd_factor
@@ -352,3 +353,17 @@ def test_private_training_learns_the_item_frequencies():
         made = train(gateway, model, plan, generator=torch.Generator().manual_seed(0))
         drawn = made.sample(4000, generator=torch.Generator().manual_seed(1)).to_dense().mean(0)
         assert np.abs(drawn - level).mean() < 0.06
+
+
+@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
+def test_a_sample_drawn_anew_is_never_answered_from_an_older_look(layout):
+    """A trainer set back to an earlier step draws fresh coins; its histogram must be that of the fresh rows."""
+    model = VAE(Domain.of_items(5), (4,), 2)
+    records = Records.from_lists([[i % 5] for i in range(40)], model.domain)
+    parameters = model.initial(1, generator=torch.Generator().manual_seed(0))
+    looked = layout(model, parameters, norm_edges(24), 3)
+    sizes = [
+        int(looked.histogram(View(records, {}, np.arange(count, dtype=np.int64)), step=0).sum())
+        for count in (10, 30)
+    ]
+    assert sizes == [10, 30]

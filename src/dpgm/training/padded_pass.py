@@ -40,6 +40,7 @@ class PaddedPass:
         self._resident: Tensor | None = None
         self._asked = False
         self._step = -1
+        self._sample: NDArray[np.int64] | None = None
         self._capacity = self._sampled = 0
 
     def histogram(self, view: View, step: int) -> Tensor:
@@ -59,7 +60,7 @@ class PaddedPass:
         return diagnose(self._norms.reshape(-1), bound)
 
     def _look(self, view: View, step: int) -> None:
-        if step == self._step:
+        if step == self._step and view.sample is self._sample:  # see SegmentedPass
             return
         self._make_resident(view.records)
         self._place(view)
@@ -70,7 +71,7 @@ class PaddedPass:
         self._counts = self._histogram.cpu().clone()
         if int(self._counts.sum()) < self._sampled:
             self._batch.silence(self._factors, ~torch.isfinite(self._norms))
-        self._step = step
+        self._step, self._sample = step, view.sample
 
     def _make_resident(self, records: Records) -> None:
         """All records as bytes on the device, with an empty one at the end for places not taken."""

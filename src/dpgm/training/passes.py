@@ -47,6 +47,7 @@ class SegmentedPass:
         self._sum = BlockViews(model.layout, torch.zeros_like(parameters))
         self._counts = np.zeros(len(edges) + 1, dtype=np.int64)
         self._step = -1
+        self._sample: NDArray[np.int64] | None = None
         self._batch: SegmentedBatch | None = None
         self._factors: Sequence[Factor] = ()
         self._norms = torch.empty(0)
@@ -67,7 +68,8 @@ class SegmentedPass:
         return diagnose(self._norms, bound)
 
     def _look(self, view: View, step: int) -> SegmentedBatch:
-        if self._batch is not None and step == self._step:
+        # The two releases of a step share one sample; a sample drawn anew is never answered from an older look.
+        if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
         batch = self._batch_of(view, step)
         squared = batch.squared_norms(self._factors)
@@ -76,7 +78,7 @@ class SegmentedPass:
         usable = kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
         if usable < len(squared):
             batch.silence(self._factors, ~torch.isfinite(self._norms))
-        self._step, self._batch = step, batch
+        self._step, self._sample, self._batch = step, view.sample, batch
         return batch
 
     def _batch_of(self, view: View, step: int) -> SegmentedBatch:
