@@ -23,6 +23,7 @@ except ImportError:  # a bare GPU machine has torch and numpy alone
     numba = None
 
 HAS_NUMBA = numba is not None
+STRIP = 512  # records at a time in a sparse outer product: their deltas stay in the cache
 
 
 def _compiled(function: Function) -> Function:
@@ -67,17 +68,24 @@ def _sparse_affine(
             for j in range(width):
                 out[i, j] = bias[j]
             at, stop = indptr[rows[i]], indptr[rows[i] + 1]
-            # Four items at a time: one pass over the target for four rows of the matrix.
-            while at + 4 <= stop:
+            # Eight items at a time: one pass over the target for eight rows of the matrix.
+            while at + 8 <= stop:
                 a, b, c, d = indices[at], indices[at + 1], indices[at + 2], indices[at + 3]
+                e, f, g, h = indices[at + 4], indices[at + 5], indices[at + 6], indices[at + 7]
                 for j in range(width):
-                    out[i, j] += (matrix[a, j] + matrix[b, j]) + (matrix[c, j] + matrix[d, j])
-                at += 4
-            while at < stop:
+                    out[i, j] += ((matrix[a, j] + matrix[b, j]) + (matrix[c, j] + matrix[d, j])) + (
+                        (matrix[e, j] + matrix[f, j]) + (matrix[g, j] + matrix[h, j])
+                    )
+                at += 8
+            while at + 2 <= stop:
+                a, b = indices[at], indices[at + 1]
+                for j in range(width):
+                    out[i, j] += matrix[a, j] + matrix[b, j]
+                at += 2
+            if at < stop:
                 a = indices[at]
                 for j in range(width):
                     out[i, j] += matrix[a, j]
-                at += 1
 
 
 @_compiled
@@ -94,25 +102,67 @@ def _sparse_outer(
     inputs: int,
     flat: Array,
 ) -> None:
-    scaled = np.empty(width, dtype=delta.dtype)
     end = offset + inputs * width
+    ends = np.empty(inputs + 1, dtype=np.int64)
+    most = 0
+    for model in range(len(bounds) - 1):
+        for first in range(bounds[model], bounds[model + 1], STRIP):
+            entries = 0
+            for i in range(first, min(first + STRIP, bounds[model + 1])):
+                entries += indptr[rows[i] + 1] - indptr[rows[i]]
+            most = max(most, entries)
+    order = np.empty(most, dtype=np.int32)
     for model in range(len(bounds) - 1):
         matrix = flat[model, offset:end].reshape(inputs, width)
         last = flat[model, end : end + bias * width]
         flat[model, offset : end + bias * width] = 0  # here, where it stays in the cache
-        for i in range(bounds[model], bounds[model + 1]):
-            weight = weights[i]
-            if weight == 0:
-                continue
-            for j in range(width):
-                scaled[j] = weight * delta[i, j]
+        for first in range(bounds[model], bounds[model + 1], STRIP):
+            stop = min(first + STRIP, bounds[model + 1])
+            # The strip's records by item: order[ends[a - 1]:ends[a]] have item a.
+            ends[:] = 0
+            for i in range(first, stop):
+                if weights[i] != 0:
+                    for at in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                        ends[indices[at] + 1] += 1
+            for a in range(inputs):
+                ends[a + 1] += ends[a]
+            for i in range(first, stop):
+                if weights[i] != 0:
+                    for at in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                        a = indices[at]
+                        order[ends[a]] = i
+                        ends[a] += 1
+            # Eight records at a time: one pass over a row of the matrix for eight of them.
+            at = 0
+            for a in range(inputs):
+                while at + 8 <= ends[a]:
+                    r0, r1, r2, r3 = order[at], order[at + 1], order[at + 2], order[at + 3]
+                    r4, r5, r6, r7 = order[at + 4], order[at + 5], order[at + 6], order[at + 7]
+                    w0, w1, w2, w3 = weights[r0], weights[r1], weights[r2], weights[r3]
+                    w4, w5, w6, w7 = weights[r4], weights[r5], weights[r6], weights[r7]
+                    for j in range(width):
+                        matrix[a, j] += (
+                            (w0 * delta[r0, j] + w1 * delta[r1, j]) + (w2 * delta[r2, j] + w3 * delta[r3, j])
+                        ) + ((w4 * delta[r4, j] + w5 * delta[r5, j]) + (w6 * delta[r6, j] + w7 * delta[r7, j]))
+                    at += 8
+                while at + 2 <= ends[a]:
+                    r0, r1 = order[at], order[at + 1]
+                    w0, w1 = weights[r0], weights[r1]
+                    for j in range(width):
+                        matrix[a, j] += w0 * delta[r0, j] + w1 * delta[r1, j]
+                    at += 2
+                if at < ends[a]:
+                    r0 = order[at]
+                    w0 = weights[r0]
+                    for j in range(width):
+                        matrix[a, j] += w0 * delta[r0, j]
+                    at += 1
             if bias:
-                for j in range(width):
-                    last[j] += scaled[j]
-            for at in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                a = indices[at]
-                for j in range(width):
-                    matrix[a, j] += scaled[j]
+                for i in range(first, stop):
+                    weight = weights[i]
+                    if weight != 0:
+                        for j in range(width):
+                            last[j] += weight * delta[i, j]
 
 
 def sparse_affine(
