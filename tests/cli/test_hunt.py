@@ -99,6 +99,10 @@ def test_a_fit_that_ended_can_be_written_again_and_never_run_again(capsys, tmp_p
     assert [entry.state for entry in ledger.entries()] == ["committed"]
     journal = folder / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))  # an older copy of it
+    refused(capsys, [*fit, "--resume", "--out", tmp_path / "c"], "older than the results")
+    for answer in folder.glob("answer-*"):
+        if answer.name not in journal.read_text():
+            answer.unlink()  # all of the folder is an older copy
     refused(capsys, [*fit, "--resume", "--out", tmp_path / "c"], "older copy")
 
 
@@ -212,3 +216,23 @@ def test_an_image_release_can_be_opened():
     made = ImageGenerator.from_state(sizes, tensors, domain)
     opened = rebuild("image", {"kind": made.kind} | made.architecture, made.state(), domain)
     assert len(opened.sample(3, generator=torch.Generator().manual_seed(1))) == 3
+
+
+def test_a_resumed_fit_keeps_its_options_its_ledger_and_its_results(capsys, tmp_path, fit):
+    Ledger.create(tmp_path / "a#b %41.ledger", 3.0, 1e-3)
+    folder, ledger = tmp_path / "progress", ["--ledger", str(tmp_path / "a#b %41.ledger")]
+    fit = [*fit, "--checkpoint", str(folder)]
+    assert run([*fit, *ledger, "--out", str(tmp_path / "a")]) == 0
+    resumed = [*fit, "--resume", "--out", tmp_path / "b"]
+    refused(capsys, resumed, "--ledger")
+    refused(capsys, [*resumed, *ledger, "--delta", "1e-5"], "same options")
+    answers = sorted(folder.glob("answer-*"))
+    answers[0].write_bytes(answers[1].read_bytes())
+    refused(capsys, [*resumed, *ledger], "E-ARTEFACT", "damaged")
+    (folder / "journal.jsonl").unlink()
+    refused(capsys, [*resumed, *ledger], "E-ARTEFACT", "older")
+
+
+def test_no_arguments_print_the_help_as_a_page(capsys):
+    assert run([]) == 2
+    assert len(capsys.readouterr().err.splitlines()) > 5

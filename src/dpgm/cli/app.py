@@ -61,6 +61,9 @@ def run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
     except _CommandLineError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
+            typer.echo(error.format_message(), err=True)
+            return 2
         complain("E-USAGE", str(error.format_message()))
         return 2
     except (KeyboardInterrupt, typer.Abort):

@@ -195,6 +195,8 @@ def fit(
     except KeyboardInterrupt:
         if checkpoint is not None:
             announce(f"stopped; resume with the same command and --resume (progress is in {checkpoint})")
+        else:
+            announce("stopped; nothing was written (with --checkpoint DIR a fit can be resumed)")
         raise
     synthesizer.save(out, force=force)
     if not quiet:

@@ -69,6 +69,8 @@ class Ledger:
         header = self._chain.documents()[0]
         if header.get("kind") != "created" or header.get("format") != FORMAT:
             raise ArtefactError(f"{path} is not a ledger of format {FORMAT}.")
+        if not {"population", "epsilon_cap", "delta"} <= set(header):
+            raise ArtefactError(f"{path} was altered: its first entry is not complete.")
         self.population: str = header["population"]
         self.epsilon_cap: float = header["epsilon_cap"]
         self.delta: float = header["delta"]

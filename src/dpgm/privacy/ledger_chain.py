@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
 
@@ -106,7 +107,9 @@ def _hash(previous: str, document: str) -> str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_WAIT_SECONDS, isolation_level=None
+        )
         connection.execute("PRAGMA synchronous=FULL")
         return connection
     except sqlite3.Error as error:
@@ -126,9 +129,12 @@ def _parsed(rows: list[tuple[int, str, str, str]], path: Path) -> list[dict[str,
     if not rows:
         raise ArtefactError(f"{path} is an empty ledger.")
     try:
-        return [json.loads(document) for _, _, document, _ in rows]
-    except ValueError:
-        raise ArtefactError(f"{path} holds an entry that is not JSON.") from None
+        documents = [json.loads(document) for _, _, document, _ in rows]
+    except (ValueError, TypeError, RecursionError):
+        raise ArtefactError(f"{path} holds an entry that is not JSON; the ledger is damaged.") from None
+    if not all(isinstance(document, dict) for document in documents):
+        raise ArtefactError(f"{path} holds an entry that is not an object; the ledger is damaged.")
+    return documents
 
 
 @contextmanager

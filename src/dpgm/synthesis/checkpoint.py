@@ -7,7 +7,7 @@ draws feature maps and initial weights is public: it is post-processing and woul
 The journal is append-only, one JSON line an entry, each fsynced:
 
     {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
-    {"answer": NAME, "file": F}         the noisy value is safely on disk
+    {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
     {"steps": n, "file": F}             the trainer's state after n steps is safely on disk
 
 A charge without its answer is spent all the same. A torn last line was never acted upon and is dropped.
@@ -36,11 +36,14 @@ from dpgm.mechanisms.query import Query
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import read_tensors, write_tensors
 
+FORMAT = 1
+
 
 @dataclass
 class _History:
     charged: Counter[str] = field(default_factory=Counter)
     answers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    hashes: dict[str, str] = field(default_factory=dict)
     trainer: str | None = None
     steps_done: int = 0
 
@@ -63,7 +66,7 @@ class Checkpoint:
         cls.prepare(folder)
         key = secrets.token_hex(32)
         header = {
-            "format": 1,
+            "format": FORMAT,
             "plan": plan.to_json(),
             "public_seed": secrets.randbits(62),
             "fingerprint_key": key,
@@ -92,18 +95,22 @@ class Checkpoint:
             header = json.loads((folder / "checkpoint.json").read_text("utf-8"))
             same_plan = header["plan"] == plan.to_json()
             same_data = hmac.compare_digest(header["fingerprint"], fingerprint(records, header["fingerprint_key"]))
-            int(header["public_seed"])
+            sound = header["format"] == FORMAT and int(header["public_seed"]) in range(2**62)
         except FileNotFoundError as error:
             raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
+        if not sound:
+            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
         if not same_plan:
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
         if not same_data:
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         for leftover in folder.glob("*.tmp-*"):
             leftover.unlink(missing_ok=True)
-        return cls(folder, header, _read_journal(folder))
+        history = _read_journal(folder)
+        _refuse_older_journal(folder, history)
+        return cls(folder, header, history)
 
     @staticmethod
     def saved_plan(folder: Path) -> Plan:
@@ -157,9 +164,10 @@ class Checkpoint:
 
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
-        file = f"answer-{name.replace(' ', '-')}-{self._history.charged[name]}.safetensors"
+        file = _answer_file(name, self._history.charged[name])
         write_tensors(self.folder / file, {"value": noisy})
-        self._append({"answer": name, "file": file})
+        self._append({"answer": name, "file": file, "sha256": _sha256(self.folder / file)})
+        self._history.hashes[file] = _sha256(self.folder / file)
         self._history.answers[name].append(file)
         self._replayed[name] = len(self._history.answers[name])
 
@@ -181,7 +189,7 @@ class Checkpoint:
         self._replayed[name] = at + 1
         file = self._history.answers[name][at]
         tensors = read_tensors(self.folder / file)
-        if set(tensors) != {"value"}:
+        if set(tensors) != {"value"} or _sha256(self.folder / file) != self._history.hashes[file]:
             raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
         return tensors["value"]
 
@@ -240,7 +248,10 @@ def _read_journal(folder: Path) -> _History:
     path = folder / "journal.jsonl"
     if not path.exists():
         return history
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ArtefactError(f"the journal in {folder} cannot be read; check its permissions.") from error
     if lines[-1]:  # torn by a crash: the entry was never acted upon; cut it so that appending stays sound
         with path.open("r+b") as journal:
             journal.truncate(path.stat().st_size - len(lines[-1]))
@@ -249,14 +260,39 @@ def _read_journal(folder: Path) -> _History:
         for line in lines[:-1]:
             entry = json.loads(line)
             if "charge" in entry:
+                if int(entry["runs"]) < 1:
+                    raise ValueError("a charge is never given back")
                 history.charged[str(entry["charge"])] += int(entry["runs"])
             elif "answer" in entry:
                 history.answers[str(entry["answer"])].append(_plain_name(entry["file"]))
+                history.hashes[entry["file"]] = str(entry["sha256"])
             else:
                 history.trainer, history.steps_done = _plain_name(entry["file"]), int(entry["steps"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtefactError(f"the journal in {folder} is damaged; start again in another folder.") from error
     return history
+
+
+def _refuse_older_journal(folder: Path, history: _History) -> None:
+    """A result on disk whose charge the journal does not know: the journal is an older copy, and would spend twice."""
+    known = {_answer_file(name, run + 1) for name, runs in history.charged.items() for run in range(runs)}
+    steps = history.charged["step"]
+    newer = [path.name for path in folder.glob("answer-*.safetensors") if path.name not in known]
+    newer += [path.name for path in folder.glob("trainer-*.safetensors") if int(path.stem[8:] or 0) > steps]
+    if newer:
+        raise ArtefactError(
+            f"the journal in {folder} is older than the results beside it; restore the newest copy, or fit again in "
+            "another folder."
+        )
+
+
+def _answer_file(name: str, run: int) -> str:
+    return f"answer-{name.replace(' ', '-')}-{run}.safetensors"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plain_name(value: object) -> str:

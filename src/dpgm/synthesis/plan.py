@@ -1,6 +1,7 @@
 """The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from dpgm import validation
 from dpgm.data.domain import Domain
-from dpgm.errors import UsageError
+from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, Spend, Training, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
@@ -25,10 +26,14 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
     "pair counts": ("measure", "records holding each pair of popular items", "sqrt(sets within the bound)"),
     "triple counts": (
         "measure",
-        "records holding each triple of popular items",
+        "records holding each triple of popular items; up to 17 items, short records whole",
         "sqrt(sets within the bound)",
     ),
-    "quadruple counts": ("measure", "records holding each four of the items", "sqrt(sets within the bound)"),
+    "quadruple counts": (
+        "measure",
+        "records holding each four of the items; up to 17 items, short records whole",
+        "sqrt(sets within the bound)",
+    ),
     "class sizes": ("measure", "images of each label", "1"),
     "mean embedding": ("measure", "sum of Fourier features of the images of each label", "1"),
     "cluster counts": ("cluster", "records of each cluster", "1"),
@@ -123,8 +128,9 @@ class Plan:
         if plan.width is not None:
             validation.whole(width=plan.width, at_least=1)
         validation.positive(epsilon=plan.epsilon)
-        # A plan of another hand is held to the same budget rules as one made here.
-        validation.budget(epsilon=plan.target_epsilon, delta=plan.delta, records=plan.records)
+        with warnings.catch_warnings():  # held to the rules of a plan made here; the warnings came when it was made
+            warnings.simplefilter("ignore", PrivacyWarning)
+            validation.budget(epsilon=plan.target_epsilon, delta=plan.delta, records=plan.records)
         if plan.adjacency is not Adjacency.ADD_REMOVE:
             raise UsageError("the plan's adjacency must be add-remove, under which fits are accounted; plan again.")
         if not plan.mechanisms:

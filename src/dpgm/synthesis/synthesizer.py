@@ -23,7 +23,7 @@ from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.source import Source
-from dpgm.errors import ArtefactError, NotFittedError, PrivacyWarning, UsageError
+from dpgm.errors import ArtefactError, BudgetError, NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
@@ -133,6 +133,7 @@ class Synthesizer:
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
         if plan is None and resumed is not None:
             plan = Checkpoint.saved_plan(Path(resumed))
+            self._check_same(plan)
         if plan is None:
             config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset)
             plan = make_plan(config, len(records), records.domain)
@@ -145,6 +146,22 @@ class Synthesizer:
                 stacklevel=3,
             )
         return plan
+
+    def _check_same(self, plan: Plan) -> None:
+        """A resumed fit keeps its plan; asking for another one is a mistake worth telling."""
+        settings = plan.settings
+        asked = {
+            "epsilon": (self.epsilon, plan.target_epsilon),
+            "delta": (self.delta, plan.delta),
+            "clusters": (self.clusters, settings.clusters),
+            "model": (None if self.model == "auto" else self.model, settings.model),
+            "preset": (self.preset, settings.preset),
+        }
+        for name, (wanted, planned) in asked.items():
+            if wanted is not None and wanted != planned:
+                raise UsageError(
+                    f"the fit in this checkpoint was started with {name} {planned}; resume it with the same options."
+                )
 
     def _certify(self, plan: Plan, gateway: Gateway, source: Source | None, randomness: Randomness) -> Certificate:
         spent = cost(gateway.spent, plan.delta)
@@ -216,6 +233,8 @@ def _statements(source: Source | None) -> tuple[str, ...]:
 def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> str | None:
     """The plan's entry in the ledger: the one of the earlier process when resuming, else a new reservation."""
     if ledger is None:
+        if saved is not None and saved.ledger_entry is not None:
+            raise UsageError("the fit was started with a ledger; resume it with the same --ledger.")
         return None
     if saved is not None:
         if saved.ledger_entry is None:
@@ -239,6 +258,12 @@ def _committed(ledger: "Ledger", entry: str, plan: Plan, saved: Checkpoint | Non
 def _open_gateway(records: Records, plan: Plan, randomness: Randomness, saved: Checkpoint | None) -> Gateway:
     if saved is None:
         return Gateway(records, randomness=randomness, allowance=plan.mechanisms)
+    for mechanism in plan.mechanisms:
+        if mechanism.count == 1 and mechanism.sample is None and saved.lost.get(mechanism.name):
+            raise BudgetError(
+                f"the noisy {mechanism.name} were lost when the earlier fit stopped, and they are spent; fit again in "
+                "another checkpoint folder, which costs the budget anew."
+            )
     gone = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
     return CheckpointedGateway(
         records,
