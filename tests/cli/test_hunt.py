@@ -1,18 +1,21 @@
 """Mistakes that a hurried person makes: nothing is lost, nothing is spent, and one sentence says what to do."""
 
 import json
+import resource
+import signal
 
 import pytest
 import torch
 
 from dpgm.cli.app import load_commands, printable, run
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
-from dpgm.errors import UsageError
+from dpgm.errors import DiskError, UsageError
 from dpgm.models.image import ImageGenerator
 from dpgm.models.image_networks import shapes_of
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.generator import rebuild
 from dpgm.synthesis.sampling import position_of
+from dpgm.synthesis.tensors import write_tensors
 from synthesis_data import SETS, some_records
 
 load_commands()
@@ -236,3 +239,16 @@ def test_a_resumed_fit_keeps_its_options_its_ledger_and_its_results(capsys, tmp_
 def test_no_arguments_print_the_help_as_a_page(capsys):
     assert run([]) == 2
     assert len(capsys.readouterr().err.splitlines()) > 5
+
+
+def test_a_full_disk_is_told_as_such(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(DiskError):
+            write_tensors(tmp_path / "x.safetensors", {"value": torch.zeros(1000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == []

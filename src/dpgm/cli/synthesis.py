@@ -139,7 +139,7 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.errors import UsageError
+    from dpgm.errors import DiskError, UsageError
     from dpgm.synthesis.plan import read_plan
     from dpgm.synthesis.release import check_target
     from dpgm.synthesis.synthesizer import Synthesizer
@@ -198,7 +198,12 @@ def fit(
         else:
             announce("stopped; nothing was written (with --checkpoint DIR a fit can be resumed)")
         raise
-    synthesizer.save(out, force=force)
+    try:
+        synthesizer.save(out, force=force)
+    except DiskError as error:
+        if checkpoint is None:
+            raise
+        raise DiskError(f"{error} Then run the same command with --resume: it costs nothing more.") from error
     if not quiet:
         certificate = synthesizer.certificate_
         announce(
