@@ -119,3 +119,14 @@ def test_impossible_conditions_are_refused():
     never = Products(Domain.of_items(2), torch.ones(1).double(), torch.tensor([[0.0, 0.5]]))
     with pytest.raises(UsageError, match="probability 0"):
         never.condition([0])
+
+
+def test_rounding_a_thousand_rare_components_keeps_the_counts_of_frequent_items():
+    held = ((np.arange(1024)[:, None] >> np.arange(10)) & 1).astype(np.float32)
+    chances = np.linspace(0.6, 0.1, 10)
+    weights = np.where(held == 1, chances, 1 - chances).prod(axis=1)
+    model = Products(Domain.of_items(10), torch.from_numpy(weights), torch.from_numpy(held))
+    drawn = model.sample(300, generator=torch.Generator().manual_seed(0)).to_dense(np.float64)
+    for first, second in [(0, 1), (0, 2), (1, 2)]:
+        expected = 300 * chances[first] * chances[second]
+        assert abs((drawn[:, first] * drawn[:, second]).sum() - expected) <= 1.5
