@@ -52,7 +52,9 @@ class Optimizer:
         self.second = torch.zeros_like(parameters) if adam else None
         self.average = parameters.clone() if settings.averaged_tail else None
         # On an accelerator the step is recorded once and replayed, so what changes from step to step is a tensor.
-        self._rate, self._root = torch.zeros((2, 1), dtype=parameters.dtype, device=parameters.device)
+        exact = torch.float64 if parameters.device.type == "cpu" else torch.float32  # all the CUDA kernel takes
+        self._rate = torch.zeros((), dtype=exact, device=parameters.device)
+        self._count = torch.zeros((), dtype=torch.float32, device=parameters.device)
         self._slope = torch.zeros_like(parameters) if adam and parameters.device.type != "cpu" else None
         held = (parameters, self.first, self.second)
         self._recorded = Recorded(
@@ -93,24 +95,33 @@ class Optimizer:
 
     def _prepare(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
         """Set what an Adam step reads before it runs or is replayed."""
-        corrections = [1 - beta ** (step + 1) for beta in BETAS]
         # Filled and not copied: a copy from the host would wait for the device.
-        self._rate.fill_(rate / corrections[0])
-        self._root.fill_(1 / math.sqrt(corrections[1]))
+        self._rate.fill_(rate)
+        self._count.fill_(step + 1)
         if self._slope is None:
             self._slope = torch.empty_like(self.parameters)
         torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._slope)
 
     def _replayable(self) -> None:
-        """An Adam step in plain tensor operations, with everything that varies in tensors."""
+        """An Adam step in one operation, with everything that varies in tensors."""
         assert self.first is not None
         assert self.second is not None
         assert self._slope is not None
-        slope = self._slope
-        self.first.lerp_(slope, 1 - BETAS[0])
-        self.second.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
-        size = torch.sqrt(self.second).mul_(self._root).add_(TINY)
-        self.parameters.addcdiv_(self.first * self._rate, size, value=-1.0)
+        torch._fused_adam_(
+            [self.parameters],
+            [self._slope],
+            [self.first],
+            [self.second],
+            [],
+            [self._count],
+            lr=self._rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=TINY,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _take_average(self, step: int) -> None:
         if self.average is None:
