@@ -422,6 +422,20 @@ def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int
     return usable
 
 
+@_compiled
+def _clip_weights(norms: Array, bound: float, out: Array) -> None:
+    for i in range(len(norms)):
+        weight = min(bound / norms[i], 1.0)
+        out[i] = weight if np.isfinite(norms[i]) else 0.0
+
+
+def clip_weights(norms: Array, bound: float, out: Array) -> bool:
+    """What scales every gradient to a norm of at most `bound`, 0 where it is not finite; False without numba."""
+    if HAS_NUMBA:
+        _clip_weights(norms, bound, out)
+    return HAS_NUMBA
+
+
 def rectify(values: Array, width: int, squared: Array) -> bool:
     """Set negative values to zero in place, squared[i] = 1 + squared norm of row i; False without numba."""
     if HAS_NUMBA:
