@@ -94,7 +94,7 @@ def budget(epsilon: object, delta: object, records: object, *, not_private: bool
     whole(records=records, at_least=1)
     if epsilon > 100 and not not_private:  # type: ignore[operator]
         raise UsageError(
-            f"`epsilon` = {epsilon} protects nobody; ask for at most 100, or mark the run not private."
+            f"`epsilon` = {epsilon} protects nobody; ask for at most 100."
         )
     if epsilon > 10:  # type: ignore[operator]
         warnings.warn(

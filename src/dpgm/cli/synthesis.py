@@ -181,6 +181,10 @@ def fit(
         randomness=_randomness(seed),
     )
     try:
+        if not quiet:
+            announce(
+                f"fitting {len(records):,} records of {records.width:,} positions; nothing shown depends on them"
+            )
         with bars(quiet) as progress:
             synthesizer.fit(
                 records,

@@ -11,8 +11,8 @@ fits. Epsilons are never added.
 
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Entry:
     software: str
     plan_hash: str = ""
     release: str = ""
+    progress: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,15 @@ class Ledger:
         charged = reserved.mechanisms if charged is None else tuple(charged)
         _within(charged, reserved.mechanisms)
         return self._advance(entry, "committed", charged=charged, release=release)
+
+    def record_progress(self, entry: Entry | str, charged: Mapping[str, int]) -> None:
+        """Runs of each mechanism charged so far by a fit that keeps a checkpoint.
+
+        A checkpoint set back to an older copy is told by it, and the runs in between stay spent.
+        """
+        with self._chain.writing() as writer:
+            document = {"kind": "progress", "entry": _name(entry), "charged": dict(charged), "time": _now()}
+            writer.append(document)
 
     def abandon(self, entry: Entry | str) -> Entry:
         """The fit was given up; everything it reserved stays charged."""
@@ -285,6 +295,10 @@ def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], float | None]:
             )
             continue
         entry = entries[document["entry"]]
+        if document["kind"] == "progress":
+            most = {name: max(int(runs), entry.progress.get(name, 0)) for name, runs in document["charged"].items()}
+            entries[entry.name] = replace(entry, progress={**entry.progress, **most})
+            continue
         changes: dict[str, Any] = {"state": document["kind"]}
         if document["kind"] == "committed":
             changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])

@@ -2,24 +2,30 @@
 
 The checkpoint folder holds released values only: the plan, a journal, the noisy answers and the trainer's state. Never
 rows, assignments, coins, or anything of the noise generator; a resumed fit takes fresh entropy. The public seed that
-draws feature maps and initial weights is public: it is post-processing and would be safe to print.
+draws feature maps, initial weights and latent noise is not secret: the guarantee holds for every value of it, under
+zero-out adjacency (latent noise is numbered by row).
 
 The journal is append-only, one JSON line an entry, each fsynced:
 
     {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
     {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
     {"steps": n, "file": F}             the trainer's state after n steps is safely on disk
+    {"sources": [...], "private": b}    where this process takes its noise from
+
+One process at a time: the folder is locked. With a ledger, charges are written there, too, so that a folder set back
+to an older copy cannot spend again; without one that cannot be told.
 
 A charge without its answer is spent all the same. A torn last line was never acted upon and is dropped.
 """
 
+import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +39,7 @@ from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
 from dpgm.mechanisms.query import Query
+from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import read_tensors, write_tensors
 
@@ -46,13 +53,17 @@ class _History:
     hashes: dict[str, str] = field(default_factory=dict)
     trainer: str | None = None
     steps_done: int = 0
+    sources: set[str] = field(default_factory=set)
+    private: bool = True
 
 
 class Checkpoint:
     """A folder in which a fit records what it charged and what came back."""
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], history: _History) -> None:
+    def __init__(self, folder: Path, header: Mapping[str, Any], history: _History, lock: int) -> None:
         self.folder = folder
+        self._lock = lock  # held until this object goes: two processes on one folder would spend twice
+        self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
         self.public_seed = int(header["public_seed"])
         self.ledger_entry: str | None = header.get("ledger_entry")
         self._history = history
@@ -64,18 +75,17 @@ class Checkpoint:
     def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
         """A new checkpoint in an empty or missing folder."""
         cls.prepare(folder)
-        key = secrets.token_hex(32)
-        header = {
+        lock = _take_lock(folder)
+        header: dict[str, Any] = {
             "format": FORMAT,
             "plan": plan.to_json(),
             "public_seed": secrets.randbits(62),
-            "fingerprint_key": key,
-            "fingerprint": fingerprint(records, key),
+            "fingerprint": fingerprint(records),
             "ledger_entry": ledger_entry,
         }
         with atomic_file(folder / "checkpoint.json") as path:
             path.write_text(json.dumps(header), "utf-8")
-        return cls(folder, header, _History())
+        return cls(folder, header, _History(), lock)
 
     @staticmethod
     def prepare(folder: Path) -> None:
@@ -94,7 +104,8 @@ class Checkpoint:
         try:
             header = json.loads((folder / "checkpoint.json").read_text("utf-8"))
             same_plan = header["plan"] == plan.to_json()
-            same_data = hmac.compare_digest(header["fingerprint"], fingerprint(records, header["fingerprint_key"]))
+            told, now = header["fingerprint"], fingerprint(records)
+            same_data = told is None or now is None or hmac.compare_digest(told, now)
             sound = header["format"] == FORMAT and int(header["public_seed"]) in range(2**62)
         except FileNotFoundError as error:
             raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
@@ -106,11 +117,16 @@ class Checkpoint:
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
         if not same_data:
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
-        for leftover in folder.glob("*.tmp-*"):
-            leftover.unlink(missing_ok=True)
-        history = _read_journal(folder)
-        _refuse_older_journal(folder, history)
-        return cls(folder, header, history)
+        lock = _take_lock(folder)
+        try:
+            for leftover in folder.glob("*.tmp-*"):
+                leftover.unlink(missing_ok=True)
+            history = _read_journal(folder)
+            _refuse_older_journal(folder, history)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, header, history, lock)
 
     @staticmethod
     def saved_plan(folder: Path) -> Plan:
@@ -121,6 +137,12 @@ class Checkpoint:
             raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     # -- what was spent ----------------------------------------------------------------------------------
 
@@ -155,10 +177,35 @@ class Checkpoint:
         """The state of the last completed block of steps."""
         return None if self._history.trainer is None else read_tensors(self.folder / self._history.trainer)
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the noise of all processes of this fit came from."""
+        return frozenset(self._history.sources)
+
+    @property
+    def private(self) -> bool:
+        """Whether every process of this fit took its noise from a private source."""
+        return self._history.private
+
+    def raise_to(self, charged: Mapping[str, int]) -> None:
+        """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
+        for name, runs in charged.items():
+            if runs > self._history.charged[name]:
+                self._append({"charge": name, "runs": runs - self._history.charged[name]})
+                self._history.charged[name] = runs
+
     # -- recording ----------------------------------------------------------------------------------------
+
+    def note_sources(self, names: Collection[str], private: bool) -> None:
+        """Write down where noise is taken from, when that changes."""
+        if not self._history.sources.issuperset(names) or (self._history.private and not private):
+            self._history.sources.update(names)
+            self._history.private = self._history.private and private
+            self._append({"sources": sorted(self._history.sources), "private": self._history.private})
 
     def charge(self, name: str, runs: int = 1) -> None:
         """Write down a spending before it happens."""
+        self.before_charge({**self._history.charged, name: self._history.charged[name] + runs})
         self._append({"charge": name, "runs": runs})
         self._history.charged[name] += runs
 
@@ -194,11 +241,15 @@ class Checkpoint:
         return tensors["value"]
 
     def _append(self, entry: Mapping[str, Any]) -> None:
+        path = self.folder / "journal.jsonl"
         try:
-            with (self.folder / "journal.jsonl").open("ab") as journal:
+            new = not path.exists()
+            with path.open("ab") as journal:
                 journal.write(json.dumps(entry).encode() + b"\n")
                 journal.flush()
                 os.fsync(journal.fileno())
+            if new:  # the name of a new file is safe only when its folder is
+                os.fsync(self._lock)
         except OSError as error:
             raise DiskError(
                 f"the checkpoint in {self.folder} cannot be written; free some space and --resume."
@@ -217,14 +268,18 @@ class CheckpointedGateway(Gateway):
         for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
             unused = entry.count - self._runs_of(entry.name)
             if entry.count > 1 and unused:
+                self._checkpoint.charge(entry.name, unused)
                 self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample)] += unused
         super().assert_complete(fewer=fewer)
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        self._checkpoint.note_sources(self.randomness.names_used or {self.randomness.name}, self.randomness.private)
         if call.sample is not None:
             return super()._answer(call, query, rows)  # steps are charged by the block, before they run
         recorded = self._checkpoint.replay(call.name)
         if recorded is not None:
+            if tuple(recorded.shape) != tuple(query.shape):
+                raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
             return recorded
         exact = self._exact(query, rows)
         # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
@@ -234,13 +289,14 @@ class CheckpointedGateway(Gateway):
         return noisy
 
 
-def fingerprint(records: Records, key: str) -> str:
-    """A keyed digest of the rows; local to the checkpoint, never published."""
-    digest = hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
-    digest.update(str(records.width).encode())
-    digest.update(np.ascontiguousarray(records.indptr).data)
-    digest.update(np.ascontiguousarray(records.indices).data)
-    return digest.hexdigest()
+def _take_lock(folder: Path) -> int:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise UsageError(f"another fit is running in {folder}; wait for it or use another folder.") from error
+    return handle
 
 
 def _read_journal(folder: Path) -> _History:
@@ -266,6 +322,9 @@ def _read_journal(folder: Path) -> _History:
             elif "answer" in entry:
                 history.answers[str(entry["answer"])].append(_plain_name(entry["file"]))
                 history.hashes[entry["file"]] = str(entry["sha256"])
+            elif "sources" in entry:
+                history.sources.update(str(name) for name in entry["sources"])
+                history.private = history.private and entry["private"] is True
             else:
                 history.trainer, history.steps_done = _plain_name(entry["file"]), int(entry["steps"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,7 +12,9 @@ The box of the paper, with its errors corrected (docs/guarantee.md):
     release   weights, domain, certificate; nothing else leaves
 """
 
+import hashlib
 import inspect
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,7 @@ from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.config import Config, Model, Preset
+from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
@@ -108,26 +111,31 @@ class Synthesizer:
         saved = Checkpoint.resume(Path(checkpoint), plan, records) if resume and checkpoint is not None else None
         if checkpoint is not None and saved is None:
             Checkpoint.prepare(Path(checkpoint))
-        entry = _reserve(ledger, plan, saved)
-        if checkpoint is not None and saved is None:
-            saved = Checkpoint.start(Path(checkpoint), plan, records, entry)
-        gateway = _open_gateway(records, plan, randomness, saved)
-        committed = ledger is not None and entry is not None and _committed(ledger, entry, plan, saved)
-        if ledger is not None and entry is not None and not committed:
-            ledger.start(entry)
+        try:
+            entry = _reserve(ledger, plan, saved)
+            if checkpoint is not None and saved is None:
+                saved = Checkpoint.start(Path(checkpoint), plan, records, entry)
+            committed = ledger is not None and entry is not None and _committed(ledger, entry, plan, saved)
+            if ledger is not None and entry is not None and not committed:
+                _charge_ledger_too(saved, ledger, entry)
+                ledger.start(entry)
+            gateway = _open_gateway(records, plan, randomness, saved)
 
-        draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
-        around = Surroundings(device, progress, saved, public)
-        self.generator_ = fit_generator(gateway, plan, records.domain, draws=draws, around=around)
-        gateway.assert_complete()
+            draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
+            around = Surroundings(device, progress, saved, public)
+            generator = fit_generator(gateway, plan, records.domain, draws=draws, around=around)
+            gateway.assert_complete()
 
-        self.plan_ = plan
-        self.domain_ = records.domain
-        self.certificate_ = self._certify(plan, gateway, source, randomness)
-        if ledger is not None and entry is not None:
-            if not committed:
-                ledger.commit(entry, gateway.spent)
-            self.certificate_ = replace(self.certificate_, ledger=ledger.mark)
+            certificate = _certify(plan, gateway, generator, source, saved)
+            if ledger is not None and entry is not None:
+                if not committed:
+                    ledger.commit(entry, gateway.spent)
+                certificate = replace(certificate, ledger=ledger.mark)
+        finally:
+            if saved is not None:
+                saved.close()
+        # All at once: an interrupted refit never leaves a new generator beside an old certificate.
+        self.plan_, self.domain_, self.generator_, self.certificate_ = plan, records.domain, generator, certificate
         return self
 
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
@@ -162,28 +170,6 @@ class Synthesizer:
                 raise UsageError(
                     f"the fit in this checkpoint was started with {name} {planned}; resume it with the same options."
                 )
-
-    def _certify(self, plan: Plan, gateway: Gateway, source: Source | None, randomness: Randomness) -> Certificate:
-        spent = cost(gateway.spent, plan.delta)
-        warned = () if randomness.private else ("NOT PRIVATE: made with a seeded generator.",)
-        return Certificate(
-            epsilon=spent.epsilon,
-            delta=plan.delta,
-            adjacency=plan.adjacency,
-            epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),
-            unit="row" if source is None else source.unit,
-            records=plan.records,
-            planned=plan.mechanisms,
-            mechanisms=gateway.spent,
-            accountant=ACCOUNTANT,
-            randomness="; ".join(sorted(randomness.names_used)) or randomness.name,
-            private=randomness.private,
-            software=f"dpgm {__version__}",
-            model={"kind": self.generator_.kind} | self.generator_.architecture,
-            files={},
-            warnings=warned,
-            statements=_statements(source),
-        )
 
     # -- what a fitted synthesizer can do -------------------------------------------------------------------
 
@@ -230,6 +216,41 @@ def _statements(source: Source | None) -> tuple[str, ...]:
     return tuple(told)
 
 
+def _certify(
+    plan: Plan, gateway: Gateway, generator: Generator, source: Source | None, saved: Checkpoint | None
+) -> Certificate:
+    """What ran, what it cost, and where the noise came from, over all processes of the fit."""
+    spent = cost(gateway.spent, plan.delta)
+    randomness = gateway.randomness
+    private = randomness.private and (saved is None or saved.private)
+    sources = (randomness.names_used or {randomness.name}) | (saved.sources if saved is not None else set())
+    return Certificate(
+        epsilon=spent.epsilon,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),
+        unit="row" if source is None else source.unit,
+        records=plan.records,
+        planned=plan.mechanisms,
+        mechanisms=gateway.spent,
+        accountant=ACCOUNTANT,
+        randomness="; ".join(sorted(sources)),
+        private=private,
+        software=f"dpgm {__version__}",
+        model={"kind": generator.kind} | generator.architecture,
+        files={},
+        warnings=() if private else ("NOT PRIVATE: made with a seeded generator.",),
+        statements=_statements(source),
+    )
+
+
+def _charge_ledger_too(saved: Checkpoint | None, ledger: "Ledger", entry: str) -> None:
+    """From now on every charge of the checkpoint is in the ledger first; what the ledger knows already is spent."""
+    if saved is not None:
+        saved.raise_to(ledger.entry(entry).progress)
+        saved.before_charge = lambda charged: ledger.record_progress(entry, charged)
+
+
 def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> str | None:
     """The plan's entry in the ledger: the one of the earlier process when resuming, else a new reservation."""
     if ledger is None:
@@ -240,7 +261,8 @@ def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> s
         if saved.ledger_entry is None:
             raise UsageError("the fit was started without a ledger; resume it without one.")
         return saved.ledger_entry
-    return ledger.reserve(plan.mechanisms, plan.delta).name
+    digest = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
+    return ledger.reserve(plan.mechanisms, plan.delta, plan_hash=digest).name
 
 
 def _committed(ledger: "Ledger", entry: str, plan: Plan, saved: Checkpoint | None) -> bool:
