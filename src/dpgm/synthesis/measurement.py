@@ -219,7 +219,7 @@ def fit_products(
     targets = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
     lengths = None if reading.lengths is None else _length_target(reading.lengths)
     rule = FitRule(
-        components=int(np.clip(sqrt(records) / 2, min(100, max(4, records // 20)), 400)),
+        components=_components(domain.width, records),
         steps=2000 if narrow else 800,
         learning_rate=0.2 if narrow else 0.1,
         coupling=300 / records if narrow else min(0.02, 3000 / records),
@@ -238,6 +238,12 @@ def fit_products(
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+
+
+def _components(width: int, records: int) -> int:
+    """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
+    least = min(int(np.clip(400_000 / width, 100, 250)), max(4, records // 20))
+    return int(np.clip(sqrt(records) / 2, least, 400))
 
 
 def _lists_cells(domain: Domain) -> bool:

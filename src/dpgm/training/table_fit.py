@@ -43,7 +43,7 @@ def fit_table(
     shown: Sequence[Shown],
     lengths: ShownLengths | None,
     *,
-    rounds: int = 250,
+    rounds: int = 500,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
