@@ -55,20 +55,20 @@ def test_a_fit_killed_at_20_random_moments_always_ends_in_a_verified_release(tmp
         runs += 1
         assert runs < 60, "the fit never ends"
         more = ["--resume"] if (tmp_path / "checkpoint" / "checkpoint.json").exists() else []
-        child = subprocess.Popen(_command(tmp_path, *more), env=environment, stderr=subprocess.PIPE, text=True)
-        if kills < 20:
-            # Start-up takes a few seconds; spread the kills over the work that follows.
-            deadline = time.monotonic() + 600
-            while not (tmp_path / "checkpoint" / "checkpoint.json").exists() and time.monotonic() < deadline:
-                if child.poll() is not None:
-                    break
-                time.sleep(0.02)
-            time.sleep(rng.uniform(0.0, 6.0))
-            child.send_signal(signal.SIGKILL)
-            kills += child.wait() == -signal.SIGKILL
-        else:
-            _, told = child.communicate(timeout=600)
-            assert child.returncode == 0, told
+        journal = tmp_path / "checkpoint" / "journal.jsonl"
+        before = journal.stat().st_size if journal.exists() else 0
+        with (tmp_path / "told").open("w") as told:
+            child = subprocess.Popen(_command(tmp_path, *more), env=environment, stderr=told)
+            if kills < 20:
+                # Start-up takes a while; wait until work has begun, so that kills fall into it.
+                while child.poll() is None and (not journal.exists() or journal.stat().st_size == before):
+                    time.sleep(0.005)
+                time.sleep(rng.uniform(0.0, 0.4))
+                child.send_signal(signal.SIGKILL)
+                kills += child.wait() == -signal.SIGKILL
+            else:
+                assert child.wait(timeout=600) == 0, (tmp_path / "told").read_text()
+    assert kills == 20
     verification = verify_release(tmp_path / "release")
     assert verification.ok, verification.failed
     assert verification.certificate.epsilon <= 1.0
