@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test check slow bench clean install
+.PHONY: help demo test lint check slow bench clean install
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
@@ -26,23 +27,19 @@ demo: $(STAMP)
 	@echo "== dpgm: demo on simulated data (50,000 people, epsilon = 1)"
 	@$(BIN)/dpgm demo --out demo
 
-check: $(STAMP)
+lint: $(STAMP)
 	@echo "== dpgm: ruff"
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== dpgm: mypy --strict"
 	@$(BIN)/mypy
 	@echo "== dpgm: layers"
 	@$(BIN)/lint-imports
-	@echo "== dpgm: core tests"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-test: $(STAMP)
-	@echo "== dpgm: ruff"
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@echo "== dpgm: mypy --strict"
-	@$(BIN)/mypy
-	@echo "== dpgm: layers"
-	@$(BIN)/lint-imports
+check: lint
+	@echo "== dpgm: core tests"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 $(CORE)
+
+test: lint
 	@echo "== dpgm: tests"
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --cov --cov-report=
 	@echo "== dpgm: every line of privacy/ and mechanisms/ is tested"
