@@ -10,7 +10,11 @@ from dpgm.synthesis.plan import Plan
 
 SETS = Domain.of_items(12)
 TABLE = Domain(
-    (ItemSet("bought", tuple("abcdef")), Categorical("region", ("n", "s", "w")), Numeric("age", 0, 100, 5, integer=True))
+    (
+        ItemSet("bought", tuple("abcdef")),
+        Categorical("region", ("n", "s", "w")),
+        Numeric("age", 0, 100, 5, integer=True),
+    )
 )
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
 

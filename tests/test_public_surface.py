@@ -31,9 +31,7 @@ def _modules_after(code: str) -> set[str]:
 
 
 def test_help_imports_nothing_heavy():
-    loaded = _modules_after(
-        "from dpgm.cli.app import load_commands; load_commands()"
-    )
+    loaded = _modules_after("from dpgm.cli.app import load_commands; load_commands()")
     heavy = {"torch", "matplotlib", "scipy", "pyarrow", "pandas", "numba", "dp_accounting", "sklearn", "numpy"}
     assert not loaded & heavy
 

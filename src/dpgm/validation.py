@@ -93,9 +93,7 @@ def budget(epsilon: object, delta: object, records: object, *, not_private: bool
     probability(delta=delta, advice="A usual choice is 1 / (100 x number of records).")
     whole(records=records, at_least=1)
     if epsilon > 100 and not not_private:  # type: ignore[operator]
-        raise UsageError(
-            f"`epsilon` = {epsilon} protects nobody; ask for at most 100."
-        )
+        raise UsageError(f"`epsilon` = {epsilon} protects nobody; ask for at most 100.")
     if epsilon > 10:  # type: ignore[operator]
         warnings.warn(
             f"epsilon = {epsilon} is a weak guarantee; 1 is usual, 10 is much.", PrivacyWarning, stacklevel=2
