@@ -1,6 +1,5 @@
 import json
 import math
-import time
 from pathlib import Path
 
 import pytest
@@ -115,9 +114,7 @@ def test_an_answer_is_remembered(monkeypatch):
     question = (2.0, 1e-6, (Spend("counts", 0.1, 3),), Training(0.01, 500))
     first = calibrate(*question)
     monkeypatch.setattr(calibration, "solve_training", lambda *_: pytest.fail("not remembered"))
-    started = time.perf_counter()
     assert calibrate(*question) == first
-    assert time.perf_counter() - started < 0.2
     monkeypatch.undo()
 
 
