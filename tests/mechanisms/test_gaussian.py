@@ -108,3 +108,16 @@ def test_float_noise_allocates_nothing_in_the_steady_state():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 30_000
+
+
+def test_integer_noise_is_the_same_by_way_of_the_ranks(monkeypatch):
+    """A parallel run takes rank 0's noise through `from_first`; alone, that changes nothing."""
+    query = Query(lambda view: torch.zeros(0), 1.0, (2, 3), grid=0.5)
+    exact = torch.arange(6).reshape(2, 3)
+    alone = add_noise(exact.clone(), query, 4.0, SeededRandomness(1))
+    monkeypatch.setattr(gaussian.parallel, "is_parallel", lambda: True)
+    monkeypatch.setattr(gaussian.parallel, "rank", lambda: 0)
+    monkeypatch.setattr(gaussian.parallel, "from_first", lambda value: value)
+    assert torch.equal(alone, add_noise(exact.clone(), query, 4.0, SeededRandomness(1)))
+    monkeypatch.setattr(gaussian.parallel, "rank", lambda: 1)  # draws nothing itself
+    assert torch.equal(exact * 0.5, add_noise(exact.clone(), query, 4.0, SeededRandomness(1)))

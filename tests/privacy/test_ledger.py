@@ -303,3 +303,21 @@ def test_processes_share_one_budget(ledger):
     for process in processes:
         process.join()
     assert sum(admitted) == 10
+
+
+@pytest.mark.parametrize(
+    ("first", "word"), [({"kind": "created", "format": 1}, "not complete"), ([1, 2], "not an object")]
+)
+def test_a_ledger_with_an_odd_first_entry_is_refused(tmp_path, first, word):
+    ledger_chain.Chain.create(tmp_path / "odd", first)
+    with pytest.raises(ArtefactError, match=word):
+        Ledger.open(tmp_path / "odd")
+
+
+def test_progress_is_remembered_and_never_shrinks(tmp_path):
+    ledger = Ledger.create(tmp_path / "people", epsilon_cap=5, delta=1e-5)
+    entry = ledger.reserve([Mechanism("item counts", 5.0)], 1e-5)
+    ledger.record_progress(entry, {"step": 7})
+    ledger.record_progress(entry, {"step": 3, "item counts": 1})
+    assert Ledger.open(tmp_path / "people").entry(entry.name).progress == {"step": 7, "item counts": 1}
+    assert ledger.entry(entry.name).state == "reserved"
