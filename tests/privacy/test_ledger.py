@@ -292,7 +292,7 @@ def _reserve_many(path, plan, count, results):
 @pytest.mark.slow
 def test_processes_share_one_budget(ledger):
     plan = tenth(ledger)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     results = context.Queue()
     processes = [
         context.Process(target=_reserve_many, args=(ledger._chain.path, plan, 10, results)) for _ in range(5)
