@@ -4,6 +4,7 @@ The map below is written by hand, independently of the code that writes; a name 
 a tensor really depends on nothing but the mechanism's noisy values is shown by playing the tape back without data.
 """
 
+import dataclasses
 import json
 
 import pytest
@@ -34,6 +35,23 @@ TENSORS = {
         "weights": {"cluster sizes"},
         "chains": {"norms", "gradients"},
     },
+}
+# shares of the classes come from their noisy sizes, all else from the noisy mean embedding
+IMAGE_TENSORS = {
+    "class.shares",
+    "layer1.weight",
+    "layer2.weight",
+    "norm1.gain",
+    "norm1.mean",
+    "norm1.shift",
+    "norm1.variance",
+    "norm2.gain",
+    "norm2.mean",
+    "norm2.shift",
+    "norm2.variance",
+    "output.bias",
+    "output.weight",
+    "warp.scale",
 }
 CERTIFICATE = {
     "format": PUBLIC,
@@ -106,11 +124,25 @@ def test_every_number_written_maps_to_a_mechanism_or_a_public_input(tmp_path, mo
     assert set(json.loads(files["domain.json"])) <= {"fields", "label", "format"}
 
 
-def test_an_image_release_is_traced_as_well():
-    from dpgm.models.image import ImageGenerator
+def test_an_image_release_is_traced_as_well(tmp_path, monkeypatch):
+    from dpgm.synthesis import image_measurement
 
-    assert ImageGenerator.kind == "image"
-    assert {m.name for m in tiny_plan("image", IMAGES, 40).mechanisms} == {"class sizes", "mean embedding"}
+    rule = image_measurement.refinement_rule
+
+    def short(*args):
+        architecture, settings = rule(*args)
+        return architecture, dataclasses.replace(settings, steps=4, images=3)
+
+    monkeypatch.setattr(image_measurement, "refinement_rule", short)
+    plan = tiny_plan("image", IMAGES, 30)
+    traced = TraceGateway(some_records(IMAGES, 30), randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    _write(traced, plan, IMAGES, tmp_path / "live")
+    played = PlaybackGateway(traced.tape, randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    _write(played, plan, IMAGES, tmp_path / "played")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "live").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "played").iterdir()}
+    assert set(load_file(tmp_path / "live" / "model.safetensors")) == IMAGE_TENSORS
+    assert {mechanism.name for mechanism in traced.spent} == {"class sizes", "mean embedding"}
 
 
 def test_what_a_fit_says_on_the_terminal_does_not_depend_on_the_rows(tmp_path, capsys):
