@@ -8,6 +8,7 @@ down-weighted statistic: each component's moments are scaled by the mean weight 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -58,6 +59,23 @@ class FitRule:
     refresh: int = 5
 
 
+class Components(Protocol):
+    """A mixture of products as a function of parameters: free ones, or a decoder at latent points."""
+
+    @property
+    def parameters(self) -> Sequence[tuple[Tensor, float]]:
+        """What is moved, each with its learning rate as a share of the rule's."""
+        ...
+
+    def probabilities(self) -> Tensor:
+        """(components, m), differentiable."""
+        ...
+
+    def weights(self) -> Tensor:
+        """(components,), differentiable."""
+        ...
+
+
 class _Parameters:
     """Logits of all positions and of the weights, and the probabilities they stand for."""
 
@@ -65,6 +83,10 @@ class _Parameters:
         self.columns = [block for block in domain.blocks if block.softmax]
         self.logits = logits.requires_grad_()
         self.weight_logits = weight_logits.requires_grad_()
+
+    @property
+    def parameters(self) -> Sequence[tuple[Tensor, float]]:
+        return [(self.logits, 1.0), (self.weight_logits, 1.0)]
 
     def probabilities(self) -> Tensor:
         if len(self.columns) == 0:
@@ -104,18 +126,35 @@ def fit_moments(
         generator: source of the random start.
         progress: told the share of the work done.
     """
-    free = torch.ones(domain.width, dtype=torch.bool)
-    for block in domain.blocks:
-        if block.softmax:
-            free[block.start : block.stop] = False
-    model = _start(domain, profile, free, lengths, rule, generator)
+    model = _start(domain, profile, lengths, rule, generator)
+    match_moments(model, domain, records, profile, targets, lengths, rule, progress=progress)
+    with torch.no_grad():
+        return Products(domain, model.weights().double(), model.probabilities())
+
+
+def match_moments(
+    model: Components,
+    domain: Domain,
+    records: int,
+    profile: Tensor,
+    targets: Sequence[MomentTarget],
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> None:
+    """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
+    free = _free(domain)
     units = [_units(domain, target.positions) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
-    optimizer = torch.optim.Adam([model.logits, model.weight_logits], lr=rule.learning_rate, betas=(0.9, 0.99))
+    optimizer = torch.optim.Adam(
+        [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
+    )
     scales: list[tuple[Tensor, Tensor]] = []
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
-        optimizer.param_groups[0]["lr"] = rule.learning_rate * rate
+        for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
+            group["lr"] = rule.learning_rate * rate * share
         done = min(1.0, step / (0.6 * rule.steps))
         probabilities, weights = model.probabilities(), model.weights()
         if step % rule.refresh == 0:
@@ -147,8 +186,15 @@ def fit_moments(
         optimizer.step()
         if progress is not None and step % 10 == 9:
             progress((step + 1) / rule.steps)
-    with torch.no_grad():
-        return Products(domain, model.weights().double(), model.probabilities())
+
+
+def _free(domain: Domain) -> Tensor:
+    """Which positions are items, not values of a table column."""
+    free = torch.ones(domain.width, dtype=torch.bool)
+    for block in domain.blocks:
+        if block.softmax:
+            free[block.start : block.stop] = False
+    return free
 
 
 def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: Tensor) -> Tensor:
@@ -205,13 +251,12 @@ def _units(domain: Domain, positions: Tensor) -> Callable[[Tensor], Tensor]:
 def _start(
     domain: Domain,
     profile: Tensor,
-    free: Tensor,
     lengths: LengthTarget | None,
     rule: FitRule,
     generator: torch.Generator,
 ) -> _Parameters:
     """Components of different lengths: random sets where records are short, random tilts of the profile else."""
-    k, m = rule.components, domain.width
+    k, m, free = rule.components, domain.width, _free(domain)
     items = torch.where(free, profile, torch.zeros(()))
     start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
     tilted = start + torch.randn(k, m, generator=generator)
