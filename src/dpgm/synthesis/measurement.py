@@ -83,7 +83,9 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
     return tuple(Spend(name, share / total) for name, share in zip(names, shares, strict=True))
 
 
-def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Measurements:
+def measure(
+    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], *, cells: bool = True
+) -> Measurements:
     """Release every statistic the plan pays for.
 
     Args:
@@ -91,14 +93,16 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         domain: the public domain.
         records: the public number of records.
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
+        cells: whether a fit that lists all possible records (domains of few items) is to follow.
     """
+    listed = cells and _lists_cells(domain)
     lengths = None
     if "record lengths" in noises:
         asked = record_lengths(domain)
         noise = noises[asked.name]
         lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
     reading = _read(lengths, domain, records)
-    doubt = 0.2 if _lists_cells(domain) else 1.0  # with all records listed the correction is exact
+    doubt = 0.2 if listed else 1.0  # with all records listed the correction is exact
     noise = noises["item counts"]
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
@@ -116,7 +120,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap = choose_cap(order, law, profile[chosen], records, noise, doubt)
-        whole = order in _WHOLE and _lists_cells(domain)
+        whole = order in _WHOLE and listed
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap, whole)
         tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
     return Measurements(lengths, items, tuple(tuples))
@@ -213,6 +217,35 @@ def fit_products(
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
+    if _lists_cells(domain):
+        return _fit_cells(measurements, domain, records, progress)
+    wanted = moment_targets(measurements, domain, records, generator=generator)
+    return fit_moments(
+        domain,
+        records,
+        wanted.profile,
+        wanted.moments,
+        wanted.lengths,
+        wanted.rule,
+        generator=generator,
+        progress=progress,
+    )
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a generator should show, as far as it was measured, and how to fit it."""
+
+    profile: torch.Tensor
+    moments: tuple[MomentTarget, ...]
+    lengths: LengthTarget | None
+    rule: FitRule
+
+
+def moment_targets(
+    measurements: Measurements, domain: Domain, records: int, *, generator: torch.Generator
+) -> Targets:
+    """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
     reading = _read(measurements.lengths, domain, records)
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
@@ -225,8 +258,6 @@ def fit_products(
         coupling=300 / records if narrow else min(0.02, 3000 / records),
     )
     start = torch.from_numpy(profile).float()
-    if _lists_cells(domain):
-        return _fit_cells(measurements, reading, start, domain, records, progress)
     for measured in measurements.tuples:
         if measured.statistic.order == 2:
             expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
@@ -237,7 +268,7 @@ def fit_products(
         brief = replace(rule, steps=rule.steps // 2)
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
-    return fit_moments(domain, records, start, targets, lengths, rule, generator=generator, progress=progress)
+    return Targets(start, tuple(targets), lengths, rule)
 
 
 def _components(width: int, records: int) -> int:
@@ -252,13 +283,13 @@ def _lists_cells(domain: Domain) -> bool:
 
 def _fit_cells(
     measurements: Measurements,
-    reading: _Reading,
-    profile: torch.Tensor,
     domain: Domain,
     records: int,
     progress: Callable[[float], None] | None,
 ) -> Products:
     """Few items: all 2^m records are listed, and those that occur become components of one record each."""
+    reading = _read(measurements.lengths, domain, records)
+    profile = torch.from_numpy(item_profile(measurements.items, reading, records)).float()
     shown = [
         Shown(
             sets=torch.from_numpy(1 << np.arange(domain.width)),
