@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,29 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
 from dpgm.models.factors import Model
+from dpgm.models.products import Products
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 
 CHUNK = 4096  # records generated at a time: their logits stay in the cache
 MOST_CLUSTERS = 100_000
+MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """k networks with parameters (k, P) and mixture weights (k,); an RBM may carry its chains (k, n, m)."""
+    """k networks with parameters (k, P) and mixture weights (k,).
+
+    An RBM may carry its chains (k, n, m). A VAE may carry, in place of the normal prior, latent points
+    (k, n, latent) and their shares (k, n), which sum to 1 for every network.
+    """
 
     model: Model
     parameters: Tensor
     weights: Tensor
     chains: Tensor | None = None
+    points: Tensor | None = None
+    point_shares: Tensor | None = None
 
     @property
     def kind(self) -> str:
@@ -41,13 +50,16 @@ class Mixture:
     @property
     def architecture(self) -> dict[str, object]:
         """Plain JSON values, from which the shapes of `state` follow."""
-        return {**self.model.architecture, "clusters": len(self.weights), "with_chains": self.chains is not None}
+        sizes = {**self.model.architecture, "clusters": len(self.weights), "with_chains": self.chains is not None}
+        return sizes if self.points is None else sizes | {"points": self.points.shape[1]}
 
     def state(self) -> dict[str, Tensor]:
         """All tensors, by name."""
         state = {"parameters": self.parameters, "weights": self.weights}
         if self.chains is not None:
             state["chains"] = self.chains.to(torch.uint8)
+        if self.points is not None and self.point_shares is not None:
+            state |= {"points": self.points, "point_shares": self.point_shares}
         return state
 
     @classmethod
@@ -65,6 +77,14 @@ class Mixture:
             raise ArtefactError("the model's number of clusters is not valid; get the release again.")
         if not isinstance(with_chains, bool) or (with_chains and sizes.get("kind") != RBM.kind):
             raise ArtefactError("the model's architecture is not valid; get the release again.")
+        points = sizes.pop("points", None)
+        if points is not None and (
+            sizes.get("kind") != VAE.kind
+            or not isinstance(points, int)
+            or isinstance(points, bool)
+            or not 1 <= points <= MOST_POINTS
+        ):
+            raise ArtefactError("the model's number of latent points is not valid; get the release again.")
         model = model_of(sizes, domain)
         wanted: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "parameters": ((clusters, model.layout.size), torch.float32),
@@ -72,6 +92,9 @@ class Mixture:
         }
         if with_chains:
             wanted["chains"] = ((clusters, sizes["chains"], domain.width), torch.uint8)
+        if points is not None:
+            wanted["points"] = ((clusters, points, sizes["latent"]), torch.float32)
+            wanted["point_shares"] = ((clusters, points), torch.float32)
         if set(tensors) != set(wanted):
             raise ArtefactError("the model's tensors are not the ones its architecture asks for.")
         for name, (shape, dtype) in wanted.items():
@@ -81,15 +104,38 @@ class Mixture:
             if tensor.is_floating_point() and not bool((tensor.abs() < 1e30).all()):
                 raise ArtefactError(f"the model's tensor {name!r} holds values that are not finite.")
         weights = tensors["weights"]
-        if bool((weights < 0).any()) or abs(float(weights.double().sum()) - 1) > 1e-3:
-            raise ArtefactError("the model's weights are not shares that sum to 1.")
+        for shares in (weights, tensors.get("point_shares", weights)):
+            if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > 1e-3).any()):
+                raise ArtefactError("the model's weights are not shares that sum to 1.")
         chains = tensors.get("chains")
         if chains is not None and bool((chains > 1).any()):
             raise ArtefactError("the model's chains are not zeros and ones.")
-        return cls(model, tensors["parameters"], weights, None if chains is None else chains.float())
+        return cls(
+            model,
+            tensors["parameters"],
+            weights,
+            None if chains is None else chains.float(),
+            tensors.get("points"),
+            tensors.get("point_shares"),
+        )
+
+    @cached_property
+    def products(self) -> Products | None:
+        """The mixture of products that decoders at latent points are; None with the normal prior."""
+        if self.points is None or self.point_shares is None or not isinstance(self.model, VAE):
+            return None
+        with torch.no_grad():
+            logits = self.model.decode_all(self.parameters, self.points).flatten(0, 1)
+        weights = (self.weights.double().unsqueeze(1) * self.point_shares).flatten()
+        return Products(self.domain, weights / weights.sum(), self.model.outputs.probabilities(logits))
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` records in random order; how many each network makes is drawn from the weights."""
+        """`count` records in random order; how many each network makes is drawn from the weights.
+
+        Decoders at latent points are sampled as the products they are: stratified.
+        """
+        if self.products is not None:
+            return self.products.sample(count, generator=generator)
         weights = self.weights.double().clamp(min=0)
         which = torch.multinomial(weights, count, replacement=True, generator=generator) if count else None
         counts = [0] * len(weights) if which is None else torch.bincount(which, minlength=len(weights)).tolist()

@@ -164,6 +164,16 @@ class VAE:
                 signal = signal.clamp_min_(0) if not signal.requires_grad else signal.clamp_min(0)
         return signal
 
+    def decode_all(self, parameters: Tensor, points: Tensor) -> Tensor:
+        """Output logits (k, n, m) of k models with parameters (k, P), each at its own points (k, n, latent)."""
+        signal = points
+        for block in self._decoder:
+            matrix = self.layout.matrix(parameters, block)
+            signal = torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
+            if block is not self._decoder[-1]:
+                signal = signal.relu()
+        return signal
+
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000

@@ -80,7 +80,7 @@ class _Parameters:
     """Logits of all positions and of the weights, and the probabilities they stand for."""
 
     def __init__(self, domain: Domain, logits: Tensor, weight_logits: Tensor) -> None:
-        self.columns = [block for block in domain.blocks if block.softmax]
+        self.domain = domain
         self.logits = logits.requires_grad_()
         self.weight_logits = weight_logits.requires_grad_()
 
@@ -89,18 +89,23 @@ class _Parameters:
         return [(self.logits, 1.0), (self.weight_logits, 1.0)]
 
     def probabilities(self) -> Tensor:
-        if len(self.columns) == 0:
-            return torch.sigmoid(self.logits)
-        parts, at = [], 0
-        for block in self.columns:
-            parts.append(torch.sigmoid(self.logits[:, at : block.start]))
-            parts.append(torch.softmax(self.logits[:, block.start : block.stop], dim=1))
-            at = block.stop
-        parts.append(torch.sigmoid(self.logits[:, at:]))
-        return torch.cat(parts, dim=1)
+        return chances_of(self.domain, self.logits)
 
     def weights(self) -> Tensor:
         return torch.softmax(self.weight_logits, dim=0)
+
+
+def chances_of(domain: Domain, logits: Tensor) -> Tensor:
+    """Probabilities (k, m) of logits (k, m): of an item each, and of the values of a table column together."""
+    parts, at = [], 0
+    for block in domain.blocks:
+        if block.softmax:
+            parts.append(torch.sigmoid(logits[:, at : block.start]))
+            parts.append(torch.softmax(logits[:, block.start : block.stop], dim=1))
+            at = block.stop
+    if not parts:
+        return torch.sigmoid(logits)
+    return torch.cat([*parts, torch.sigmoid(logits[:, at:])], dim=1)
 
 
 def fit_moments(
