@@ -1,5 +1,6 @@
 import itertools
 import math
+import os
 from fractions import Fraction
 
 import mpmath
@@ -13,8 +14,16 @@ from scipy import stats
 from checks import log_probability
 from dpgm.errors import UsageError
 from dpgm.mechanisms import rounded_gaussian as module
-from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.mechanisms.rounded_gaussian import MARGIN, rounded_gaussian, settle_exactly, settle_in_doubles
+from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.mechanisms.rounded_gaussian import (
+    AHEAD,
+    KINDS,
+    MARGIN,
+    few_rounded_gaussians,
+    rounded_gaussian,
+    settle_exactly,
+    settle_in_doubles,
+)
 
 ALL_SLOW = 1e9
 
@@ -135,3 +144,35 @@ def test_doubles_are_a_hundred_times_better_than_the_margin():
             error = (mpmath.erfc(mpmath.mpf(x) / mpmath.sqrt(2)) / 2 - true) / mpmath.npdf(x)
             worst = max(worst, float(abs(error)) / (1 + x))
     assert worst < MARGIN / 100
+
+
+def test_values_drawn_ahead_have_the_law_and_are_given_once():
+    source = SeededRandomness(6)
+    values = np.concatenate([few_rounded_gaussians(24, 3.0, source) for _ in range(4000)])
+    assert pvalue_of(values, 3.0) > 1e-7
+    # A fine scale: equal runs of values would be the same values given twice.
+    fine = np.concatenate([few_rounded_gaussians(24, 2.0**40, source) for _ in range(400)])
+    assert len(np.unique(fine)) == fine.size
+
+
+def test_values_of_two_deviations_and_of_two_sources_are_not_mixed():
+    first, second = SeededRandomness(7), SeededRandomness(8)
+    for _ in range(300):
+        assert abs(few_rounded_gaussians(20, 0.01, first)).max() == 0
+        assert abs(few_rounded_gaussians(20, 1000.0, first)).max() > 0
+        assert abs(few_rounded_gaussians(20, 0.01, second)).max() == 0
+    for std in range(1, 2 * KINDS):  # more deviations than are remembered
+        assert few_rounded_gaussians(20, float(std), first).shape == (20,)
+    assert few_rounded_gaussians(AHEAD, 5.0, first).shape == (AHEAD,)
+
+
+def test_a_forked_child_does_not_repeat_values_drawn_ahead(monkeypatch):
+    source = SystemRandomness()
+    for _ in range(2):
+        few_rounded_gaussians(24, 2.0**40, source)
+    ahead = module._ahead[source]
+    waiting = set(ahead.left[2.0**40].tolist())
+    parent = os.getpid()
+    monkeypatch.setattr(module.os, "getpid", lambda: parent + 1)
+    assert waiting.isdisjoint(few_rounded_gaussians(24, 2.0**40, source).tolist())
+    assert module._ahead[source] is not ahead

@@ -1,3 +1,4 @@
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ from checks import assert_sampler_law
 from dpgm.errors import UsageError
 from dpgm.mechanisms import sampling
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.mechanisms.sampling import BLOCK, poisson_sample
+from dpgm.mechanisms.sampling import BLOCK, Coins, poisson_sample
 
 
 def draw(rows, rate, seed=0):
@@ -80,3 +81,41 @@ def test_steps_differ():
 def test_rates_outside_the_unit_interval_are_refused(rate):
     with pytest.raises(UsageError, match="rate"):
         draw(10, rate)(0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "rate", "first"),
+    [
+        (5000, 0.02, 0),
+        (3 * BLOCK + 7, 1e-3, 0),
+        (1000, 0.3, BLOCK - 500),
+        (0, 0.5, 0),
+        (50, 1.0, 0),
+        (70_000, 0.9, 3),
+    ],
+)
+def test_coins_drawn_ahead_are_the_coins_of_the_step(rows, rate, first):
+    coins, source = Coins(rows, SeededRandomness(2), first), SeededRandomness(2)
+    # Steps in order, one step again, a jump, and another rate in between.
+    for step, share in [*((t, rate) for t in range(40)), (3, rate), (1000, rate), (1001, rate / 2), (1002, rate)]:
+        alone = poisson_sample(rows, share, step=step, randomness=source, first_row=first)
+        assert np.array_equal(coins.sample(step, share), alone)
+
+
+def test_a_later_round_of_many_steps_keeps_them_apart(monkeypatch):
+    rows, rate = 2 * BLOCK, 0.001
+    alone = [draw(rows, rate)(step) for step in range(5)]
+    monkeypatch.setattr(sampling.math, "sqrt", lambda _: -1.0)
+    coins = Coins(rows, SeededRandomness(0))
+    assert coins._steps_at_once(rate) > 5
+    for step, sample in enumerate(alone):
+        assert np.array_equal(coins.sample(step, rate), sample)
+
+
+def test_a_forked_child_draws_its_own_coins(monkeypatch):
+    coins = Coins(10_000, SystemRandomness())
+    coins.sample(0, 0.01)
+    waiting = coins._drawn[1, 0.01]
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert not np.array_equal(coins.sample(1, 0.01), waiting)

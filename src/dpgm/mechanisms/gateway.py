@@ -27,7 +27,7 @@ from dpgm.errors import BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.sampling import poisson_sample
+from dpgm.mechanisms.sampling import Coins
 from dpgm.privacy.events import Mechanism
 
 
@@ -74,7 +74,7 @@ class Gateway:
         self._allowance = None if allowance is None else {entry.name: entry for entry in allowance}
         if allowance is not None and len(self._allowance or ()) < len(allowance):
             raise UsageError("the plan names a mechanism twice; names must differ.")
-        self._first_row = first_row
+        self._coins_ahead = Coins(0 if records is None else len(records), randomness, first_row)
         self._before = before
         self._spent: Counter[tuple[str, float, float, str | None]] = Counter()
         self._run = randomness.new_run()
@@ -142,10 +142,7 @@ class Gateway:
     # -- how the modes differ ------------------------------------------------------------------------------
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
-        step = (self._run << 32) + self._step
-        return poisson_sample(
-            len(self._records), rate, step=step, randomness=self.randomness, first_row=self._first_row
-        )
+        return self._coins_ahead.sample((self._run << 32) + self._step, rate)
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         return self._noisy(call, query, self._exact(query, rows))

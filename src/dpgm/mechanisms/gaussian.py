@@ -26,7 +26,7 @@ from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms.normals import add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
+from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
 
@@ -80,7 +80,7 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
     units = np.zeros(exact.numel(), dtype=np.int64)
     if std > 0 and parallel.rank() == 0:
         # Up, so that the quotient's rounding never costs privacy.
-        units = rounded_gaussian(exact.numel(), math.nextafter(std / grid, math.inf), randomness)
+        units = few_rounded_gaussians(exact.numel(), math.nextafter(std / grid, math.inf), randomness)
     if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms
         return torch.from_numpy((exact.numpy() + units.reshape(exact.shape)) * grid)
     shared = parallel.from_first(torch.from_numpy(units).to(exact.device)).reshape(exact.shape)

@@ -20,6 +20,7 @@ from dpgm.mechanisms.randomness import Randomness
 
 CHUNK = 1 << 15  # words at a time: they stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
+LARGEST = 2.0**63 * BELOW_ONE
 
 
 def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> bool:
@@ -59,18 +60,18 @@ def _add_pairs(
 ) -> int:
     """Two normals of every pair of words, added to `first` and `second`; returns how many pairs are not finite then."""
     magnitude, sign = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(1 << 63)
-    one, whole = np.uint64(0x3FF << 52), np.uint64(0x433 << 52)  # the bits of 1.0 and of 2^52
-    root, shift = np.uint64(0x3FE6A09E667F3BCD), np.uint64(1024 << 52)  # the bits of sqrt(1/2)
+    one, powers = np.uint64(0x3FF << 52), np.uint64(0xFFF << 52)  # the bits of 1.0 and of every exponent
+    root = np.uint64(0x3FE6A09E667F3BCD + (63 << 52))  # the bits of 2^63 x sqrt(1/2)
     for i in range(len(second)):
-        uniform = (float(np.int64(radii[i] >> np.uint64(1))) + 0.5) * 2.0**-63
-        uniform = uniform if uniform < BELOW_ONE else BELOW_ONE
-        # uniform = 2^exponent x part, part in [sqrt(1/2), sqrt(2)); log(part) by the odd series of
-        # (part - 1) / (part + 1), with the coefficients of fdlibm: relative error 2^-58.
+        # The uniform x 2^63, which saves scaling it.
+        uniform = float(np.int64(radii[i] >> np.uint64(1))) + 0.5
+        uniform = uniform if uniform < LARGEST else LARGEST
+        # uniform = 2^exponent x part, part / 2^63 in [sqrt(1/2), sqrt(2)); the logarithm of that by the odd series
+        # of s, with the coefficients of fdlibm: relative error 2^-58.
         bits = np.float64(uniform).view(np.uint64)
-        power = (bits - root + shift) >> np.uint64(52)
-        part = np.uint64(bits - (power << np.uint64(52)) + shift).view(np.float64)
-        exponent = np.uint64(power | whole).view(np.float64) - (2.0**52 + 1024)
-        s = (part - 1.0) / (part + 1.0)
+        exponent = np.uint64(bits - root) & powers  # x 2^52, signed
+        part = np.uint64(bits - exponent).view(np.float64)
+        s = (part - 2.0**63) / (part + 2.0**63)
         z = s * s
         series = 2.222219843214978396e-1 + z * (
             1.818357216161805012e-1 + z * (1.531383769920937332e-1 + z * 1.479819860511658591e-1)
@@ -80,7 +81,8 @@ def _add_pairs(
         )
         # Without the root of 2, which the quarter circle's middle brings: sin and cos of (pi/4 + y) are
         # (cos y +- sin y) / sqrt(2).
-        radius = std * math.sqrt(-(exponent * 0.6931471805599453 + s * (2.0 + z * series)))
+        minus_log = float(np.int64(exponent)) * (-0.6931471805599453 * 2.0**-52) - s * (2.0 + z * series)
+        radius = std * math.sqrt(minus_log)
         # y in (-pi/4, pi/4); sine and cosine of fdlibm, relative error 2^-57.
         word = angles[i]
         y = np.uint64(((word >> np.uint64(10)) & magnitude) | one).view(np.float64) - (1.5 - 2.0**-53)
@@ -95,10 +97,10 @@ def _add_pairs(
         )
         cosine = 4.16666666666666019037e-2 + z * (-1.38888888888741095749e-3 + z * cosine)
         cosine = 1.0 - 0.5 * z + z * z * cosine
-        up = np.float64(radius * (cosine + sine)).view(np.uint64) ^ (word & sign)
-        across = np.float64(radius * (cosine - sine)).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
-        first[i] = (first[i] + np.uint64(up).view(np.float64) + rounder) - rounder
-        second[i] = (second[i] + np.uint64(across).view(np.float64) + rounder) - rounder
+        up = np.float64(cosine + sine).view(np.uint64) ^ (word & sign)
+        across = np.float64(cosine - sine).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
+        first[i] = (first[i] + radius * np.uint64(up).view(np.float64) + rounder) - rounder
+        second[i] = (second[i] + radius * np.uint64(across).view(np.float64) + rounder) - rounder
     # In a loop of its own: a count would make the compiler unroll the one above beyond the registers.
     spoiled = 0
     for i in range(len(second)):

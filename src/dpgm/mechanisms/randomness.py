@@ -65,8 +65,10 @@ class Randomness(Protocol):
         """An independent stream of words for an address (purpose, step, block); the same on every rank."""
         ...
 
-    def block_words(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int = 0) -> Words:
-        """Words [skip, skip + count) of the streams (purpose, step, block), one row a block."""
+    def block_words(
+        self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
+    ) -> Words:
+        """Words [skip, skip + count) of streams (purpose, step, block), one row a block; one step, or one a block."""
         ...
 
     def new_run(self) -> int:
@@ -149,11 +151,15 @@ class _Source:
         """An independent stream for an address of up to three numbers."""
         return _Stream(self, (*address, *(0,) * (3 - len(address))))
 
-    def block_words(self, purpose: int, step: int, blocks: Sequence[int], count: int, skip: int = 0) -> Words:
+    def block_words(
+        self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
+    ) -> Words:
         """Words of many blocks at once; the first use in a parallel run is collective (rank 0's key)."""
-        for value, limit in zip((purpose, step, max(blocks, default=0)), _LIMITS, strict=True):
-            if not 0 <= value < limit:
-                raise DpgmError(f"a stream's address is out of range: {value} is not in [0, {limit}).")
+        address = ([purpose], [step] if isinstance(step, int) else step, blocks)
+        for values, limit in zip(address, _LIMITS, strict=True):
+            for value in (min(values, default=0), max(values, default=0)):
+                if not 0 <= value < limit:
+                    raise DpgmError(f"a stream's address is out of range: {value} is not in [0, {limit}).")
         if count % ALIGNMENT or skip % ALIGNMENT or skip + count >= 2**32:
             raise DpgmError(f"addressed words come in multiples of {ALIGNMENT}, up to 2^32 a stream.")
         with self._lock:

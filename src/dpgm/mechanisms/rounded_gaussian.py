@@ -14,6 +14,9 @@ arithmetic of growing precision, until the two are apart.
 """
 
 import math
+import os
+import threading
+import weakref
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -29,6 +32,8 @@ from dpgm.mechanisms.randomness import Randomness
 
 LARGEST_STD = 2.0**45  # beyond it doubles settle too little; nobody needs a grid that fine
 MARGIN = 1e-13  # relative; the error of ndtri in doubles is below 1e-15
+AHEAD = 4096  # values drawn at once for few
+KINDS = 16  # standard deviations remembered
 _SIDE = np.uint64(2**63)
 _DEEP = np.uint64(2**20)  # p below 2^-44: the interval is wide against p, let the slow path settle it
 _CHUNK = 1 << 15  # temporaries stay in the cache
@@ -49,6 +54,37 @@ def rounded_gaussian(
         for index in np.flatnonzero(unsettled):
             part[index] = settle_exactly(int(words[index]), std, lambda: int(randomness.words(1)[0]))
     return values
+
+
+class _Ahead:
+    """Values of one source drawn ahead, by standard deviation: a few cost almost as much as thousands."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.lock = threading.Lock()
+        self.left: dict[float, NDArray[np.int64]] = {}
+
+
+_ahead: "weakref.WeakKeyDictionary[Randomness, _Ahead]" = weakref.WeakKeyDictionary()
+
+
+def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDArray[np.int64]:
+    """The same law, for the small histogram that every step of a training asks for; no value is given twice."""
+    if count > AHEAD // 4:
+        return rounded_gaussian(count, std, randomness)
+    ahead = _ahead.get(randomness)
+    if ahead is None or ahead.process != os.getpid():  # a forked child must not repeat its parent's noise
+        ahead = _ahead[randomness] = _Ahead()
+    with ahead.lock:
+        left = ahead.left.pop(std, None)
+        if left is None:  # the first time nothing is drawn ahead: most are asked for once
+            left = rounded_gaussian(count, std, randomness)
+        elif len(left) < count:
+            left = rounded_gaussian(AHEAD, std, randomness)
+        if len(ahead.left) >= KINDS:
+            ahead.left.clear()
+        ahead.left[std] = left[count:]
+        return left[:count]
 
 
 def settle_in_doubles(
