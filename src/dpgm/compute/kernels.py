@@ -7,38 +7,17 @@ of it: a matrix (inputs, width), then the bias. Dense arrays are C-contiguous an
 columns used.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.compute.compiled import HAS_NUMBA, compiled
+
 Array = NDArray[Any]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-try:
-    import numba
-except ImportError:  # a bare GPU machine has torch and numpy alone
-    numba = None
-
-HAS_NUMBA = numba is not None
 STRIP = 512  # records at a time in a sparse outer product: their deltas stay in the cache
-
-
-def _compiled(function: Function) -> Function:
-    """Compile with numba, keeping the machine code on disk where that is possible."""
-    if numba is None:
-        return function
-    options: dict[str, Any] = {
-        "nogil": True,
-        "error_model": "numpy",
-        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    }
-    try:
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # nowhere to keep it
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
 
 
 # -- sparse products ------------------------------------------------------------------------------------------
@@ -48,7 +27,7 @@ def _compiled(function: Function) -> Function:
 # negative, and use vector instructions.
 
 
-@_compiled
+@compiled
 def _sparse_affine(
     indptr: Array,
     indices: Array,
@@ -88,7 +67,7 @@ def _sparse_affine(
                     out[i, j] += matrix[a, j]
 
 
-@_compiled
+@compiled
 def _sparse_outer(
     indptr: Array,
     indices: Array,
@@ -231,7 +210,7 @@ def _matrix(indptr: Array, indices: Array, rows: Array, width: int, dtype: Any) 
 # -- residuals and norms ------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _sigmoid_residual(
     indptr: Array, indices: Array, rows: Array, width: int, logits: Array, squared: Array
 ) -> None:
@@ -276,7 +255,7 @@ def _sigmoid_residual(
         squared[i] = total
 
 
-@_compiled
+@compiled
 def _subtract_records(
     indptr: Array, indices: Array, rows: Array, starts: Array, stops: Array, matrix: Array
 ) -> None:
@@ -295,7 +274,7 @@ def _subtract_records(
             matrix[i, indices[at]] -= 1
 
 
-@_compiled
+@compiled
 def _row_squares(matrix: Array, width: int, out: Array) -> None:
     for i in range(matrix.shape[0]):
         total = 0.0
@@ -344,7 +323,7 @@ def row_squares(matrix: Array, width: int, out: Array) -> None:
         out[:] = np.einsum("ij,ij->i", wanted, wanted, dtype=np.float64)
 
 
-@_compiled
+@compiled
 def _rectify(values: Array, width: int, squared: Array) -> None:
     for i in range(len(squared)):
         line = values[i, :width]
@@ -356,7 +335,7 @@ def _rectify(values: Array, width: int, squared: Array) -> None:
         squared[i] = 1 + part
 
 
-@_compiled
+@compiled
 def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
     for i in range(len(squared)):
         line, source = slopes[i, :width], values[i, :width]
@@ -368,7 +347,7 @@ def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
         squared[i] = part
 
 
-@_compiled
+@compiled
 def _reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
     for i in range(len(squared)):
         total = 1.0
@@ -379,7 +358,7 @@ def _reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared:
         squared[i] = total
 
 
-@_compiled
+@compiled
 def _latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
     for i in range(len(squared)):
         total = 0.0
@@ -403,7 +382,7 @@ def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Ar
     _latent_delta(slopes, heads, draws, latent, out, squared)
 
 
-@_compiled
+@compiled
 def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
     usable = 0
     for i in range(len(squared)):
@@ -422,7 +401,7 @@ def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int
     return usable
 
 
-@_compiled
+@compiled
 def _clip_weights(norms: Array, bound: float, out: Array) -> None:
     for i in range(len(norms)):
         weight = min(bound / norms[i], 1.0)
@@ -463,7 +442,7 @@ def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
 # -- optimiser -------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _adam(
     parameters: Array,
     gradients: Array,
@@ -513,7 +492,7 @@ def adam(
 # -- drawing records ----------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _draw_rows(
     logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array, indices: Array, lengths: Array
 ) -> int:
@@ -604,14 +583,14 @@ ROW_STEP = 0xD1342543DE82EF95
 COLUMN_STEP = 0x9E3779B97F4A7C15
 
 
-@_compiled
+@compiled
 def _splitmix(z: Any) -> Any:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-@_compiled
+@compiled
 def _hashed_normals(key: Any, rows: Array, out: Array) -> None:
     width = out.shape[1]
     for i in range(len(rows)):
