@@ -39,11 +39,11 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
     """A plan with a handful of steps and honest (not calibrated) multipliers, for fast tests."""
     chosen = Settings(model=model, steps=6, cluster_steps=2, features=8, hidden=(5,), latent=2, **settings)  # type: ignore[arg-type]
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
-    if model == "products":
+    if model == "products" or chosen.refines(domain):
         mechanisms += [Mechanism("pair counts", 4.0)]
-    elif model == "image":
+    if model == "image":
         mechanisms = [Mechanism("class sizes", 5.0), Mechanism("mean embedding", 5.0)]
-    else:
+    elif model != "products":
         if chosen.clusters > 1:
             mechanisms += [
                 Mechanism("cluster counts", 8.0, 2),

@@ -92,6 +92,20 @@ def test_the_paper_preset_uses_the_papers_choices():
         settle(Config(1.0, preset="paper", model="products"), SETS, 100)
 
 
+def test_networks_over_item_sets_pay_for_the_statistics_they_are_refined_to():
+    split = shares(make_plan(Config(1.0, model="vae", clusters=3), 20_000, SETS))
+    measured = ("record lengths", "item counts", "pair counts", "triple counts", "quadruple counts")
+    assert sum(split.get(name, 0) for name in measured) == pytest.approx(0.5, abs=0.01)
+    assert split["norms"] + split["gradients"] > 0.35
+    for config, domain in (
+        (Config(1.0, model="vae", preset="paper"), SETS),  # the paper knows no refinement
+        (Config(1.0, model="rbm"), SETS),
+        (Config(1.0, model="vae"), TABLE),
+        (Config(1.0, model="vae"), IMAGES),
+    ):
+        assert not make_plan(config, 20_000, domain).pays_for("pair counts")
+
+
 def test_auto_chooses_by_the_domain_alone():
     assert settle(Config(1.0), IMAGES, 100).model == "image"
     assert settle(Config(1.0), SETS, 100).model == "products"

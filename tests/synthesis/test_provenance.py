@@ -27,8 +27,10 @@ TENSORS = {
     "products": {"weights": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}}
     | {"probabilities": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}},
     "vae": {
-        "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths"},
-        "weights": {"cluster sizes"},
+        "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths", "pair counts"},
+        "weights": {"cluster sizes", "item counts", "record lengths", "pair counts"},
+        "points": {"item counts", "record lengths", "pair counts"},
+        "point_shares": {"item counts", "record lengths", "pair counts"},
     },
     "rbm": {
         "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths"},
@@ -77,6 +79,7 @@ CASES = [
     pytest.param("products", SETS, {}, id="products"),
     pytest.param("products", TABLE, {}, id="products-table"),
     pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
+    pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm"),
 ]
 

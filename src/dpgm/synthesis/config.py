@@ -64,6 +64,14 @@ class Settings:
         """Whether private SGD is part of the fit."""
         return self.model in ("vae", "rbm")
 
+    def refines(self, domain: Domain | None) -> bool:
+        """Whether trained networks are moved to measured pairs and larger sets, not to item frequencies alone.
+
+        Decoders over item sets only: the moments of an RBM are not known, and pixels are too many for pairs.
+        """
+        kinds = {"items"} if domain is None else {field.kind for field in domain.fields}
+        return self.model == "vae" and self.calibrate and kinds == {"items"}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for the plan file."""
         return asdict(self) | {"hidden": list(self.hidden)}

@@ -54,10 +54,13 @@ class Measurements:
     tuples: tuple[Measured[ItemTuples], ...]
 
 
-def measurement_spends(domain: Domain | None, records: int, epsilon: float, delta: float) -> tuple[Spend, ...]:
-    """What to measure and the share of the budget (mu²) for each, from public numbers.
+def measurement_spends(
+    domain: Domain | None, records: int, epsilon: float, delta: float, *, share: float = 1.0, cells: bool = True
+) -> tuple[Spend, ...]:
+    """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
-    Triples pay when their noise is below 0.1 % of the records; quadruples when, besides, there are few positions.
+    Triples pay when their noise (with the whole budget) is below 0.1 % of the records; quadruples when, besides,
+    there are few positions. `cells` as in `measure`.
     """
     width = UNKNOWN_WIDTH if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
@@ -68,7 +71,7 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
-    listed = domain is not None and _lists_cells(domain)
+    listed = cells and domain is not None and _lists_cells(domain)
     first = 0.3 + 0.2 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     shares = {
         1: (0.03, 0.97),
@@ -80,7 +83,7 @@ def measurement_spends(domain: Domain | None, records: int, epsilon: float, delt
     if free == 0:
         shares, names = shares[1:], names[1:]
     total = sum(shares)
-    return tuple(Spend(name, share / total) for name, share in zip(names, shares, strict=True))
+    return tuple(Spend(name, share * part / total) for name, part in zip(names, shares, strict=True))
 
 
 def measure(
@@ -426,10 +429,8 @@ class Profile:
     retained: float
 
 
-def measure_profile(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Profile:
-    """Release record lengths and item counts alone: the profile a mixture of networks starts from."""
-    named = {name: noises[name] for name in ("record lengths", "item counts") if name in noises}
-    measured = measure(gateway, domain, records, named)
+def measured_profile(measured: Measurements, domain: Domain, records: int) -> Profile:
+    """What record lengths and item counts say: the profile a mixture of networks starts from."""
     reading = _read(measured.lengths, domain, records)
     law = reading.whole
     sizes = np.arange(len(law))

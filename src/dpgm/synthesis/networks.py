@@ -18,10 +18,11 @@ from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.synthesis.measurement import Profile, measure_profile
+from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile, moment_targets
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.surroundings import Surroundings
 from dpgm.training.bias_calibration import calibrate_biases
+from dpgm.training.network_refinement import refine_mixture
 from dpgm.training.optimizer import OptimizerSettings
 from dpgm.training.private_sgd import Trainer, TrainingSettings
 
@@ -31,9 +32,10 @@ BLOCKS = 40  # training is charged and saved in this many blocks
 def fit_networks(
     gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
 ) -> Mixture:
-    """Profile, cluster, cluster profiles, train, refine."""
+    """Profile and further statistics, cluster, cluster profiles, train, refine."""
     k = plan.settings.clusters
-    profile = _profile(gateway, plan, domain, around)
+    measured = _measure(gateway, plan, domain, around)
+    profile = measured_profile(measured, domain, plan.records)
     if k > 1:
         _cluster(gateway, plan, domain, profile, draws, around)
     weights = _mixture_weights(gateway, plan)
@@ -43,16 +45,36 @@ def fit_networks(
     if plan.settings.warm_start:
         start = model.warm(start, frequencies)
     mixture = _train(gateway, plan, model, start, weights, draws, around)
+    if measured.tuples:
+        return _refine(mixture, measured, plan, draws, around)
     if plan.settings.calibrate:
         mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)
     return mixture
 
 
-def _profile(gateway: Gateway, plan: Plan, domain: Domain, around: Surroundings) -> Profile:
+def _measure(gateway: Gateway, plan: Plan, domain: Domain, around: Surroundings) -> Measurements:
+    """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
     around.progress("profile", 0, 1)
-    profile = measure_profile(gateway, domain, plan.records, plan.noises)
+    measured = measure(gateway, domain, plan.records, plan.noises, cells=False)
     around.progress("profile", 1, 1)
-    return profile
+    return measured
+
+
+def _refine(
+    mixture: Mixture, measured: Measurements, plan: Plan, draws: torch.Generator, around: Surroundings
+) -> Mixture:
+    """Post-processing: decoders, latent points and weights are moved to what was measured."""
+    wanted = moment_targets(measured, mixture.domain, plan.records, generator=draws)
+    return refine_mixture(
+        mixture,
+        plan.records,
+        wanted.profile,
+        wanted.moments,
+        wanted.lengths,
+        wanted.rule,
+        generator=draws,
+        progress=around.percent("refine"),
+    )
 
 
 def _cluster(

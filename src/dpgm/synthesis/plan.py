@@ -18,6 +18,7 @@ from dpgm.synthesis.measurement import measurement_spends
 
 FORMAT = 1
 MAX_PLAN_BYTES = 1_000_000
+REFINED_SHARE = 0.5  # of the budget, for the statistics that networks are refined to
 
 # What each mechanism measures and by how much one record can move it, for people.
 MEASURES: Mapping[str, tuple[str, str, str]] = {
@@ -181,17 +182,21 @@ def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: 
         assert domain is not None
         return list(image_spends(domain, records, epsilon, delta))
     many = settings.clusters > 1
-    spends = []
-    if settings.warm_start or settings.calibrate or many:
+    spends: list[Spend] = []
+    # What the networks are refined to gets half of the budget, and clusters less.
+    refined = settings.refines(domain)
+    if refined:
+        spends += measurement_spends(domain, records, epsilon, delta, share=REFINED_SHARE, cells=False)
+    elif settings.warm_start or settings.calibrate or many:
         spends += [Spend("record lengths", 0.01), Spend("item counts", 0.10)]
     if many:
         spends += [
-            Spend("cluster counts", 0.02, settings.cluster_steps),
-            Spend("cluster sums", 0.08, settings.cluster_steps),
+            Spend("cluster counts", 0.01 if refined else 0.02, settings.cluster_steps),
+            Spend("cluster sums", 0.04 if refined else 0.08, settings.cluster_steps),
             Spend("cluster sizes", 0.01),
         ]
     if many and settings.warm_start:
-        spends += [Spend("cluster profiles", 0.09)]
+        spends += [Spend("cluster profiles", 0.04 if refined else 0.09)]
     return spends
 
 

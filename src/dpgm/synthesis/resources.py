@@ -11,10 +11,10 @@ FLOAT = 4
 def memory_estimate(plan: Plan, width: int) -> int:
     """Bytes a fit needs beyond the records themselves, from public numbers alone; deliberately generous."""
     settings = plan.settings
-    base = 300 * 2**20
+    # components x items, with gradients and two moments, and one chunk of dense rows for pair counts
+    base = 300 * 2**20 + 400 * width * FLOAT * 6 + 8192 * min(width, 2000) * FLOAT * 4
     if not settings.trains_networks:
-        # components x items, with gradients and two moments, and one chunk of dense rows for pair counts
-        return base + 400 * width * FLOAT * 6 + 8192 * min(width, 2000) * FLOAT * 4
+        return base
     hidden = sum(settings.hidden) or 1
     parameters = settings.clusters * (
         2 * width * settings.hidden[0] + hidden * hidden + 2 * hidden * settings.latent
