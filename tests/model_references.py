@@ -6,7 +6,9 @@ import torch.nn.functional as F
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
-from dpgm.models.batches import BlockViews, PaddedBatch, SegmentedBatch, Workspace
+from dpgm.models.padded_batch import PaddedBatch
+from dpgm.models.segmented_batch import SegmentedBatch
+from dpgm.models.workspace import BlockViews, Workspace
 
 SETS = Domain((ItemSet("items", tuple(range(23))),))
 MIXED = Domain(

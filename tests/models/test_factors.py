@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.models.batches import BlockViews
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
+from dpgm.models.workspace import BlockViews
 from model_references import (
     MIXED,
     SETS,

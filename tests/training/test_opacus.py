@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.models.batches import BlockViews
 from dpgm.models.vae import VAE
+from dpgm.models.workspace import BlockViews
 from model_references import SETS, random_records, segmented
 
 

@@ -16,9 +16,10 @@ from dpgm.compute.cuda_graphs import Recorded
 from dpgm.data.records import Records
 from dpgm.mechanisms.norm_bound import norm_histogram
 from dpgm.mechanisms.query import View
-from dpgm.models.batches import PaddedBatch, Workspace
 from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
+from dpgm.models.padded_batch import PaddedBatch
+from dpgm.models.workspace import Workspace
 from dpgm.training.passes import clip_weights, diagnose, sorted_by_model
 
 CPU_LIMIT = 2**28  # bytes of resident records when run on the CPU, which is for tests only

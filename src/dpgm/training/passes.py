@@ -14,9 +14,10 @@ from torch import Tensor
 
 from dpgm.compute import kernels
 from dpgm.mechanisms.query import View
-from dpgm.models.batches import BlockViews, SegmentedBatch, Workspace
 from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
+from dpgm.models.segmented_batch import SegmentedBatch
+from dpgm.models.workspace import BlockViews, Workspace
 
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
 

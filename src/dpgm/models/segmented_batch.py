@@ -1,0 +1,218 @@
+"""Records on their way through k models on the CPU: sparse, sorted by model.
+
+Matrix products run over one segment a model, everything else over the whole batch at once. Results go into a
+`Workspace`, so that a steady state allocates next to nothing.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.compute import kernels
+from dpgm.data.records import Records
+from dpgm.models.factors import Activation, Block, Factor, Signal, _Records
+from dpgm.models.latent import latent_gradient, sample_latent
+from dpgm.models.outputs import Outputs
+from dpgm.models.workspace import BlockViews, Workspace
+
+
+class SegmentedBatch:
+    """Sparse records sorted by model: rows[bounds[s]:bounds[s + 1]] belong to model s."""
+
+    def __init__(
+        self,
+        parameters: BlockViews,
+        records: Records,
+        rows: NDArray[np.int64],
+        bounds: NDArray[np.int64],
+        workspace: Workspace,
+        draws: Tensor,
+    ) -> None:
+        self.draws = draws
+        self._views, self._workspace = parameters, workspace
+        self._csr = (records.indptr, records.indices, rows)
+        self._lengths = records.indptr[rows + 1] - records.indptr[rows]
+        self._bounds = bounds
+        self._count, self._width = len(rows), records.width
+        edges = bounds.tolist()
+        self._segments = [(s, start, stop) for s, (start, stop) in enumerate(pairwise(edges)) if stop > start]
+
+    def signal(self, name: str, width: int) -> Signal:
+        """A buffer for activations that the model fills itself."""
+        return self._workspace.signal(name, (self._count, width))
+
+    def space(self, name: str, width: int) -> Tensor:
+        """A buffer for anything else."""
+        return self._workspace.take(name, (self._count, width))
+
+    def affine(self, block: Block, activation: Activation) -> Signal:
+        """Product activation @ matrix + bias, of each record's own model."""
+        out = self.signal(block.name, block.outputs)
+        if isinstance(activation, _Records):
+            views = self._views
+            start = views.layout.offsets[block.name]
+            kernels.sparse_affine(
+                *self._csr,
+                self._bounds,
+                views.flat.numpy(),
+                start,
+                block.inputs,
+                block.outputs,
+                self._workspace.lines(out.values),
+            )
+            return out
+        self._product(_left(block, activation), self._views.matrices[block.name], out.values)
+        return out
+
+    def back(self, block: Block, delta: Tensor) -> Tensor:
+        """Product delta @ matrix transposed: the gradient at the block's input."""
+        out = self.space(f"{block.name} back", block.inputs)
+        self._product(delta, self._views.transposed[block.name], out)
+        return out
+
+    def _product(self, left: Tensor, matrices: Sequence[Tensor], out: Tensor) -> None:
+        """Every model's rows of `left` times its own matrix."""
+        if len(self._segments) == 1:
+            torch.mm(left, matrices[self._segments[0][0]], out=out)
+            return
+        for s, start, stop in self._segments:
+            torch.mm(left[start:stop], matrices[s], out=out[start:stop])
+
+    def rectify(self, signal: Signal) -> Signal:
+        """The signal with negative values set to zero, in place."""
+        squared = np.empty(self._count)
+        if kernels.rectify(self._workspace.lines(signal.values), signal.values.shape[1], squared):
+            return Signal(signal.with_one, signal.values, torch.from_numpy(squared))
+        signal.values.clamp_(min=0)
+        return signal
+
+    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
+        squared = np.empty(self._count)
+        if kernels.gate(
+            self._workspace.lines(slope), self._workspace.lines(signal.values), slope.shape[1], squared
+        ):
+            return torch.from_numpy(squared)
+        slope.mul_(signal.values > 0)
+        return None
+
+    def reparametrise(self, heads: Tensor) -> Signal:
+        """A latent sample from heads (mean, log-variance)."""
+        latent = heads.shape[1] // 2
+        out = self.signal("latent sample", latent)
+        if not kernels.HAS_NUMBA:
+            sample_latent(heads, self.draws, out.values)
+            return out
+        squared = np.empty(self._count)
+        kernels.reparametrise(
+            self._workspace.lines(heads), self.draws.numpy(), latent, self._workspace.lines(out.values), squared
+        )
+        return Signal(out.with_one, out.values, torch.from_numpy(squared))
+
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradient at the heads from the slope at the latent sample."""
+        latent = heads.shape[1] // 2
+        out = self.space("latent delta", 2 * latent)
+        if not kernels.HAS_NUMBA:
+            latent_gradient(slope, heads, self.draws, out)
+            return out, None
+        squared = np.empty(self._count)
+        kernels.latent_delta(
+            self._workspace.lines(slope),
+            self._workspace.lines(heads),
+            self.draws.numpy(),
+            latent,
+            self._workspace.lines(out),
+            squared,
+        )
+        return out, torch.from_numpy(squared)
+
+    def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
+        """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
+        squared = np.empty(self._count)
+        fused = not outputs.softmax and kernels.sigmoid_residual(
+            *self._csr, outputs.width, self._workspace.lines(logits), squared
+        )
+        if fused:
+            return torch.from_numpy(squared)
+        outputs.probabilities(logits)
+        kernels.subtract_records(*self._csr, *outputs.softmax_ranges, logits.numpy())
+        return None
+
+    def dense(self) -> Tensor:
+        """The records as a dense binary matrix."""
+        out = torch.zeros((self._count, self._width), dtype=self._views.flat.dtype)
+        none = np.empty(0, dtype=np.int64)
+        kernels.subtract_records(*self._csr, none, none, out.numpy())
+        return out.neg_()
+
+    def parameters(self) -> Tensor:
+        """The parameters of each record's model, (n, P)."""
+        return self._views.flat[np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))]
+
+    # -- what training asks for ------------------------------------------------------------------------------
+
+    def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
+        """Squared norm of every record's gradient, (n,) in float64."""
+        total = np.zeros(self._count)
+        for factor in factors:
+            total += self._squares(factor.delta, factor.squared) * self._activation_squares(factor)
+        return torch.from_numpy(total)
+
+    def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
+        """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
+        for factor in factors:
+            factor.delta[unusable] = 0
+            if isinstance(factor.activation, Signal):
+                factor.activation.values[unusable] = 0
+
+    def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: BlockViews) -> Tensor:
+        """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
+        if len(self._segments) < len(self._bounds) - 1:
+            out.flat.zero_()
+        scale = weights.to(out.flat.dtype)
+        column = scale.unsqueeze(1)
+        for factor in factors:
+            block, delta = factor.block, factor.delta
+            if isinstance(factor.activation, _Records):
+                start = out.layout.offsets[block.name]
+                lines = self._workspace.lines(delta)
+                kernels.sparse_outer(
+                    *self._csr, self._bounds, scale.numpy(), lines, block.outputs, block.bias, start,
+                    block.inputs, out.flat.numpy(),
+                )  # fmt: skip
+                continue
+            left = _left(block, factor.activation)
+            # The narrower of the two carries the weights.
+            if left.shape[1] <= delta.shape[1]:
+                left = torch.mul(left, column, out=self.space(f"{block.name} weighted", left.shape[1]))
+            else:
+                delta = torch.mul(delta, column, out=self.space(f"{block.name} weighted", delta.shape[1]))
+            matrices = out.matrices[block.name]
+            if len(self._segments) == 1:
+                torch.mm(left.T, delta, out=matrices[self._segments[0][0]])
+                continue
+            for s, start, stop in self._segments:
+                torch.mm(left[start:stop].T, delta[start:stop], out=matrices[s])
+        return out.flat
+
+    def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
+        if isinstance(factor.activation, _Records):
+            return self._lengths.astype(np.float64) + factor.block.bias
+        known = factor.activation.squared if factor.block.bias else None
+        return self._squares(_left(factor.block, factor.activation), known)
+
+    def _squares(self, values: Tensor, known: Tensor | None) -> NDArray[np.float64]:
+        if known is not None:
+            return known.numpy()
+        out = np.empty(self._count)
+        kernels.row_squares(self._workspace.lines(values), values.shape[1], out)
+        return out
+
+
+def _left(block: Block, signal: Signal) -> Tensor:
+    return signal.with_one if block.bias else signal.values
