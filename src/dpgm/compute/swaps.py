@@ -157,9 +157,10 @@ def balance(
                 )
                 if change >= 0:
                     continue
-                for own, total, gone, come in ((mine, count, lost, won), (yours, other_count, won, lost)):
-                    _count(own, total, gone, -1, pairs, triples)
-                    _count(own, total, come, 1, pairs, triples)
+                _count(mine, count, lost, -1, pairs, triples)
+                _count(mine, count, won, 1, pairs, triples)
+                _count(yours, other_count, won, -1, pairs, triples)
+                _count(yours, other_count, lost, 1, pairs, triples)
                 items[place], items[other_place] = won, lost
                 exchanged += 1
     return exchanged

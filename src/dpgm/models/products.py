@@ -15,6 +15,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError, UsageError
+from dpgm.models.balance import balanced
 
 _SORTED_BY = 32
 
@@ -107,12 +108,13 @@ class Products:
         return Products(self.domain, weights / total, probabilities)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` records, stratified: components and, within each, items appear as often as they should.
+        """`count` records, stratified: components, items, and pairs of items appear as often as they should.
 
-        Each record follows the mixture's law. Together they vary less than independent draws: the number of
-        records of a component and the number of them that hold an item are fixed up to rounding, and which of
-        the component's records hold the item is uniformly random. Rounding goes through components that are
-        alike one after the other, so that what one loses a similar one gains.
+        Together they vary less than independent draws: the number of records of a component and the number of
+        them that hold an item are fixed up to rounding, and which of the component's records hold the item is
+        random, but for exchanges that bring the counts of pairs and triples nearer to the mixture's
+        (`models/balance.py`). Rounding goes through components that are alike one after the other, so that what
+        one loses a similar one gains.
         """
         seed = int(torch.randint(2**62, (1,), generator=generator))
         random = np.random.default_rng(seed)
@@ -122,23 +124,23 @@ class Products:
         used = sizes > 0
         sizes, order = sizes[used], order[used]
         starts = np.cumsum(sizes) - sizes
-        shuffled = random.permutation(count)  # place -> record
         parts = [np.empty(0, dtype=np.int64)]
         for block in self.domain.blocks:
             probabilities = self.probabilities.numpy()[order, block.start : block.stop]
             if block.softmax:
                 values = _one_of_many(probabilities, sizes, random)
-                parts.append(shuffled * self.domain.width + block.start + values)
+                parts.append(np.arange(count) * self.domain.width + block.start + values)
             else:
                 places, items = _subsets(probabilities, sizes, starts, random)
-                parts.append(shuffled[places] * self.domain.width + block.start + items)
-        keys = np.sort(np.concatenate(parts))
-        indptr = np.zeros(count + 1, dtype=np.int64)
-        rows = keys // self.domain.width
-        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
-        return Records(
-            self.domain, indptr, (keys - rows * self.domain.width).astype(index_dtype(self.domain.width))
+                parts.append(places * self.domain.width + block.start + items)
+        keys = balanced(
+            self.domain, self.weights.numpy(), self.probabilities.numpy(), np.concatenate(parts), sizes, random
         )
+        places, positions = np.divmod(keys, self.domain.width)
+        shuffled = random.permutation(count)  # place -> record
+        rows, positions = np.divmod(np.sort(shuffled[places] * self.domain.width + positions), self.domain.width)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+        return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
 
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""

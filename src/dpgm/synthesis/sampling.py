@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
 CHUNK = 16_384
+LARGE_CHUNK = 131_072  # of generators that balance what they draw: the more at once, the better
 MOST = 10_000_000_000
 MISSING = "missing"  # what `--where field=missing` calls a missing value
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
@@ -40,7 +41,8 @@ def sample_chunks(
     validation.whole(records=count, at_least=0, at_most=MOST)
     _check_seed(seed)
     root = secrets.randbits(62) if seed is None else seed
-    sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
+    chunk = _chunk(generator)
+    sizes = [min(chunk, count - start) for start in range(0, count, chunk)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
 
     def draw(number: int) -> Records:
@@ -89,8 +91,9 @@ class Conditioned:
     def chunks(self, count: int) -> Iterator[Records]:
         """`count` records, in chunks."""
         number = given = 0
+        size = _chunk(self._generator)
         while given < count:
-            chunk = self._generator.sample(CHUNK, generator=_generator(self._root, number))
+            chunk = self._generator.sample(size, generator=_generator(self._root, number))
             number += 1
             hits = chunk.take(np.flatnonzero(_holds_all(chunk, self._positions)))
             self._drawn += len(chunk)
@@ -172,6 +175,10 @@ def position_of(domain: Domain, condition: str) -> int:
     raise UsageError(
         f"the condition {condition!r} names no item or category of the domain; write field=value with a value it lists."
     )
+
+
+def _chunk(generator: Generator) -> int:
+    return LARGE_CHUNK if generator.kind == "products" else CHUNK
 
 
 def _check_seed(seed: int | None) -> None:
