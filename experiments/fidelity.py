@@ -1,50 +1,74 @@
-"""Fidelity on item sets and tables: the default generator beside independent noisy marginals, at the same epsilon.
+"""Fidelity on item sets and tables: the default generator beside baselines and peers, at the same epsilon.
 
-Relative error of popular queries of 1 to 4 items (300 each, "all of them", counts below 0.1 % of N taken as that) and
-total variation of record lengths, delta = 1/N. Noise is seeded, with seeds fixed in advance: what this writes is a
-measurement of the method, not a private release. Rows are merged into `results/fidelity.csv` as they come; a row of
-the same data, method, epsilon and seed is replaced.
+One row a run in `results/fidelity.csv`, with an empty cell where a metric does not apply:
+
+    pop1-pop4       mean relative error of 300 popular queries of 1 to 4 items ("all of them"; counts below 0.1 % of N
+                    are taken as that)
+    any2-any4       the same queries read as "any of them" (for one item the readings are the same)
+    paper20-100     the paper's random queries, lengths up to 20, 40, ... 100 % of the longest record; nearly all
+                    answers are 0
+    together        of the records with one of the 20 most frequent items, the share that hold another: mean difference
+    lengths         total variation of record lengths
+    tv1, tv2        mean total variation of columns and of pairs of columns (tables)
+    logistic, forest, bayes   accuracy on real test rows of classifiers trained on synthetic ones (tables)
+
+delta = 1 / (`delta_records` x N). Noise is seeded, with seeds fixed in advance: a measurement of the methods, not a
+private release. A row of the same data, method, epsilon, delta and seed is replaced.
 
     python experiments/fidelity.py [--smoke] [--only msweb,retail] [--epsilons 1,10] [--seeds 0,1,2]
-                                   [--methods ours,independent,vae,paper] [--data ../shared/data]
+                                   [--methods ours,independent,mwem,mst] [--delta-records 1] [--data ../shared/data]
+    python experiments/fidelity_report.py        # tables of docs/fidelity.md and the figure, from the CSV
 """
 
 import argparse
 import csv
+import fcntl
+import os
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import torch
+from fidelity_data import SETS, TABLES, Data, load
+from fidelity_methods import METHODS
+from numpy.typing import NDArray
 
-from dpgm import Synthesizer, read_records
-from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.data.simulate import simulate_transit
-from dpgm.evaluation.baselines.independent import IndependentMarginals
-from dpgm.evaluation.counting_queries import count_queries, item_frequencies, popular_queries, query_error
-from dpgm.evaluation.marginals import record_lengths
-from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.privacy.calibration import calibrate
-from dpgm.synthesis.measurement import fit_products, measure, measurement_spends
+from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.evaluation.cooccurrence import co_occurrence
+from dpgm.evaluation.counting_queries import (
+    Queries,
+    Reading,
+    count_queries,
+    paper_workload,
+    popular_queries,
+    query_error,
+)
+from dpgm.evaluation.marginals import record_lengths, table_pairs
 
 RESULTS = Path(__file__).parent / "results"
-FIELDS = ("data", "method", "epsilon", "seed", "pop1", "pop2", "pop3", "pop4", "lengths", "seconds")
+RUN = ("data", "method", "epsilon", "delta_records", "seed")
+POPULAR = ("pop1", "pop2", "pop3", "pop4")
+ANY = ("any2", "any3", "any4")
+PAPER = ("paper20", "paper40", "paper60", "paper80", "paper100")
+TABLE = ("tv1", "tv2", "logistic", "forest", "bayes")
+FIELDS = (*RUN, *POPULAR, *ANY, *PAPER, "together", "lengths", *TABLE, "seconds")
+Row = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Config:
     """What is run."""
 
-    data: tuple[str, ...] = ("msnbc", "msweb", "retail", "tw_ny", "transit", "nltcs", "msweb16", "retail16")
+    data: tuple[str, ...] = (*SETS, *TABLES)
     epsilons: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     seeds: tuple[int, ...] = (0, 1, 2)
-    methods: tuple[str, ...] = ("ours", "independent")
+    methods: tuple[str, ...] = ("ours", "independent", "mwem", "mst")
+    delta_records: int = 10
     queries: int = 300
     records: int | None = None
 
@@ -52,166 +76,130 @@ class Config:
 SMOKE = Config(data=("nltcs",), epsilons=(1.0,), seeds=(0,), queries=50, records=5_000)
 
 
-def most_frequent(records: Records, items: int, drop_empty: bool) -> Records:
-    """The records cut to their most frequent items (the list of items is taken as public)."""
-    order = np.argsort(-item_frequencies(records), kind="stable")[:items]
-    place = np.full(records.width, -1)
-    place[order] = np.arange(items)
-    rows = np.repeat(np.arange(len(records)), records.lengths)
-    inside = place[records.indices] >= 0
-    keys = np.sort(rows[inside] * items + place[records.indices[inside]])
-    lengths = np.bincount(keys // items, minlength=len(records))
-    lengths = lengths[lengths > 0] if drop_empty else lengths
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return Records(Domain.of_items(items), indptr, (keys % items).astype(np.int16))
+@dataclass(frozen=True)
+class Workload:
+    """Queries with their true answers."""
+
+    queries: Queries
+    reading: Reading
+    truth: NDArray[np.int64]
 
 
-def load(name: str, folder: Path) -> Records:
-    """A public data set by name."""
-    web = folder / "msweb/anonymous-msweb.data.gz"
-    retail = folder / "retail/retail.csv.gz"
-    places = [folder / f"repeat-consumption/tw_ny/{part}.csv.gz" for part in ("train", "validation", "test")]
-    binary = {
-        name: [folder / f"debd/{name}/{name}.{part}.data.gz" for part in ("train", "valid", "test")]
-        for name in ("nltcs", "plants", "accidents")
-    }
-    sets: dict[str, Callable[[], Records]] = {
-        "msnbc": lambda: read_records(folder / "msnbc/msnbc990928.zip", assume_public_items=True),
-        "msweb": lambda: read_records(web, assume_public_items=True),
-        "msweb16": lambda: most_frequent(read_records(web, assume_public_items=True), 16, drop_empty=False),
-        "retail": lambda: most_frequent(read_records(retail, assume_public_items=True), 1000, drop_empty=True),
-        "retail16": lambda: most_frequent(read_records(retail, assume_public_items=True), 16, drop_empty=False),
-        "tw_ny": lambda: most_frequent(
-            read_records(places, assume_public_items=True, shape="long", header=False, person="0", item="1"),
-            342,
-            drop_empty=True,
-        ),
-        "transit": lambda: simulate_transit(1_200_000, seed=0),
-        "transit 300k": lambda: simulate_transit(300_000, seed=0),
-    }
-    if name in binary:
-        table: Records = read_records(binary[name], assume_public_items=True, shape="wide", header=False)
-        return table
-    return sets[name]()
+def set_scores(real: Records, queries: int) -> Callable[[Records], dict[str, float]]:
+    """What is measured on item sets, with the true answers counted once."""
+    popular = [popular_queries(real, length, queries) for length in (1, 2, 3, 4)]
+    asked: list[tuple[str, Queries, Reading]] = []
+    asked += [(name, made, "all") for name, made in zip(POPULAR, popular, strict=True)]
+    asked += [(name, made, "any") for name, made in zip(ANY, popular[1:], strict=True)]
+    asked += [(name, made, "all") for name, made in zip(PAPER, paper_workload(real, seed=0), strict=True)]
+    workloads = {name: Workload(made, kind, count_queries(real, made, kind)) for name, made, kind in asked}
+
+    def scores(synthetic: Records) -> dict[str, float]:
+        found = {
+            name: query_error(real, synthetic, w.queries, reading=w.reading, real_counts=w.truth).mean
+            for name, w in workloads.items()
+        }
+        found["together"] = co_occurrence(real, synthetic).mean_difference
+        found["lengths"] = record_lengths(real, synthetic).total_variation
+        return found
+
+    return scores
 
 
-def ours(records: Records, epsilon: float, seed: int) -> Records:
-    """As many synthetic records, by the default generator for sets and tables."""
-    count, domain = len(records), records.domain
-    mechanisms = calibrate(epsilon, 1 / count, measurement_spends(domain, count, epsilon, 1 / count))
-    noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
-    gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
-    generator = torch.Generator().manual_seed(seed)
-    model = fit_products(measure(gateway, domain, count, noises), domain, count, generator=generator)
-    return model.sample(count, generator=generator)
+def table_scores(real: Records, test: Records) -> Callable[[Records], dict[str, float]]:
+    """What is measured on tables."""
+
+    def scores(synthetic: Records) -> dict[str, float]:
+        from dpgm.evaluation.downstream import downstream  # needs scikit-learn
+
+        pairs = table_pairs(real, synthetic)
+        accuracies = [entry.synthetic for entry in downstream(real, synthetic, test)]
+        return dict(zip(TABLE, (pairs.mean_one_way, pairs.mean_total_variation, *accuracies), strict=True))
+
+    return scores
 
 
-def independent(records: Records, epsilon: float, seed: int) -> Records:
-    """As many synthetic records, every item on its own."""
-    baseline = IndependentMarginals(epsilon, 1 / len(records), randomness=SeededRandomness(seed)).fit(records)
-    return baseline.sample(len(records), seed=seed)
+def scorer(data: Data, queries: int) -> Callable[[Records], dict[str, float]]:
+    """The measurements that suit the data."""
+    if data.test is not None:
+        return table_scores(data.records, data.test)
+    return set_scores(data.records, queries)
 
 
-def vae(records: Records, epsilon: float, seed: int) -> Records:
-    """As many synthetic records, by private SGD: the mixture of networks with its default settings."""
-    return _networks(records, epsilon, seed, "default")
-
-
-def paper(records: Records, epsilon: float, seed: int) -> Records:
-    """As many synthetic records, by private SGD with the settings of the paper."""
-    return _networks(records, epsilon, seed, "paper")
-
-
-def _networks(records: Records, epsilon: float, seed: int, preset: Literal["default", "paper"]) -> Records:
-    model = Synthesizer(
-        epsilon, 1 / len(records), model="vae", preset=preset, randomness=SeededRandomness(seed)
-    ).fit(records)
-    drawn = model.sample(len(records), seed=seed)
-    assert isinstance(drawn, Records)
-    return drawn
-
-
-METHODS = {"ours": ours, "independent": independent, "vae": vae, "paper": paper}
-
-
-def run(config: Config, folder: Path) -> Iterator[dict[str, str]]:
-    """All rows of the table, one by one."""
+def run(config: Config, folder: Path) -> Iterator[Row]:
+    """All rows of the table, one by one; a method that gives no result is told on stderr."""
     for name in config.data:
-        records = load(name, folder)
-        records = records if config.records is None else records.rows(0, config.records)
-        workloads = [popular_queries(records, length, config.queries) for length in (1, 2, 3, 4)]
-        answers = [count_queries(records, queries) for queries in workloads]
+        data = load(name, folder)
+        if config.records is not None:
+            data = replace(data, records=data.records.rows(0, config.records))
+        scores = scorer(data, config.queries)
+        delta = 1 / (config.delta_records * len(data.records))
         for method, epsilon, seed in product(config.methods, config.epsilons, config.seeds):
             start = time.perf_counter()
-            synthetic = METHODS[method](records, epsilon, seed)
+            try:
+                synthetic = METHODS[method](data.records, epsilon, delta, seed)
+            except UsageError as error:
+                print(f"{name}: {method} at epsilon {epsilon:g}, seed {seed}: {error}", file=sys.stderr, flush=True)
+                continue
             seconds = time.perf_counter() - start
-            errors = [
-                query_error(records, synthetic, queries, real_counts=truth).mean
-                for queries, truth in zip(workloads, answers, strict=True)
-            ]
-            errors.append(record_lengths(records, synthetic).total_variation)
-            row = (name, method, str(epsilon), str(seed), *(f"{error:.4f}" for error in errors), f"{seconds:.1f}")
-            yield dict(zip(FIELDS, row, strict=True))
+            yield row_of((name, method, epsilon, config.delta_records, seed), scores(synthetic), seconds)
 
 
-def merged(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
-    """Write the row into the table, in place of an older one of the same run; returns the table."""
-    rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-    rows = [old for old in rows if any(old[key] != row[key] for key in FIELDS[:4])]
-    rows = sorted([*rows, row], key=lambda r: (r["data"], r["method"], float(r["epsilon"]), int(r["seed"])))
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return rows
+def row_of(run: tuple[str, str, float, int, int], scores: dict[str, float], seconds: float) -> Row:
+    """A row of the CSV; what was not measured stays empty."""
+    found = {name: f"{value:.4f}" for name, value in scores.items()} | {"seconds": f"{seconds:.1f}"}
+    told = dict(zip(RUN, map(str, run), strict=True)) | found
+    return {field: told.get(field, "") for field in FIELDS}
 
 
-def plot(rows: list[dict[str, str]], path: Path) -> None:
-    """Error of popular pairs against epsilon, one panel a data set."""
-    from matplotlib import pyplot as plt
+def read(path: Path) -> list[Row]:
+    """The rows of a CSV; none if there is no file."""
+    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
 
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    columns = min(4, len(names))
-    shape = (-(-len(names) // columns), columns)
-    figure, panels = plt.subplots(*shape, figsize=(2.8 * shape[1], 2.5 * shape[0]), squeeze=False)
-    for panel in panels.flat[len(names) :]:
-        panel.axis("off")
-    for panel, name in zip(panels.flat, names, strict=False):
-        for method in dict.fromkeys(row["method"] for row in rows):
-            chosen = [row for row in rows if row["data"] == name and row["method"] == method]
-            epsilons = sorted({float(row["epsilon"]) for row in chosen})
-            means = [np.mean([float(r["pop2"]) for r in chosen if float(r["epsilon"]) == e]) for e in epsilons]
-            panel.loglog(epsilons, means, "o-", label=method)
-        panel.set(title=name, xlabel="epsilon")
-    panels[0][0].set_ylabel("error of popular pairs")
-    panels[0][0].legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+
+def merge(path: Path, new: list[Row]) -> None:
+    """Write rows into the table, each in place of an older one of the same run."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # several processes may measure at once
+    try:
+        rows = {tuple(row[key] for key in RUN): row for row in [*read(path), *new]}
+        order = sorted(rows, key=lambda run: (run[0], run[1], float(run[2]), *map(int, run[3:])))
+        with open(path, "w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows[run] for run in order)
+    finally:
+        os.close(folder)
 
 
 def main() -> None:
-    """Run, write the table, draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Run and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="one small run, nothing written")
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared/data")
+    parser.add_argument("--out", type=Path, default=RESULTS / "fidelity.csv")
     parser.add_argument("--only", default=",".join(Config.data))
     parser.add_argument("--epsilons", default=",".join(map(str, Config.epsilons)))
     parser.add_argument("--seeds", default=",".join(map(str, Config.seeds)))
     parser.add_argument("--methods", default=",".join(Config.methods))
+    parser.add_argument("--delta-records", type=int, default=Config.delta_records, help="delta = 1 / (this x N)")
     arguments = parser.parse_args()
+    warnings.simplefilter(
+        "ignore", PrivacyWarning
+    )  # delta = 1/N is weak, and seeds are not private: both meant here
     config = replace(
         Config(),
         data=tuple(arguments.only.split(",")),
         epsilons=tuple(map(float, arguments.epsilons.split(","))),
         seeds=tuple(map(int, arguments.seeds.split(","))),
         methods=tuple(arguments.methods.split(",")),
+        delta_records=arguments.delta_records,
     )
-    RESULTS.mkdir(exist_ok=True)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     for row in run(SMOKE if arguments.smoke else config, arguments.data):
-        print(*row.values(), flush=True)
+        print(*(f"{key}={value}" for key, value in row.items() if value), flush=True)
         if not arguments.smoke:
-            plot(merged(RESULTS / "fidelity.csv", row), RESULTS / "fidelity.png")
+            merge(arguments.out, [row])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
     python experiments/fidelity_images.py                    # device auto, test set, results/fidelity_images.csv
     python experiments/fidelity_images.py --split held-out   # for choosing settings: fit on 50,000, judged on 10,000
+    python experiments/fidelity_images.py --preset paper     # the paper's settings: a mixture of VAEs, private SGD
     python experiments/fidelity_images.py --smoke            # a minute, tiny
 
-Runs with torch and numpy alone. Noise is drawn from fixed seeds, so nothing it makes is private.
+The default preset runs with torch and numpy alone. A fit and its judgement may take place on two machines:
+`--keep FOLDER` stores the digits instead of judging them, `--judge-kept FOLDER` judges all that are there. Noise is
+drawn from fixed seeds, so nothing it makes is private.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import struct
 import sys
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -41,6 +45,11 @@ MU = {0.3: 0.0889834528, 1.0: 0.2680511232, 3.0: 0.7191174352, 10.0: 2.000445620
 SYNTHETIC = 60_000
 EPOCHS = 6
 DOMAIN = Domain((Image("image", 28, 28), Categorical("label", tuple(range(10)))), label="label")
+FIELDS = (
+    "data", "preset", "epsilon", "delta", "seed", "device", "threads", "network", "features",
+    "measure_s", "fit_s", "sample_s", "accuracy", "split",
+)  # fmt: skip
+Row = dict[str, object]
 
 
 def load(part: str, folder: Path = DATA) -> Records:
@@ -103,18 +112,8 @@ def accuracy(train: Records, test: Records, device: str, *, epochs: int = EPOCHS
     return right / len(test)
 
 
-def run(
-    train: Records,
-    test: Records,
-    epsilon: float,
-    seed: int,
-    device: str,
-    *,
-    count: int = SYNTHETIC,
-    epochs: int = EPOCHS,
-    judge: str | None = None,
-) -> tuple[dict[str, object], Records]:
-    """One fit at one epsilon and seed: a row of the table, and the synthetic digits."""
+def default_preset(train: Records, epsilon: float, seed: int, device: str, count: int) -> tuple[Row, Records]:
+    """The image generator matched to a noisy mean embedding: what was done, and synthetic digits."""
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
@@ -123,14 +122,69 @@ def run(
     fitted = image_measurement.fit_image_generator(measured, DOMAIN, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)
-    row = {
-        "data": "mnist", "epsilon": epsilon, "delta": DELTA, "seed": seed, "device": device,
-        "threads": torch.get_num_threads(), "network": fitted.architecture["network"],
-        "features": measured.design.features, "measure_s": round(middle - start, 1), "fit_s": round(end - middle, 1),
+    row: Row = {
+        "network": fitted.architecture["network"], "features": measured.design.features,
+        "measure_s": round(middle - start, 1), "fit_s": round(end - middle, 1),
         "sample_s": round(time.perf_counter() - end, 1),
-        "accuracy": round(accuracy(synthetic, test, judge or device, epochs=epochs), 4),
     }  # fmt: skip
     return row, synthetic
+
+
+def paper_preset(train: Records, epsilon: float, seed: int, device: str, count: int) -> tuple[Row, Records]:
+    """The paper's mixture of VAEs by private SGD; pixels and label are one record (needs the whole package)."""
+    from dpgm import Synthesizer
+
+    start = time.perf_counter()
+    model = Synthesizer(epsilon, DELTA, preset="paper", device=device, randomness=SeededRandomness(seed)).fit(train)
+    end = time.perf_counter()
+    synthetic = model.sample(count, seed=seed)
+    row: Row = {
+        "network": f"{model.plan_.settings.clusters} VAEs", "features": "", "measure_s": "",
+        "fit_s": round(end - start, 1), "sample_s": round(time.perf_counter() - end, 1),
+    }  # fmt: skip
+    return row, synthetic
+
+
+PRESETS = {"default": default_preset, "paper": paper_preset}
+
+
+def run(
+    train: Records, epsilon: float, seed: int, device: str, *, preset: str = "default", count: int = SYNTHETIC
+) -> tuple[Row, Records]:
+    """One fit at one epsilon and seed: a row of the table without its accuracy, and the synthetic digits."""
+    told, synthetic = PRESETS[preset](train, epsilon, seed, device, count)
+    row: Row = {
+        "data": "mnist", "preset": preset, "epsilon": epsilon, "delta": DELTA, "seed": seed, "device": device,
+        "threads": torch.get_num_threads(),
+    }  # fmt: skip
+    return row | told, synthetic
+
+
+def keep(folder: Path, row: Row, digits: Records) -> None:
+    """Store synthetic digits and their row, to be judged elsewhere."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{row['preset']}_{row['split']}_epsilon{row['epsilon']:g}_seed{row['seed']}.npz"
+    bits = np.packbits(digits.to_dense(np.uint8), axis=1)
+    np.savez_compressed(path, bits=bits, row=np.array(json.dumps(row)))
+
+
+def kept(folder: Path) -> Iterator[tuple[Row, Records]]:
+    """All digits that `keep` stored, with their rows."""
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as stored:
+            dense = np.unpackbits(stored["bits"], axis=1, count=DOMAIN.width).astype(bool)
+            yield json.loads(str(stored["row"])), Records.from_dense(dense, DOMAIN)
+
+
+def append(table: Path, row: Row) -> None:
+    """Add a row to the CSV, with a header when the file is new."""
+    print(json.dumps(row), flush=True)
+    new = not table.exists()
+    with table.open("a", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
 
 
 def write_grid(records: Records, path: Path, across: int = 20) -> None:
@@ -153,9 +207,10 @@ def write_grid(records: Records, path: Path, across: int = 20) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--preset", choices=list(PRESETS), default="default")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--judge", default=None, help="device of the classifier")
     parser.add_argument("--split", choices=["test", "held-out"], default="test")
@@ -163,6 +218,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes of the classifier")
+    parser.add_argument("--keep", type=Path, help="store the digits in this folder instead of judging them")
+    parser.add_argument("--judge-kept", type=Path, help="judge the digits of this folder; nothing is fitted")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.threads:
@@ -170,6 +227,7 @@ def main() -> int:
     device = options.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    judge = options.judge or device
     train = load("train", options.data)
     train, test = (
         (train, load("t10k", options.data))
@@ -181,23 +239,28 @@ def main() -> int:
         rule = image_measurement.refinement_rule
         short = lambda *given: (rule(*given)[0], dataclasses.replace(rule(*given)[1], steps=20))  # noqa: E731
         with mock.patch.object(image_measurement, "refinement_rule", short):
-            row, drawn = run(train.rows(0, 2000), test.rows(0, 500), 1.0, 0, device, count=1000, epochs=1)
-        print(json.dumps(row))
+            row, drawn = run(train.rows(0, 2000), 1.0, 0, device, count=1000)
+        keep(options.out, row | {"split": "smoke"}, drawn)
+        for row, drawn in kept(options.out):
+            print(json.dumps(row | {"accuracy": accuracy(drawn, test.rows(0, 500), judge, epochs=1)}))
         return 0
     table = options.out / "fidelity_images.csv"
+    if options.judge_kept:
+        for row, drawn in kept(options.judge_kept):
+            if row["split"] == options.split:
+                append(table, row | {"accuracy": round(accuracy(drawn, test, judge, epochs=options.epochs), 4)})
+        return 0
     for epsilon in options.epsilon:
         for seed in options.seed:
-            row, drawn = run(train, test, epsilon, seed, device, judge=options.judge, epochs=options.epochs)
+            row, drawn = run(train, epsilon, seed, device, preset=options.preset)
             row["split"] = options.split
-            print(json.dumps(row), flush=True)
-            new = not table.exists()
-            with table.open("a", newline="") as file:
-                writer = csv.DictWriter(file, fieldnames=list(row))
-                if new:
-                    writer.writeheader()
-                writer.writerow(row)
+            if options.keep:
+                keep(options.keep, row, drawn)
+                continue
+            append(table, row | {"accuracy": round(accuracy(drawn, test, judge, epochs=options.epochs), 4)})
             if seed == options.seed[0]:
-                write_grid(drawn, options.out / f"fidelity_images_{device}_epsilon{epsilon:g}.png")
+                name = device if options.preset == "default" else options.preset
+                write_grid(drawn, options.out / f"fidelity_images_{name}_epsilon{epsilon:g}.png")
     return 0
 
 

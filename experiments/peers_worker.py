@@ -1,9 +1,10 @@
 """Runs inside the peers' own Python: fit MST, AIM or PrivBayes on a coded table and sample from it.
 
-    peers-python benchmarks/peers_worker.py METHOD EPSILON DELTA IN.npz OUT.npz
+    peers-python experiments/peers_worker.py METHOD EPSILON DELTA IN.npz OUT.npz [SEED]
 
 IN holds `codes` (rows, columns) and `sizes` (values a column); OUT gets the synthetic `codes`. No preprocessing is
-used (the columns are discrete already), so the whole budget goes to the model.
+used (the columns are discrete already), so the whole budget goes to the model. SEED steers selections and draws;
+dpmm takes its Gaussian noise from the operating system.
 """
 
 import sys
@@ -13,7 +14,8 @@ import pandas as pd
 
 
 def main() -> None:
-    method, epsilon, delta, source, target = sys.argv[1:]
+    method, epsilon, delta, source, target, *seed = sys.argv[1:]
+    state = int(seed[0]) if seed else 0
     with np.load(source) as data:
         codes, sizes = data["codes"], data["sizes"]
     names = [f"c{at}" for at in range(codes.shape[1])]
@@ -37,8 +39,8 @@ def main() -> None:
         epsilon=float(epsilon), delta=float(delta), n_jobs=1, gen_kwargs=options, disable_processing=True
     )
     domain = {name: int(size) for name, size in zip(names, sizes, strict=True)}
-    pipeline.fit(table, domain=domain, random_state=0)
-    drawn = pipeline.generate(n_records=len(table), random_state=1)
+    pipeline.fit(table, domain=domain, random_state=state)
+    drawn = pipeline.generate(n_records=len(table), random_state=state + 1)
     np.savez_compressed(target, codes=drawn[names].to_numpy(dtype=np.int32))
 
 

@@ -1,0 +1,142 @@
+"""The fidelity experiment: adapters of peers, the baselines written for it, its table, a small run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpgm.data.domain import Categorical, Domain
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+DATA = Path(os.environ.get("DPGM_DATA", "/work/shared/data"))
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+
+
+def chain(count=30_000, seed=0):
+    """Four items, each mostly the same as the one before: a tree model is the truth."""
+    generator = np.random.default_rng(seed)
+    columns = [generator.random(count) < 0.3]
+    for _ in range(3):
+        columns.append(np.where(generator.random(count) < 0.8, columns[-1], generator.random(count) < 0.2))
+    return Records.from_dense(np.stack(columns, axis=1), Domain.of_items(4))
+
+
+def test_tables_survive_coding():
+    from fidelity_data import from_codes
+    from fidelity_methods import coded, decoded
+
+    domain = Domain((Categorical("a", ("x", "y", "z")), Categorical("b", (0, 1))))
+    codes = np.array([[0, 1], [2, 0], [1, 1]])
+    records = from_codes(codes, domain)
+    table, sizes = coded(records)
+    assert np.array_equal(table, codes)
+    assert sizes.tolist() == [3, 2]
+    assert decoded(codes, records) == records
+
+
+def test_sets_become_columns_of_zeros_and_ones():
+    from fidelity_methods import coded, decoded
+
+    records = Records.from_lists([[0, 2], [1]], Domain.of_items(3))
+    table, sizes = coded(records)
+    assert table.tolist() == [[1, 0, 1], [0, 1, 0]]
+    assert sizes.tolist() == [2, 2, 2]
+    assert decoded(table, records) == records
+
+
+def test_absent_peers_say_what_to_set(monkeypatch):
+    from fidelity_methods import METHODS
+
+    monkeypatch.delenv("DPGM_PEERS_PYTHON", raising=False)
+    with pytest.raises(UsageError, match="DPGM_PEERS_PYTHON"):
+        METHODS["aim"](chain(10), 1.0, 1e-5, 0)
+
+
+def test_concentrated_budget_matches_the_published_conversion():
+    from spanning_tree import zcdp
+
+    # what dpmm 0.1.9 computes with the public code of Canonne, Kamath and Steinke
+    assert zcdp(1.0, 1e-5) == pytest.approx(0.03055659519763956)
+    assert zcdp(2.0, 1e-5) == pytest.approx(0.10825636382305726)
+
+
+def test_tree_estimate_returns_exact_counts():
+    from spanning_tree import estimate
+
+    edges = np.array([[0, 1], [1, 2]])
+    ones, both, count = np.array([30.0, 50, 20]), np.array([25.0, 5]), 100
+    i, j = edges.T
+    cells = np.stack([count - ones[i] - ones[j] + both, ones[j] - both, ones[i] - both, both])
+    single, pairs = estimate(edges, np.stack([count - ones, ones]), cells, count)
+    assert np.allclose(single, ones / count)
+    assert np.allclose(pairs, both / count)
+
+
+def test_tree_estimate_never_leaves_the_simplex():
+    from spanning_tree import estimate
+
+    generator = np.random.default_rng(1)
+    edges = np.stack([np.arange(9), np.arange(1, 10)], axis=1)
+    single, both = estimate(edges, generator.normal(0, 50, (2, 10)), generator.normal(0, 50, (4, 9)), 100)
+    i, j = edges.T
+    assert np.all((single >= 0) & (single <= 1))
+    assert np.all(
+        (both <= single[i]) & (both <= single[j]) & (both >= 0) & (1 - single[i] - single[j] + both >= -1e-9)
+    )
+
+
+def test_spanning_tree_finds_the_chain():
+    from spanning_tree import SpanningTree
+
+    records = chain()
+    tree = SpanningTree.fit(records, 50.0, 1e-6, 0)
+    assert {tuple(sorted(edge)) for edge in tree.edges.tolist()} == {(0, 1), (1, 2), (2, 3)}
+    drawn, real = tree.sample(30_000, 0).to_dense(np.float64), records.to_dense(np.float64)
+    assert np.allclose(drawn.T @ drawn / 30_000, real.T @ real / 30_000, atol=0.01)
+
+
+def test_mwem_comes_close_at_a_large_budget():
+    import multiplicative_weights
+
+    records = chain()
+    weights = multiplicative_weights.fit(records, 50.0, 1e-6, 0, rounds=20)
+    drawn = multiplicative_weights.sample(weights, records, 30_000, 0).to_dense(np.float64)
+    real = records.to_dense(np.float64)
+    assert np.allclose(drawn.T @ drawn / 30_000, real.T @ real / 30_000, atol=0.015)
+
+
+def test_rows_of_the_same_run_are_replaced(tmp_path):
+    from fidelity import merge, read, row_of
+
+    path = tmp_path / "table.csv"
+    merge(path, [row_of(("a", "ours", 1.0, 1, 0), {"pop1": 0.5}, 1.0), row_of(("a", "ours", 10.0, 1, 0), {}, 1.0)])
+    merge(path, [row_of(("a", "ours", 1.0, 1, 0), {"pop1": 0.25}, 2.0)])
+    rows = read(path)
+    assert [(row["epsilon"], row["pop1"], row["tv1"]) for row in rows] == [("1.0", "0.2500", ""), ("10.0", "", "")]
+
+
+def test_stored_sets_are_read_back(tmp_path):
+    import fidelity_data
+
+    records = chain(50)
+    np.savez(tmp_path / "made.npz", indptr=records.indptr, indices=records.indices, width=4)
+    assert fidelity_data.load("made", tmp_path).records == records
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not on this machine (set DPGM_DATA)")
+def test_smoke_run():
+    command = [sys.executable, str(EXPERIMENTS / "fidelity.py"), "--smoke", "--data", str(DATA)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = {line.split()[1]: line for line in done.stdout.splitlines()}
+    assert set(told) == {"method=ours", "method=independent", "method=mwem", "method=mst"}
+    assert all("pop4=" in line and "any4=" in line and "paper100=" in line for line in told.values())
