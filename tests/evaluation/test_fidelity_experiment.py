@@ -58,7 +58,7 @@ def test_absent_peers_say_what_to_set(monkeypatch):
 
     monkeypatch.delenv("DPGM_PEERS_PYTHON", raising=False)
     with pytest.raises(UsageError, match="DPGM_PEERS_PYTHON"):
-        METHODS["aim"](chain(10), 1.0, 1e-5, 0)
+        METHODS["aim dpmm"](chain(10), 1.0, 1e-5, 0)
 
 
 def test_concentrated_budget_matches_the_published_conversion():
@@ -112,6 +112,30 @@ def test_mwem_comes_close_at_a_large_budget():
     drawn = multiplicative_weights.sample(weights, records, 30_000, 0).to_dense(np.float64)
     real = records.to_dense(np.float64)
     assert np.allclose(drawn.T @ drawn / 30_000, real.T @ real / 30_000, atol=0.015)
+
+
+def test_cell_model_returns_the_tables_it_was_given():
+    from adaptive_marginals import CellModel
+
+    cells = np.random.default_rng(0).dirichlet(np.ones(32))
+    real, model = CellModel(5, 1000), CellModel(5, 1000)
+    real.cells = cells
+    assert np.allclose(real.table((1, 3)), cells.reshape((2,) * 5).sum(axis=(0, 2, 4)) * 1000)
+    cliques = [(0, 1, 2), (1, 2, 3), (2, 4)]
+    for clique in cliques:
+        model.take(clique, real.table(clique), 0.1)
+    model.fit(500)
+    assert all(np.allclose(model.table(clique), real.table(clique), atol=0.1) for clique in cliques)
+
+
+def test_aim_comes_close_at_a_large_budget():
+    import adaptive_marginals
+
+    records = chain()
+    cells = adaptive_marginals.fit(records, 50.0, 1e-6, 0)
+    drawn = adaptive_marginals.sample(cells, records, 30_000, 0).to_dense(np.int64)
+    codes, real = (dense @ [8, 4, 2, 1] for dense in (drawn, records.to_dense(np.int64)))
+    assert np.abs(np.bincount(codes, minlength=16) - np.bincount(real, minlength=16)).max() < 150
 
 
 def test_rows_of_the_same_run_are_replaced(tmp_path):
