@@ -164,3 +164,18 @@ def test_smoke_run():
     told = {line.split()[1]: line for line in done.stdout.splitlines()}
     assert set(told) == {"method=ours", "method=independent", "method=mwem", "method=mst"}
     assert all("pop4=" in line and "any4=" in line and "paper100=" in line for line in told.values())
+
+
+def test_report_replaces_marked_tables_by_means_over_seeds():
+    from fidelity import row_of
+    from fidelity_report import Runs, rewrite
+
+    rows = [
+        row_of(("nltcs", "ours", 1.0, 1, seed), {"pop1": 0.1 * (seed + 1), "lengths": 0.5}, 1.0)
+        for seed in range(2)
+    ]
+    page = rewrite("before\n<!-- table: sets -->\nold\n<!-- end -->\nafter", Runs(rows))
+    assert page.startswith("before\n")
+    assert page.endswith("\nafter")
+    assert "old" not in page
+    assert "| nltcs, 21.6k x 16 | .150/-/-/-/.500 (2) |" in page

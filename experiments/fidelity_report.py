@@ -1,0 +1,223 @@
+"""Tables of docs/fidelity.md and docs/fidelity-images.md, and the figure, from the CSV files; nothing typed by hand.
+
+    python experiments/fidelity_report.py
+
+A marker in a page names a function of `TABLES`: what stands between `<!-- table: NAME -->` and `<!-- end -->` is
+replaced.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from fidelity import ANY, PAPER, POPULAR, RESULTS, TABLE, Row, read
+
+PAGES = [Path(__file__).parents[1] / "docs" / name for name in ("fidelity.md", "fidelity-images.md")]
+SETS = {
+    "msnbc": "msnbc, 990k x 17",
+    "msweb": "msweb, 32.7k x 294",
+    "retail": "retail, 85k x 1000",
+    "tw_ny": "tw_ny, 28.7k x 342",
+    "tw_ny 1303": "tw_ny, 29.6k x 1303",
+    "transit": "simulated transit, 1.2M x 342",
+    "nltcs": "nltcs, 21.6k x 16",
+    "msweb16": "msweb, top 16",
+    "retail16": "retail, top 16",
+}
+MAIN = (*POPULAR, "lengths")
+ERRORS = (*POPULAR, *ANY, *PAPER, "together", "lengths")
+BESIDE = ("ours", "independent", "mst", "aim", "mwem", "paper", "private sgd")
+EPSILONS = (0.3, 1.0, 3.0, 10.0)
+ALLOWED = 1.1  # an error may be this much above that of independent marginals
+
+
+class Runs:
+    """The rows of the CSV, asked for means over seeds."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+
+    def values(self, data: str, method: str, epsilon: float, delta_records: int, metric: str) -> list[float]:
+        """One figure a seed."""
+        wanted = {"data": data, "method": method, "delta_records": str(delta_records)}
+        return [
+            float(row[metric])
+            for row in self.rows
+            if row[metric] and float(row["epsilon"]) == epsilon and all(row[k] == v for k, v in wanted.items())
+        ]
+
+    def mean(self, data: str, method: str, epsilon: float, delta_records: int, metric: str) -> float | None:
+        """Mean over seeds; None if there is no run."""
+        found = self.values(data, method, epsilon, delta_records, metric)
+        return float(np.mean(found)) if found else None
+
+    def cell(self, data: str, method: str, epsilon: float, delta_records: int, metrics: Sequence[str]) -> str:
+        """Means of several metrics with slashes between, and the number of seeds where it is not 3."""
+        means = [self.mean(data, method, epsilon, delta_records, metric) for metric in metrics]
+        if all(mean is None for mean in means):
+            return ""
+        seeds = max(len(self.values(data, method, epsilon, delta_records, metric)) for metric in metrics)
+        told = "/".join("-" if mean is None else short(mean) for mean in means)
+        return told if seeds == 3 else f"{told} ({seeds})"
+
+
+def short(value: float) -> str:
+    """Three decimals without the leading 0."""
+    return f"{value:.3f}".removeprefix("0") if value < 1 else f"{value:.2f}"
+
+
+def lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
+
+
+def sets(runs: Runs) -> str:
+    """Popular queries and lengths at epsilon = 1, delta = 1/N."""
+    methods = [m for m in BESIDE if any(runs.cell(data, m, 1.0, 1, MAIN) for data in SETS)]
+    rows = [[title, *(runs.cell(data, m, 1.0, 1, MAIN) for m in methods)] for data, title in SETS.items()]
+    return lines(["data", *methods], rows)
+
+
+def more(runs: Runs) -> str:
+    """The other metrics at epsilon = 1, delta = 1/N."""
+    rows = []
+    for data, title in SETS.items():
+        for method in ("ours", "independent", "mst", "aim", "mwem"):
+            groups = [runs.cell(data, method, 1.0, 1, metrics) for metrics in (ANY, PAPER, ("together",))]
+            if any(groups):
+                rows.append([title, method, *groups])
+    return lines(["data", "method", "any of 2/3/4", "paper's 20/40/60/80/100 %", "together"], rows)
+
+
+def ratios(runs: Runs) -> str:
+    """Our errors divided by those of independent marginals, at epsilon = 1, delta = 1/N."""
+    rows = []
+    for data, title in SETS.items():
+        found = []
+        for metric in ERRORS:
+            ours, theirs = (runs.mean(data, m, 1.0, 1, metric) for m in ("ours", "independent"))
+            if ours is None or theirs is None:
+                found.append("")
+            elif theirs == 0:
+                found.append("=" if ours == 0 else f"{ours:.4f} against 0")
+            else:
+                ratio = ours / theirs
+                found.append(f"**{ratio:.2f}**" if ratio > ALLOWED else f"{ratio:.2f}")
+        if any(found):
+            rows.append([title, *found])
+    return lines(["data", *ERRORS], rows)
+
+
+def sweep(runs: Runs) -> str:
+    """Popular queries and lengths by epsilon, delta = 1/(10 N)."""
+    rows = []
+    for data, title in SETS.items():
+        for method in BESIDE:
+            cells = [runs.cell(data, method, epsilon, 10, MAIN) for epsilon in EPSILONS]
+            if sum(map(bool, cells)) > 1:
+                rows.append([title, method, *cells])
+    return lines(["data", "method", *(f"{epsilon:g}" for epsilon in EPSILONS)], rows)
+
+
+def rises(runs: Runs) -> str:
+    """Where our mean error rises from one epsilon to the next, delta = 1/(10 N)."""
+    found = []
+    for data, title in SETS.items():
+        for metric in ERRORS:
+            means = [(e, runs.mean(data, "ours", e, 10, metric)) for e in EPSILONS]
+            known = [(epsilon, mean) for epsilon, mean in means if mean is not None]
+            for (low, before), (high, after) in pairwise(known):
+                if after > before + max(0.0005, 0.05 * before):
+                    found.append([title, metric, f"{low:g} to {high:g}", f"{short(before)} to {short(after)}"])
+    return lines(["data", "metric", "epsilon", "error"], found) if found else "None."
+
+
+def tables(runs: Runs) -> str:
+    """Adult, delta = 1/N and 1/(10 N)."""
+    rows = []
+    for delta_records, told in ((1, "1/N"), (10, "1/(10 N)")):
+        for epsilon in EPSILONS:
+            for method in ("ours", "mst dpmm", "private sgd", "paper", "independent"):
+                cells = [runs.mean("adult", method, epsilon, delta_records, metric) for metric in TABLE]
+                if any(cell is not None for cell in cells):
+                    shown = ["" if c is None else short(c) if at < 2 else f"{c:.1%}" for at, c in enumerate(cells)]
+                    seeds = len(runs.values("adult", method, epsilon, delta_records, "tv2"))
+                    rows.append([f"{epsilon:g}", told, method, str(seeds), *shown])
+    header = ["epsilon", "delta", "method", "seeds", "1-way TV", "2-way TV", "logistic", "forest", "naive Bayes"]
+    return lines(header, rows)
+
+
+def images(runs: Runs) -> str:
+    """MNIST: accuracies on the test set by seed, and on held-out digits."""
+    groups: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in read(RESULTS / "fidelity_images.csv"):
+        network = f"{row['preset']}, {row['network']}"
+        group = (row["split"], network, row["device"], f"{float(row['epsilon']):g}")
+        groups.setdefault(group, {})[row["seed"]] = float(row["accuracy"])
+    rows = []
+    for group in sorted(groups, key=lambda g: (g[0], g[1], g[2], float(g[3]))):
+        found = groups[group]
+        told = [f"{found[seed]:.2%}" if seed in found else "" for seed in ("0", "1", "2")]
+        rows.append([*group, *told, f"{np.mean(list(found.values())):.2%}"])
+    return lines(["judged on", "preset, network", "device", "epsilon", "seed 0", "seed 1", "seed 2", "mean"], rows)
+
+
+TABLES = {
+    "sets": sets,
+    "more": more,
+    "ratios": ratios,
+    "sweep": sweep,
+    "rises": rises,
+    "adult": tables,
+    "images": images,
+}
+
+
+def rewrite(page: str, runs: Runs) -> str:
+    """The page with every marked table made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        return f"<!-- table: {match[1]} -->\n{TABLES[match[1]](runs)}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", made, page, flags=re.DOTALL)
+
+
+def plot(runs: Runs, path: Path) -> None:
+    """Errors against epsilon (delta = 1/(10 N)): a row a data set, a column a metric."""
+    from matplotlib import pyplot as plt
+
+    names = [data for data in SETS if sum(bool(runs.cell(data, "ours", e, 10, MAIN)) for e in EPSILONS) > 1]
+    metrics = (*POPULAR, "any3", "lengths")
+    size = (2.1 * len(metrics), 1.7 * len(names))
+    figure, panels = plt.subplots(len(names), len(metrics), figsize=size, squeeze=False, sharex=True)
+    for panel, (name, metric) in zip(panels.flat, [(n, m) for n in names for m in metrics], strict=True):
+        for method in ("ours", "independent", "mst", "aim", "mwem"):
+            means = [(e, runs.mean(name, method, e, 10, metric)) for e in EPSILONS]
+            points = [(epsilon, max(mean, 1e-4)) for epsilon, mean in means if mean is not None]
+            if points:
+                panel.loglog(*zip(*points, strict=True), "o-", label=method, markersize=3, linewidth=1)
+        panel.tick_params(labelsize=6)
+        if metric == metrics[0]:
+            panel.set_ylabel(name, fontsize=8)
+        if name == names[0]:
+            panel.set_title(metric, fontsize=8)
+        if name == names[-1]:
+            panel.set_xlabel("epsilon", fontsize=7)
+    panels[0][0].legend(fontsize=5)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Rewrite the pages and draw the figure."""
+    runs = Runs(read(RESULTS / "fidelity.csv"))
+    for page in PAGES:
+        page.write_text(rewrite(page.read_text(), runs))
+    plot(runs, RESULTS / "fidelity.png")
+
+
+if __name__ == "__main__":
+    main()
