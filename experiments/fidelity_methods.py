@@ -36,7 +36,7 @@ Method = Callable[[Records, float, float, int], Records]
 def _synthesizer(**options: Any) -> Method:
     def made(records: Records, epsilon: float, delta: float, seed: int) -> Records:
         randomness = SeededRandomness(seed)
-        model = Synthesizer(epsilon, delta, device="cpu", randomness=randomness, **options).fit(records)
+        model = Synthesizer(epsilon, delta, randomness=randomness, **options).fit(records)
         return model.sample(len(records), seed=seed)
 
     return made
