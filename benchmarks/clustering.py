@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from dpgm.clustering.initial_centers import draw_initial_centers
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, Clustering, private_kmeans
+from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, private_kmeans
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.data.simulate import simulate_cdr
@@ -53,7 +53,9 @@ def fit(records: Records, steps: int, device: str, memory_limit: int = MEMORY_LI
     generator = torch.Generator().manual_seed(0)
     feature_map = FourierFeatures.for_domain(records.domain, FEATURES, generator=generator)
     profile = torch.full((records.width,), 0.01)
-    initial = draw_initial_centers(profile, CLUSTERS, feature_map, domain=records.domain, generator=generator)
+    initial = draw_initial_centers(
+        profile, STARTS * CLUSTERS, feature_map, domain=records.domain, generator=generator
+    )
     gateway = Gateway(records, randomness=SystemRandomness())
     return private_kmeans(
         gateway,
@@ -63,6 +65,7 @@ def fit(records: Records, steps: int, device: str, memory_limit: int = MEMORY_LI
         50.0,
         50.0,
         generator=generator,
+        clusters=CLUSTERS,
         memory_limit=memory_limit,
         device=device,
     )

@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from checks import assert_bounded, assert_noise_law, assert_playback_invariant, sensitivity_ratios
+from dpgm.clustering.center_update import CenterUpdate
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.lloyd import count_and_sum, nearest
+from dpgm.clustering.merging import merge_clusters
 from dpgm.clustering.private_kmeans import default_features, private_kmeans
 from dpgm.compute import feature_kernels
 from dpgm.data.domain import Categorical, Domain, ItemSet
@@ -47,8 +50,9 @@ def start(clusters, feature_map, seed=0):
     return draw_initial_centers(profile, clusters, feature_map, domain=DOMAIN, generator=generator(seed))
 
 
-def cluster(gateway, feature_map, clusters=3, steps=4, noise=0.0, initial=None, **options):
-    initial = start(clusters, feature_map) if initial is None else initial
+def cluster(gateway, feature_map, clusters=None, steps=4, noise=0.0, initial=None, **options):
+    initial = start(clusters or 3, feature_map) if initial is None else initial
+    options["clusters"] = clusters
     return private_kmeans(gateway, initial, feature_map, steps, noise, noise, generator=generator(5), **options)
 
 
@@ -295,3 +299,74 @@ def test_public_records_must_exist_and_profiles_must_fit():
         centers_from_records(grouped_records(5).rows(0, 0), 2, fourier(), generator=generator())
     with pytest.raises(UsageError):
         draw_initial_centers(torch.ones(3), 2, fourier(), domain=DOMAIN, generator=generator())
+
+
+# -- more centres than clusters ----------------------------------------------------------------------------------------
+
+
+def objective(clustering, records):
+    """Mean squared distance of the records from their centres."""
+    values = clustering.feature_map.quantised(records).double() * clustering.feature_map.grid
+    return float((torch.cdist(values, clustering.centers).min(dim=1).values ** 2).mean())
+
+
+def test_merging_agrees_with_wards_linkage():
+    from scipy.cluster.hierarchy import fcluster, ward
+
+    points = np.random.default_rng(0).normal(size=(40, 3))
+    for clusters in (1, 2, 7, 40, 50):
+        merged, sizes = merge_clusters(torch.from_numpy(points), torch.ones(40, dtype=torch.float64), clusters)
+        label = fcluster(ward(points), clusters, "maxclust")
+        means = np.stack([points[label == each].mean(axis=0) for each in np.unique(label)])
+        order = merged[:, 0].argsort()
+        assert np.allclose(merged[order].numpy(), means[means[:, 0].argsort()])
+        assert sizes[order].tolist() == np.unique(label, return_counts=True)[1][means[:, 0].argsort()].tolist()
+
+
+def test_small_clusters_are_merged_first_and_hardly_count():
+    centers = torch.tensor([[0.0], [10.0], [13.0], [30.0]], dtype=torch.float64)
+    update = CenterUpdate(IdentityFeatures(1), count_noise=20.0, sum_noise=1.0)
+    sizes = update.sizes(torch.tensor([1000.0, -30.0, 1000.0, 1000.0], dtype=torch.float64))
+    assert sizes.tolist() == [1000, 1, 1000, 1000]
+    assert merge_clusters(centers, sizes, 3)[0].flatten().tolist() == pytest.approx([0, 13, 30], abs=0.01)
+
+
+def test_starting_with_more_centres_finds_a_better_optimum():
+    records, feature_map = grouped_records(900), fourier(features=60)
+    plain, merged = [], []
+    for seed in range(12):
+        initial = start(6, feature_map, seed)
+        plain.append(objective(cluster(live(records), feature_map, initial=initial[:3], steps=10), records))
+        found = cluster(live(records), feature_map, initial=initial, clusters=3, steps=10)
+        assert len(found.centers) == 3
+        merged.append(objective(found, records))
+    assert np.mean(merged) < np.mean(plain)
+    assert max(merged) < min(merged) * 1.02  # the same optimum from every start
+
+
+@pytest.mark.parametrize(
+    ("steps", "merge_after", "sizes"),
+    [(1, None, [6]), (2, None, [6, 3]), (5, None, [6, 6, 3, 3, 3]), (4, 3, [6, 6, 6, 3]), (2, 3, [6, 6])],
+)
+def test_the_first_half_of_the_iterations_has_every_centre(steps, merge_after, sizes, monkeypatch):
+    seen = []
+    original = Gateway.release
+
+    def release(gateway, name, query, noise):
+        if name == "cluster counts":
+            seen.append(query.shape[0])
+        return original(gateway, name, query, noise)
+
+    monkeypatch.setattr(Gateway, "release", release)
+    initial = start(6, fourier())
+    options = {"clusters": 3, "merge_after": merge_after, "noise": 3.0}
+    found = cluster(live(grouped_records()), fourier(), initial=initial, steps=steps, **options)
+    assert seen == sizes
+    assert len(found.centers) == len(found.noisy_counts) == 3
+    assert abs(float(found.noisy_counts.sum()) - 600) < 60  # none is lost in a union
+
+
+def test_merged_centres_depend_on_noisy_values_only():
+    initial = start(8, fourier())
+    run = partial(cluster, feature_map=fourier(), initial=initial, clusters=4, steps=4, noise=4.0)
+    assert_playback_invariant(run, [grouped_records(100), grouped_records(17, seed=1), grouped_records(3, seed=2)])

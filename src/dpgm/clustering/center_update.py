@@ -48,6 +48,10 @@ class CenterUpdate:
             centers = torch.where(small[:, None], self._project(largest + length * offsets), centers)
         return centers
 
+    def sizes(self, counts: Tensor) -> Tensor:
+        """Noisy counts (k,) as weights: one record for a cluster that is taken for empty."""
+        return torch.where(counts < self.smallest_count, 1.0, counts.clamp(min=1.0))
+
     def final_centers(self, counts: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """Centres and noisy counts of the clusters that are large enough; the largest always stays."""
         kept = counts >= self.smallest_count

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, Clustering, default_features, private_kmeans
+from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, default_features, private_kmeans
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
@@ -42,6 +42,8 @@ class PrivateKernelKMeans:
         phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
         profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
             from public records or a public profile, else from the guess `expected_profile`, which costs nothing.
+        starts: initial centres a cluster. With more than one, the first half of the iterations runs with all of them;
+            then the nearest are merged, so that less hangs on where the centres start. 1 is the paper's algorithm.
         shrink: take the noise's share out of the centres; False is the paper's update.
         memory_limit: bytes of features held in memory; above it they are computed anew in every iteration.
         device: "cpu" or a CUDA device.
@@ -79,6 +81,7 @@ class PrivateKernelKMeans:
         kernel: Literal["rbf", "laplacian", "linear"] = "rbf",
         phase: bool = False,
         profile_noise: float | None = None,
+        starts: int = STARTS,
         shrink: bool = True,
         memory_limit: int = MEMORY_LIMIT,
         device: str = "cpu",
@@ -92,6 +95,7 @@ class PrivateKernelKMeans:
         self.kernel = kernel
         self.phase = phase
         self.profile_noise = profile_noise
+        self.starts = starts
         self.shrink = shrink
         self.memory_limit = memory_limit
         self.device = device
@@ -111,7 +115,7 @@ class PrivateKernelKMeans:
             profile: (m,) public or already released item frequencies.
             randomness: source of noise and public draws; the operating system's by default.
         """
-        whole(at_least=1, clusters=self.clusters, cluster_steps=self.cluster_steps)
+        whole(at_least=1, clusters=self.clusters, cluster_steps=self.cluster_steps, starts=self.starts)
         positive(count_noise=self.count_noise, sum_noise=self.sum_noise)
         one_of(("rbf", "laplacian", "linear"), kernel=self.kernel)
         if public is not None and public.domain != records.domain:
@@ -126,13 +130,12 @@ class PrivateKernelKMeans:
         if features is None:
             features = default_features(rows, self.clusters, self.sum_noise)
         feature_map = self._feature_map(records.domain, features, profile, generator)
+        count = self.starts * self.clusters
         if public is not None:
-            initial = centers_from_records(public, self.clusters, feature_map, generator=generator)
+            initial = centers_from_records(public, count, feature_map, generator=generator)
         else:
             start = expected_profile(records.domain) if profile is None else profile
-            initial = draw_initial_centers(
-                start, self.clusters, feature_map, domain=records.domain, generator=generator
-            )
+            initial = draw_initial_centers(start, count, feature_map, domain=records.domain, generator=generator)
         self.clustering_ = private_kmeans(
             gateway,
             initial,
@@ -141,6 +144,7 @@ class PrivateKernelKMeans:
             self.count_noise,
             self.sum_noise,
             generator=generator,
+            clusters=self.clusters,
             shrink=self.shrink,
             memory_limit=self.memory_limit,
             device=self.device,

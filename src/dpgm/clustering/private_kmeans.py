@@ -1,7 +1,10 @@
 """Private kernel k-means: Algorithm 2 of the paper under PRIVACY.md 2.2.
 
 Every iteration freezes the centres, assigns each record once, and releases the noisy count and the noisy feature
-sum of every cluster. All that follows (dividing, shrinking, projecting, re-seeding) is post-processing.
+sum of every cluster. All that follows (dividing, shrinking, projecting, re-seeding, merging) is post-processing.
+
+Lloyd's algorithm keeps to the optimum it starts near, and centres that know nothing of the data start anywhere. So the
+first half of the iterations may run with more clusters than are wanted; they are merged into those (merging.py).
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from dpgm.clustering.center_update import CenterUpdate
 from dpgm.clustering.lloyd import cache_features, count_and_sum, nearest
+from dpgm.clustering.merging import merge_clusters
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -21,6 +25,7 @@ from dpgm.statistics.fourier_features import FeatureMap
 from dpgm.validation import non_negative, whole
 
 MEMORY_LIMIT = 512 << 20  # bytes of features held in memory before they are streamed instead
+STARTS = 2  # initial centres a cluster
 _CACHE = "cluster features"
 
 
@@ -52,6 +57,8 @@ def private_kmeans(
     sum_noise: float,
     *,
     generator: torch.Generator,
+    clusters: int | None = None,
+    merge_after: int | None = None,
     shrink: bool = True,
     memory_limit: int = MEMORY_LIMIT,
     device: str = "cpu",
@@ -60,19 +67,22 @@ def private_kmeans(
 
     Args:
         gateway: the private rows.
-        initial_centers: (k, d), public or released (`draw_initial_centers`), never data rows.
+        initial_centers: (k or more, d), public or released (`draw_initial_centers`), never data rows.
         feature_map: Fourier features for kernel k-means, `IdentityFeatures` for the standard one.
         cluster_steps: iterations, at least 1.
         count_noise: multiplier of each release "cluster counts" (sensitivity 1).
         sum_noise: multiplier of each release "cluster sums" (sensitivity: the map's norm bound).
         generator: source of public draws (re-seeded centres).
+        clusters: k. Where there are more initial centres, the first iterations run with all of them, which are then
+            merged into k; None takes k from the initial centres, and that is plain Lloyd.
+        merge_after: how many iterations those are; None is half of all.
         shrink: take the noise's share out of the centres (center_update.py); False is the paper's update.
         memory_limit: bytes of features kept in memory; above it they are recomputed every iteration.
         device: where features are computed.
 
     Privacy:
         `cluster_steps` releases of each of "cluster counts" and "cluster sums" on the whole data. A record is in
-        exactly one cluster, so it moves one count by 1 and one sum by at most the norm bound.
+        exactly one cluster, however many there are, so it moves one count by 1 and one sum by at most the norm bound.
     """
     whole(at_least=1, cluster_steps=cluster_steps)
     non_negative(count_noise=count_noise, sum_noise=sum_noise)
@@ -80,17 +90,23 @@ def private_kmeans(
         raise UsageError(
             f"`initial_centers` must be (clusters, {feature_map.features}); got {tuple(initial_centers.shape)}."
         )
+    wanted = len(initial_centers) if clusters is None else clusters
+    whole(at_least=1, clusters=wanted)
+    last_with_all = cluster_steps // 2 if merge_after is None else merge_after
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
     update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
     centers = initial_centers.double()
-    for step in range(cluster_steps):
+    for step in range(1, cluster_steps + 1):
         counts_query, sums_query = _cluster_queries(centers, feature_map, device)
         counts = gateway.release("cluster counts", counts_query, count_noise)
         sums = gateway.release("cluster sums", sums_query, sum_noise)
-        if step < cluster_steps - 1:
+        if step < cluster_steps:
             centers = update.next_centers(counts, sums, generator)
+        if step == last_with_all:
+            centers, _ = merge_clusters(centers, update.sizes(counts), wanted)
     gateway.keep(_CACHE, lambda records: None)
-    return Clustering(*update.final_centers(counts, sums), feature_map)
+    centers, counts = merge_clusters(*update.final_centers(counts, sums), wanted)
+    return Clustering(centers, counts, feature_map)
 
 
 def default_features(records: int, clusters: int, sum_noise: float) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import private_kmeans
+from dpgm.clustering.private_kmeans import STARTS, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
@@ -85,10 +85,12 @@ def _cluster(
     around.progress("cluster", 0, 1)
     frequencies = torch.from_numpy(profile.frequencies)
     features = FourierFeatures.for_domain(domain, settings.features, generator=draws, profile=frequencies)
+    paper = settings.preset == "paper"
+    count = settings.clusters * (1 if paper else STARTS)
     if around.public is not None:
-        centers = centers_from_records(around.public, settings.clusters, features, generator=draws)
+        centers = centers_from_records(around.public, count, features, generator=draws)
     else:
-        centers = draw_initial_centers(frequencies, settings.clusters, features, domain=domain, generator=draws)
+        centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)
     clustering = private_kmeans(
         gateway,
         centers,
@@ -97,7 +99,10 @@ def _cluster(
         plan.noise("cluster counts"),
         plan.noise("cluster sums"),
         generator=draws,
-        shrink=settings.preset != "paper",
+        clusters=settings.clusters,
+        merge_after=plan.mechanism("cluster counts").count
+        // 2,  # whatever a crash cost: results are taken up again
+        shrink=not paper,
         device=around.device,
     )
     gateway.keep(CLUSTERS, lambda records: clustering.predict(records, around.device))
