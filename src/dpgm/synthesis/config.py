@@ -67,10 +67,10 @@ class Settings:
     def refines(self, domain: Domain | None) -> bool:
         """Whether trained networks are moved to measured pairs and larger sets, not to item frequencies alone.
 
-        Decoders over item sets only: the moments of an RBM are not known, and pixels are too many for pairs.
+        Decoders only, since the moments of an RBM are not known; not of images, whose pixels are too many for pairs.
         """
-        kinds = {"items"} if domain is None else {field.kind for field in domain.fields}
-        return self.model == "vae" and self.calibrate and kinds == {"items"}
+        images = domain is not None and any(field.kind == "image" for field in domain.fields)
+        return self.model == "vae" and self.calibrate and not images
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the plan file."""

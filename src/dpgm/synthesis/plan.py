@@ -18,7 +18,7 @@ from dpgm.synthesis.measurement import measurement_spends
 
 FORMAT = 1
 MAX_PLAN_BYTES = 1_000_000
-REFINED_SHARE = 0.5  # of the budget, for the statistics that networks are refined to
+REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refined to
 
 # What each mechanism measures and by how much one record can move it, for people.
 MEASURES: Mapping[str, tuple[str, str, str]] = {
@@ -183,7 +183,7 @@ def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: 
         return list(image_spends(domain, records, epsilon, delta))
     many = settings.clusters > 1
     spends: list[Spend] = []
-    # What the networks are refined to gets half of the budget, and clusters less.
+    # What the networks are refined to gets most of the budget, and clusters less.
     refined = settings.refines(domain)
     if refined:
         spends += measurement_spends(domain, records, epsilon, delta, share=REFINED_SHARE, cells=False)

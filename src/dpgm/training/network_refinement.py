@@ -16,7 +16,11 @@ from dpgm.models.mixture import Mixture
 from dpgm.models.vae import VAE
 from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, chances_of, match_moments
 
-DECODER_RATE = 0.03  # learning rate of matrices as a share of that of points and weights
+# Learning rates as shares of the rule's (which is made for logits), and a tolerance that starts small: what training
+# has found beyond the measured statistics should survive.
+DECODER_RATE = 0.1
+POINT_RATE = 0.03
+FIRST_TOLERANCE = 0.05
 
 
 class _Decoders:
@@ -30,7 +34,7 @@ class _Decoders:
 
     @property
     def parameters(self) -> Sequence[tuple[Tensor, float]]:
-        return [(self.decoder, DECODER_RATE), (self.points, 1.0), (self.share_logits, 1.0)]
+        return [(self.decoder, DECODER_RATE), (self.points, POINT_RATE), (self.share_logits, 1.0)]
 
     def probabilities(self) -> Tensor:
         return chances_of(self.model.domain, self.model.decode_all(self.decoder, self.points).flatten(0, 1))
@@ -69,7 +73,8 @@ def refine_mixture(
     points = torch.randn((clusters, count, model.latent), generator=generator)
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
     moved = _Decoders(model, mixture.parameters.cpu(), points, shares)
-    match_moments(moved, model.domain, records, profile, targets, lengths, rule, progress=progress)
+    gentle = replace(rule, first_tolerance=FIRST_TOLERANCE)
+    match_moments(moved, model.domain, records, profile, targets, lengths, gentle, progress=progress)
     joint = moved.weights().detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(
