@@ -107,11 +107,11 @@ def padded(model, parameters, records, clusters, draws):
     place = np.zeros(len(clusters), dtype=np.int64)
     for s in range(k):
         place[clusters == s] = np.arange(counts[s])
-    dense = torch.zeros((k, size, records.width), dtype=parameters.dtype)
-    dense[clusters, place] = torch.from_numpy(records.to_dense(np.float64)).to(parameters.dtype)
-    taken = torch.zeros((k, size), dtype=torch.bool)
-    taken[clusters, place] = True
+    work = Workspace(parameters.dtype)
+    signal = work.signal("records", (k, size, records.width))
+    signal.values.zero_()
+    signal.values[clusters, place] = torch.from_numpy(records.to_dense(np.float64)).to(parameters.dtype)
     noise = torch.zeros((k, size, draws.shape[1]), dtype=parameters.dtype)
     noise[clusters, place] = draws
-    batch = PaddedBatch(model.layout, parameters, dense, taken, Workspace(parameters.dtype), noise)
+    batch = PaddedBatch(model.layout, parameters, signal, work, noise)
     return batch, (clusters, place)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.compute.compiled import HAS_NUMBA as HAS_NUMBA  # tests turn it off here
+from dpgm.compute.compiled import compiled
 
 Array = NDArray[Any]
 

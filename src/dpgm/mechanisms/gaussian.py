@@ -16,12 +16,15 @@ In a parallel run rank 0 draws and adds the noise, and every rank receives the n
 """
 
 import math
+from collections.abc import MutableMapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
-from dpgm.compute import parallel
+from dpgm.compute import fused, parallel
+from dpgm.compute.cuda_graphs import Recorded
 from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms.normals import add_normals
 from dpgm.mechanisms.query import Query
@@ -63,6 +66,8 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
         else:
             _add_on_device(exact, std, grid, randomness)
     noisy = parallel.from_first(exact)
+    if query.check_later and exact.device.type != "cpu":
+        return noisy
     if known is None or parallel.is_parallel():
         # A sum is finite only if its terms are: one cheap pass, and it looks at noisy values alone.
         known = math.isfinite(noisy.sum().item())
@@ -77,11 +82,13 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
 def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor:
     if exact.dtype != torch.int64:
         raise DpgmError(f"a query with a grid must return int64 multiples of it; got {exact.dtype}.")
-    units = np.zeros(exact.numel(), dtype=np.int64)
-    if std > 0 and parallel.rank() == 0:
+    alone = not parallel.is_parallel()
+    if std > 0 and (alone or parallel.rank() == 0):
         # Up, so that the quotient's rounding never costs privacy.
         units = few_rounded_gaussians(exact.numel(), math.nextafter(std / grid, math.inf), randomness)
-    if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms
+    else:
+        units = np.zeros(exact.numel(), dtype=np.int64)
+    if alone and exact.device.type == "cpu":  # numpy is quicker on small histograms
         return torch.from_numpy((exact.numpy() + units.reshape(exact.shape)) * grid)
     shared = parallel.from_first(torch.from_numpy(units).to(exact.device)).reshape(exact.shape)
     return (exact + shared).double() * grid
@@ -96,10 +103,38 @@ def _add_on_cpu(exact: Tensor, std: float, grid: float, randomness: Randomness) 
     return finite
 
 
+class _DeviceNoise:
+    """Noise for one tensor on an accelerator: its buffer, and the addition, recorded from the second time on."""
+
+    def __init__(self, exact: Tensor) -> None:
+        self._exact = exact.detach()  # another object: an entry of `_noise_of` must not keep its own key alive
+        self._noise = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
+        self._recorded: dict[float, Recorded] = {}
+        self._begun = False
+
+    def add(self, std: float, grid: float, generator: torch.Generator) -> None:
+        self._noise.normal_(0.0, std, generator=generator)
+        # Adding and subtracting 1.5 x 2^52 grid steps rounds to the grid.
+        rounder = 1.5 * 2.0**52 * grid
+        if not self._begun:
+            self._begun = True
+            self._add(torch.tensor(rounder, dtype=torch.float64, device=self._exact.device))
+            return
+        if rounder not in self._recorded:
+            large = torch.tensor(rounder, dtype=torch.float64, device=self._exact.device)
+            self._recorded[rounder] = Recorded(lambda: self._add(large), self._exact.device, [self._exact])
+        self._recorded[rounder]()
+
+    def _add(self, rounder: Tensor) -> None:
+        if not fused.add_rounded(self._exact, self._noise, rounder):
+            torch.sub(self._exact + self._noise + rounder, rounder, out=self._exact)
+
+
+_noise_of: MutableMapping[Tensor, _DeviceNoise] = WeakIdKeyDictionary()
+
+
 def _add_on_device(exact: Tensor, std: float, grid: float, randomness: Randomness) -> None:
-    generator = randomness.device_noise(exact.device)
-    noisy = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
-    noisy.normal_(0.0, std, generator=generator).add_(exact)
-    # Adding and subtracting 1.5 x 2^52 grid steps rounds to the grid; as few operations as there can be.
-    rounder = 1.5 * 2.0**52 * grid
-    torch.sub(noisy.add_(rounder), rounder, out=exact)
+    noise = _noise_of.get(exact)
+    if noise is None:
+        noise = _noise_of[exact] = _DeviceNoise(exact)
+    noise.add(std, grid, randomness.device_noise(exact.device))

@@ -34,9 +34,12 @@ class Query:
 
     With a `grid`, `compute` returns int64 multiples of it, and the noise is integer and exact. Without, it
     returns floats; noise is added in place to the tensor `compute` returned and the sum rounded to a fixed grid.
+    With `check_later`, whoever asked looks whether the noisy value is finite, so that a release on an accelerator
+    need not wait for it.
     """
 
     compute: Callable[[View], Tensor]
     sensitivity: float
     shape: tuple[int, ...]
     grid: float | None = None
+    check_later: bool = False

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from dpgm.compute import kernels
+from dpgm.compute import fused, kernels
 
 
 def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -22,6 +22,10 @@ def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype
         out = torch.empty((rows.numel(), width), dtype=dtype)
         kernels.hashed_normals(key % 2**64, rows.reshape(-1).numpy(), out.numpy())
         return out.reshape(*rows.shape, width)
+    if not isinstance(key, int):
+        out = torch.empty((*rows.shape, width), dtype=dtype, device=rows.device)
+        if fused.hashed_normals(key, rows, out):
+            return out
     pairs = -(-width // 2)
     columns = torch.arange(pairs, device=rows.device)
     base = rows * _signed(kernels.ROW_STEP) + key

@@ -1,10 +1,15 @@
-"""Records on their way through k models on an accelerator: dense and padded, (k, n, width), for batched products."""
+"""Records on their way through models on an accelerator: dense, in tiles of places, for batched products.
+
+A tile holds places for records of one model; tensors are (tiles, places, width), and `parameters` has a line for
+every tile. Few and large operations: on an accelerator their number is what a small batch pays for.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from dpgm.compute import fused
 from dpgm.models.factors import Activation, Block, Factor, Layout, Signal, _Records
 from dpgm.models.latent import latent_gradient, sample_latent
 from dpgm.models.outputs import Outputs
@@ -12,21 +17,15 @@ from dpgm.models.workspace import Workspace
 
 
 class PaddedBatch:
-    """Dense records (k, n, m) and which of the n places of every model are taken, (k, n)."""
+    """Dense records with their squared norms (the column of ones counted), and the parameters of every tile's model."""
 
     def __init__(
-        self,
-        layout: Layout,
-        parameters: Tensor,
-        records: Tensor,
-        taken: Tensor,
-        workspace: Workspace,
-        draws: Tensor,
+        self, layout: Layout, parameters: Tensor, records: Signal, workspace: Workspace, draws: Tensor
     ) -> None:
         self.draws = draws
         self._layout, self._flat, self._workspace = layout, parameters, workspace
-        self._records, self._taken = records, taken
-        self._places = records.shape[:2]
+        self._records = records
+        self._places = records.values.shape[:2]
 
     def signal(self, name: str, width: int) -> Signal:
         """A buffer for activations that the model fills itself."""
@@ -39,62 +38,73 @@ class PaddedBatch:
     def affine(self, block: Block, activation: Activation) -> Signal:
         """Product activation @ matrix + bias, of each record's own model."""
         out = self.signal(block.name, block.outputs)
-        matrix = self._layout.matrix(self._flat, block)
-        if isinstance(activation, _Records):
-            product = torch.baddbmm(matrix[:, block.inputs :], self._records, matrix[:, : block.inputs])
-        else:
-            product = torch.bmm(activation.with_one if block.bias else activation.values, matrix)
-        out.values.copy_(product)
+        torch.bmm(self._left(block, activation), self._layout.matrix(self._flat, block), out=out.values)
         return out
 
     def back(self, block: Block, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         matrix = self._layout.matrix(self._flat, block)[:, : block.inputs]
-        return torch.bmm(delta, matrix.transpose(1, 2))
+        out = self.space(f"{block.name} back", block.inputs)
+        return torch.bmm(delta, matrix.transpose(1, 2), out=out)
 
     def rectify(self, signal: Signal) -> Signal:
         """The signal with negative values set to zero, in place."""
+        squared = self._vector()
+        if fused.rectify(signal.values, squared):
+            return Signal(signal.with_one, signal.values, squared)
         signal.values.clamp_(min=0)
         return signal
 
     def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
-        """Zero the slopes where a rectified signal is zero, in place."""
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
+        squared = self._vector()
+        if fused.gate(slope, signal.values, squared):
+            return squared
         slope.mul_(signal.values > 0)
         return None
 
     def reparametrise(self, heads: Tensor) -> Signal:
         """A latent sample from heads (mean, log-variance)."""
-        out = self.signal("latent sample", heads.shape[-1] // 2)
+        out, squared = self.signal("latent sample", heads.shape[-1] // 2), self._vector()
+        if fused.reparametrise(heads, self.draws, out.values, squared):
+            return Signal(out.with_one, out.values, squared)
         sample_latent(heads, self.draws, out.values)
         return out
 
     def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
         """Gradient at the heads from the slope at the latent sample."""
-        out = self.space("latent delta", heads.shape[-1])
+        out, squared = self.space("latent delta", heads.shape[-1]), self._vector()
+        if fused.latent_delta(slope, heads, self.draws, out, squared):
+            return out, squared
         latent_gradient(slope, heads, self.draws, out)
         return out, None
 
     def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
-        """Turn logits into (probability - record) in place."""
-        outputs.residual(logits, self._records)
+        """Turn logits into (probability - record) in place; returns their squared norms if free."""
+        squared = self._vector()
+        if not outputs.softmax and fused.sigmoid_residual(logits, self._records.values, squared):
+            return squared
+        outputs.residual(logits, self._records.values)
         return None
 
     def dense(self) -> Tensor:
         """The records as a dense binary tensor."""
-        return self._records
+        return self._records.values
 
     def parameters(self) -> Tensor:
-        """The parameters of each record's model, (k, n, P) without copying."""
+        """The parameters of each record's model, (tiles, places, P) without copying."""
         return self._flat.unsqueeze(1).expand(*self._places, -1)
 
     # -- what training asks for ------------------------------------------------------------------------------
 
     def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
-        """Squared norm of every record's gradient, (k, n); places not taken have none (not a number)."""
-        # Few, large operations: on an accelerator their number is what a small batch pays for.
-        sizes = torch.stack([torch.linalg.vector_norm(factor.delta, dim=-1) for factor in factors])
-        sizes.mul_(torch.stack([self._activation_norm(factor) for factor in factors]))
-        return sizes.square_().sum(0).masked_fill_(~self._taken, torch.nan)
+        """Squared norm of the gradient at every place, taken or not, (tiles, places)."""
+        total: Tensor | None = None
+        for factor in factors:
+            delta, activation = _squares(factor.delta, factor.squared), self._activation_squares(factor)
+            total = delta * activation if total is None else total.addcmul_(delta, activation)
+        assert total is not None
+        return total
 
     def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
         """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
@@ -105,31 +115,34 @@ class PaddedBatch:
                 factor.activation.values.masked_fill_(places, 0)
 
     def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: Tensor) -> Tensor:
-        """Sum over records of weight x gradient for every model, into (k, P)."""
+        """Sum over records of weight x gradient for every tile, into (tiles, P)."""
         scale = weights.to(out.dtype).unsqueeze(-1)
         for factor in factors:
-            block = factor.block
-            matrix = self._layout.matrix(out, block)
-            if isinstance(factor.activation, _Records):
-                scaled = factor.delta * scale
-                matrix[:, : block.inputs].copy_(torch.bmm(self._records.transpose(1, 2), scaled))
-                if block.bias:
-                    matrix[:, block.inputs].copy_(scaled.sum(1))
-                continue
-            left, delta = factor.activation.with_one if block.bias else factor.activation.values, factor.delta
+            block, delta = factor.block, factor.delta
+            left = self._left(block, factor.activation)
+            # The narrower of the two carries the weights.
             if left.shape[-1] <= delta.shape[-1]:
-                left = left * scale
+                left = torch.mul(left, scale, out=self.space(f"{block.name} weighted", left.shape[-1]))
             else:
-                delta = delta * scale
-            matrix.copy_(torch.bmm(left.transpose(1, 2), delta))
+                delta = torch.mul(delta, scale, out=self.space(f"{block.name} weighted", delta.shape[-1]))
+            torch.bmm(left.transpose(1, 2), delta, out=self._layout.matrix(out, block))
         return out
 
-    def _activation_norm(self, factor: Factor) -> Tensor:
-        if isinstance(factor.activation, _Records):
-            return self._records.sum(-1).add_(float(factor.block.bias)).sqrt_()
-        norms: Tensor = torch.linalg.vector_norm(_left(factor.block, factor.activation), dim=-1)
-        return norms
+    def _left(self, block: Block, activation: Activation) -> Tensor:
+        signal = self._records if isinstance(activation, _Records) else activation
+        return signal.with_one if block.bias else signal.values
+
+    def _activation_squares(self, factor: Factor) -> Tensor:
+        signal = self._records if isinstance(factor.activation, _Records) else factor.activation
+        if signal.squared is None:
+            return _squares(self._left(factor.block, signal), None)
+        return signal.squared if factor.block.bias else signal.squared - 1
+
+    def _vector(self) -> Tensor:
+        return torch.empty(self._places, dtype=self._flat.dtype, device=self._flat.device)
 
 
-def _left(block: Block, signal: Signal) -> Tensor:
-    return signal.with_one if block.bias else signal.values
+def _squares(values: Tensor, known: Tensor | None) -> Tensor:
+    if known is not None:
+        return known
+    return torch.linalg.vector_norm(values, dim=-1).square_()  # type: ignore[no-any-return]

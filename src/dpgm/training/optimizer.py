@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute import kernels
-from dpgm.compute.cuda_graphs import Recorded
+from dpgm.compute import fused, kernels
+from dpgm.compute.cuda_graphs import Recorded, Staged
 from dpgm.errors import ArtefactError
 
 BETAS = (0.9, 0.999)
@@ -51,15 +51,18 @@ class Optimizer:
         self.first = torch.zeros_like(parameters) if adam else None
         self.second = torch.zeros_like(parameters) if adam else None
         self.average = parameters.clone() if settings.averaged_tail else None
-        # On an accelerator the step is recorded once and replayed, so what changes from step to step is a tensor.
-        exact = torch.float64 if parameters.device.type == "cpu" else torch.float32  # all the CUDA kernel takes
-        self._rate = torch.zeros((), dtype=exact, device=parameters.device)
-        self._count = torch.zeros((), dtype=torch.float32, device=parameters.device)
-        self._slope = torch.zeros_like(parameters) if adam and parameters.device.type != "cpu" else None
-        held = (parameters, self.first, self.second)
-        self._recorded = Recorded(
-            self._replayable, parameters.device, [tensor for tensor in held if tensor is not None]
-        )
+        # On an accelerator a step is recorded once and replayed, so what changes from step to step is a tensor.
+        device = parameters.device
+        exact = torch.float64 if device.type == "cpu" else torch.float32  # all the CUDA kernel takes
+        self._rate = torch.zeros((), dtype=exact, device=device)
+        self._count = torch.zeros((), dtype=torch.float32, device=device)
+        self._numbers = Staged(3, torch.float32, device)
+        self._slope: Tensor | None = None
+        self._scales: Tensor | None = None
+        held = (parameters, self.first, self.second, self.average)
+        changed = [tensor for tensor in held if tensor is not None]
+        self._recorded = Recorded(self._replayable, device, changed)
+        self._recorded_fused = Recorded(self._replayable_fused, device, changed)
 
     @property
     def result(self) -> Tensor:
@@ -72,10 +75,47 @@ class Optimizer:
         on_cpu = self.parameters.device.type == "cpu"
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
+        elif fused.usable(self.parameters, gradients):
+            self._move_fused(gradients, scales, rate, step)
+            return  # the average has moved along
         elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
             self._prepare(gradients, scales, rate, step)
             self._recorded()
         self._take_average(step)
+
+    def _move_fused(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
+        # The recorded step reads the tensors of its first call; training hands in the same ones ever after.
+        if self._slope is None or self._scales is None:
+            self._slope, self._scales = gradients.contiguous(), scales
+        if gradients.data_ptr() != self._slope.data_ptr():
+            self._slope.copy_(gradients)
+        if scales.data_ptr() != self._scales.data_ptr():
+            self._scales.copy_(scales)
+        numbers = self._numbers.numbers
+        numbers[0] = rate / (1 - BETAS[0] ** (step + 1))
+        numbers[1] = 1 / math.sqrt(1 - BETAS[1] ** (step + 1))
+        numbers[2] = self._share(step)
+        self._recorded_fused()
+        self._numbers.sent()
+
+    def _replayable_fused(self) -> None:
+        assert self.first is not None
+        assert self.second is not None
+        assert self._slope is not None
+        assert self._scales is not None
+        self._numbers.send()
+        fused.adam(
+            self.parameters,
+            self._slope,
+            self.first,
+            self.second,
+            self.average,
+            self._scales,
+            self._numbers.there,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            tiny=TINY,
+        )
 
     def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
         assert self.first is not None
@@ -124,13 +164,13 @@ class Optimizer:
         )
 
     def _take_average(self, step: int) -> None:
-        if self.average is None:
-            return
+        if self.average is not None:
+            self.average.lerp_(self.parameters, self._share(step))
+
+    def _share(self, step: int) -> float:
+        """How far the average moves towards the parameters: all the way before the tail begins."""
         begin = self.steps - max(1, round(self.settings.averaged_tail * self.steps))
-        if step <= begin:
-            self.average.copy_(self.parameters)
-        else:
-            self.average.lerp_(self.parameters, 1 / (step - begin + 1))
+        return 1.0 if step <= begin else 1 / (step - begin + 1)
 
     def state(self) -> dict[str, Tensor]:
         """Everything a checkpoint needs besides the number of steps; functions of noisy values."""

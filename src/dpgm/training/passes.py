@@ -110,7 +110,8 @@ def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArr
     if clusters == 1:
         return rows, np.array([0, len(rows)], dtype=np.int64)
     routed = np.asarray(view.kept["clusters"])[rows]
-    order = np.argsort(routed, kind="stable")
+    # Small numbers are sorted by radix, in a fraction of the time.
+    order = np.argsort(routed.astype(np.uint16) if clusters <= 2**16 else routed, kind="stable")
     bounds = np.zeros(clusters + 1, dtype=np.int64)
     np.cumsum(np.bincount(routed, minlength=clusters), out=bounds[1:])
     return rows[order], bounds

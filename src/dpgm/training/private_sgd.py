@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
+from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Query
@@ -104,6 +104,7 @@ class Trainer:
         # Division by a public number: the expected batch of each model, at least one record.
         expected = settings.sampling_rate * settings.records * self.weights
         self._scales = (1.0 / expected.clamp(min=1.0)).to(self.device, parameters.dtype)
+        self._ones = torch.ones_like(self._scales)
         # Draws of chains and of latent variables come from generators of their own: what runs inside a query
         # must neither use up nor skip draws that public code waits for.
         seeds = torch.randint(2**62, (2,), generator=generator, device=generator.device).tolist()
@@ -118,7 +119,8 @@ class Trainer:
             start=settings.norm_bound or start,
         )
         self._bins = settings.norm_bins
-        self._pass = _make_pass(model, parameters, edges, seeds[1], self.device)
+        batch = settings.sampling_rate * settings.records
+        self._pass = _make_pass(model, parameters, edges, seeds[1], batch, self.device)
         self._shape = tuple(parameters.shape)
         self.done = 0
         self.diagnosed: list[dict[str, float]] = []
@@ -138,6 +140,15 @@ class Trainer:
             self._step()
             if progress is not None:
                 progress(self.done, self.settings.steps)
+        self._check()
+
+    def _check(self) -> None:
+        """A gradient that is not finite leaves parameters that never are again, so looking once is enough."""
+        if self.device.type != "cpu" and not bool(torch.isfinite(self.optimizer.parameters).all()):
+            raise DpgmError(
+                "a noisy gradient is not finite, so nothing is released (its budget stays spent); "
+                "try a smaller learning rate."
+            )
 
     def _step(self) -> None:
         settings, step, looked = self.settings, self.done, self._pass
@@ -149,7 +160,7 @@ class Trainer:
                 bound = self.norm_bound.update(histogram)
             gradients = self._gateway.release(
                 "gradients",
-                Query(lambda view: looked.clipped_sum(view, step, bound), bound, self._shape),
+                Query(lambda view: looked.clipped_sum(view, step, bound), bound, self._shape, check_later=True),
                 settings.gradient_noise,
             )
         self._move(gradients.to(self.device), bound, step)
@@ -163,7 +174,7 @@ class Trainer:
         if self.chains is not None:
             gradients.mul_(scales.unsqueeze(1).to(gradients))
             self.model.advance(self.chains, self.optimizer.parameters, bound, gradients, generator=self._draws)
-            scales = torch.ones_like(scales)
+            scales = self._ones
         self.optimizer.move(gradients, scales, step)
 
     @property
@@ -178,6 +189,7 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         """Released values and functions of them; what a checkpoint holds."""
+        self._check()
         state = self.optimizer.state() | {"done": torch.tensor(self.done)}
         if self.chains is not None:
             state["chains"] = self.chains.cpu().clone()
@@ -243,9 +255,11 @@ def _shares(weights: Tensor | None, clusters: int) -> Tensor:
     return shares / total
 
 
-def _make_pass(model: Model, parameters: Tensor, edges: Tensor, seed: int, device: torch.device) -> Pass:
+def _make_pass(
+    model: Model, parameters: Tensor, edges: Tensor, seed: int, expected: float, device: torch.device
+) -> Pass:
     if device.type == "cpu":
         return SegmentedPass(model, parameters, edges, seed)
     from dpgm.training.padded_pass import PaddedPass
 
-    return PaddedPass(model, parameters, edges, seed)
+    return PaddedPass(model, parameters, edges, seed, expected)

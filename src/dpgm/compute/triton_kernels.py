@@ -1,0 +1,206 @@
+"""Triton kernels of training on an accelerator; `fused.py` calls them. One program a record, or a stretch of numbers.
+
+A matrix of records is (tiles, places, width); record number `at` lies in row at % places of tile at // places, which
+start `row` and `tile` numbers apart. Constants are written out: a compiled kernel sees no global of another module.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: D103
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gather_rows(source, rows, out, squared, places, width, tile, row, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    number = tl.load(rows + at)
+    target = out + (at // places) * tile + (at % places) * row
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        ones = tl.load(source + number * width + column, mask=column < width, other=0).to(tl.float32)
+        tl.store(target + column, ones, mask=column < width)
+        total += ones
+    tl.store(squared + at, tl.sum(total, 0) + 1)
+
+
+@triton.jit
+def rectify(values, squared, places, width, tile, row, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    target = values + (at // places) * tile + (at % places) * row
+    total = tl.zeros([BLOCK], values.dtype.element_ty)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        x = tl.load(target + column, mask=column < width, other=0)
+        x = tl.where(x > 0, x, x * 0)  # what is not a number stays so
+        tl.store(target + column, x, mask=column < width)
+        total += x * x
+    tl.store(squared + at, tl.sum(total, 0) + 1)
+
+
+@triton.jit
+def gate(slopes, values, squared, places, width, tile, row, values_tile, values_row, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    target = slopes + (at // places) * tile + (at % places) * row
+    source = values + (at // places) * values_tile + (at % places) * values_row
+    total = tl.zeros([BLOCK], slopes.dtype.element_ty)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        slope = tl.load(target + column, mask=column < width, other=0)
+        slope = tl.where(tl.load(source + column, mask=column < width, other=0) > 0, slope, slope * 0)
+        tl.store(target + column, slope, mask=column < width)
+        total += slope * slope
+    tl.store(squared + at, tl.sum(total, 0))
+
+
+@triton.jit
+def residual(logits, records, squared, places, width, tile, row, records_tile, records_row, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    target = logits + (at // places) * tile + (at % places) * row
+    source = records + (at // places) * records_tile + (at % places) * records_row
+    total = tl.zeros([BLOCK], logits.dtype.element_ty)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        x = tl.load(target + column, mask=column < width, other=0)
+        x = 1 / (1 + tl.exp(-x)) - tl.load(source + column, mask=column < width, other=0)
+        x = tl.where(column < width, x, 0)
+        tl.store(target + column, x, mask=column < width)
+        total += x * x
+    tl.store(squared + at, tl.sum(total, 0))
+
+
+@triton.jit
+def reparametrise(heads, draws, out, squared, places, latent, tile, row, out_tile, out_row, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    source = heads + (at // places) * tile + (at % places) * row
+    target = out + (at // places) * out_tile + (at % places) * out_row
+    column = tl.arange(0, BLOCK)
+    inside = column < latent
+    spread = tl.exp(0.5 * tl.load(source + latent + column, mask=inside, other=0))
+    value = tl.load(source + column, mask=inside, other=0) + spread * tl.load(
+        draws + at * latent + column, mask=inside, other=0
+    )
+    tl.store(target + column, value, mask=inside)
+    tl.store(squared + at, tl.sum(value * value, 0) + 1)
+
+
+@triton.jit
+def latent_delta(
+    slopes,
+    heads,
+    draws,
+    out,
+    squared,
+    places,
+    latent,
+    tile,
+    row,
+    heads_tile,
+    heads_row,
+    out_tile,
+    out_row,
+    BLOCK: tl.constexpr,
+):
+    at = tl.program_id(0).to(tl.int64)
+    source = heads + (at // places) * heads_tile + (at % places) * heads_row
+    target = out + (at // places) * out_tile + (at % places) * out_row
+    column = tl.arange(0, BLOCK)
+    inside = column < latent
+    slope = tl.load(slopes + (at // places) * tile + (at % places) * row + column, mask=inside, other=0)
+    spread = tl.exp(0.5 * tl.load(source + latent + column, mask=inside, other=0))
+    draw = tl.load(draws + at * latent + column, mask=inside, other=0)
+    mean = slope + tl.load(source + column, mask=inside, other=0)
+    variance = 0.5 * (slope * draw * spread + spread * spread - 1)
+    tl.store(target + column, mean, mask=inside)
+    tl.store(target + latent + column, variance, mask=inside)
+    tl.store(squared + at, tl.sum(mean * mean + variance * variance, 0))
+
+
+@triton.jit
+def hashed_normals(key, rows, out, count, pairs, width, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count * pairs
+    pair = place % pairs
+    row = tl.load(rows + place // pairs, mask=inside, other=0).to(tl.uint64)
+    z = row * 0xD1342543DE82EF95 + tl.load(key).to(tl.uint64) + pair.to(tl.uint64) * 0x9E3779B97F4A7C15
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    z = z ^ (z >> 31)
+    # 32 bits for the radius, 31 for the angle, in doubles as elsewhere.
+    half = tl.full([BLOCK], 0.5, tl.float64)
+    radius = tl.sqrt(-2 * tl.log(((z >> 32).to(tl.float64) + half) * 2.3283064365386963e-10))
+    angle = ((z & 0x7FFFFFFF).to(tl.float64) + half) * 2.925836158534319e-09
+    at = out + (place // pairs) * width + 2 * pair
+    tl.store(at, radius * tl.cos(angle), mask=inside)
+    tl.store(at + 1, radius * tl.sin(angle), mask=inside & (2 * pair + 1 < width))
+
+
+@triton.jit
+def bin_norms(
+    squares, rows, padding, edges, norms, counts, count, number, EDGES: tl.constexpr, BLOCK: tl.constexpr
+):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    norm = tl.sqrt_rn(tl.load(squares + place, mask=inside, other=0))
+    taken = inside & (tl.load(rows + place, mask=inside, other=0) != padding)
+    norm = tl.where(taken, norm, float("nan"))
+    tl.store(norms + place, norm, mask=inside)
+    # EDGES is the next power of two above the number of edges: the bin of a norm is how many edges lie below it.
+    column = tl.arange(0, EDGES)
+    edge = tl.load(edges + column, mask=column < number, other=float("inf"))
+    found = tl.sum((edge[None, :] < norm.to(tl.float64)[:, None]).to(tl.int32), 1)
+    found = tl.where(norm - norm == 0, found, -1)
+    here = tl.sum((found[:, None] == column[None, :]).to(tl.int64), 0)
+    tl.atomic_add(counts + column, here, mask=column <= number)
+
+
+@triton.jit
+def clip_weights(norms, bound, weights, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    norm = tl.load(norms + place, mask=place < count, other=1)
+    # `bound` is a little below the bound: norms are rounded.
+    weight = tl.minimum(tl.load(bound).to(norm.dtype) / norm, 1)
+    tl.store(weights + place, tl.where(norm - norm == 0, weight, 0), mask=place < count)
+
+
+@triton.jit
+def add_rounded(exact, noise, rounder, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    large = tl.load(rounder)
+    total = tl.load(exact + place, mask=place < count, other=0).to(tl.float64)
+    total += tl.load(noise + place, mask=place < count, other=0)
+    tl.store(exact + place, ((total + large) - large).to(exact.dtype.element_ty), mask=place < count)
+
+
+@triton.jit
+def adam(
+    parameters,
+    gradients,
+    first,
+    second,
+    average,
+    scales,
+    numbers,
+    size,
+    BETA1: tl.constexpr,
+    BETA2: tl.constexpr,
+    TINY: tl.constexpr,
+    AVERAGED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    model = tl.program_id(1).to(tl.int64)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < size
+    place = model * size + column
+    rate, root = tl.load(numbers), tl.load(numbers + 1)
+    slope = tl.load(gradients + place, mask=inside, other=0) * tl.load(scales + model)
+    m = BETA1 * tl.load(first + place, mask=inside, other=0) + (1 - BETA1) * slope
+    v = BETA2 * tl.load(second + place, mask=inside, other=0) + (1 - BETA2) * slope * slope
+    tl.store(first + place, m, mask=inside)
+    tl.store(second + place, v, mask=inside)
+    p = tl.load(parameters + place, mask=inside, other=0) - rate * m / (tl.sqrt(v) * root + TINY)
+    tl.store(parameters + place, p, mask=inside)
+    if AVERAGED:
+        share = tl.load(numbers + 2)
+        past = tl.load(average + place, mask=inside, other=0)
+        tl.store(average + place, p - (p - past) * (1 - share), mask=inside)
