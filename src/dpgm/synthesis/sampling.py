@@ -178,7 +178,8 @@ def position_of(domain: Domain, condition: str) -> int:
 
 
 def _chunk(generator: Generator) -> int:
-    return LARGE_CHUNK if generator.kind == "products" else CHUNK
+    balances = generator.kind == "products" or "points" in generator.architecture
+    return LARGE_CHUNK if balances else CHUNK
 
 
 def _check_seed(seed: int | None) -> None:
