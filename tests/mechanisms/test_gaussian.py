@@ -1,3 +1,5 @@
+import gc
+import itertools
 import math
 import tracemalloc
 
@@ -46,6 +48,36 @@ def test_noise_of_a_device_has_the_law_and_the_grid():
     gaussian._add_on_device(exact, 3.0, 2.0**-20, SeededRandomness(0))
     assert stats.kstest(exact.double().numpy() / 3, "norm").pvalue > 1e-7
     assert torch.equal(exact.double() * 2.0**20, (exact.double() * 2.0**20).round())
+
+
+def test_noise_of_a_device_is_fresh_at_every_use_of_a_tensor():
+    exact, source, seen = torch.zeros(2, 50_000), SeededRandomness(1), []
+    for std, grid in ((3.0, 2.0**-20), (3.0, 2.0**-20), (3.0, 2.0**-20), (0.5, 2.0**-10), (0.5, 2.0**-10)):
+        exact.fill_(7.0)
+        gaussian._add_on_device(exact, std, grid, source)
+        assert stats.kstest(((exact - 7.0) / std).reshape(-1).numpy(), "norm").pvalue > 1e-7
+        assert torch.equal(exact, torch.round(exact.double() / grid).mul(grid).float())
+        seen.append(exact.clone())
+    assert all(not torch.equal(first, second) for first, second in itertools.pairwise(seen))
+
+
+def test_noise_buffers_go_with_their_tensor():
+    before = len(gaussian._noise_of)
+    exact = torch.zeros(10)
+    gaussian._add_on_device(exact, 1.0, 2.0**-20, SeededRandomness(0))
+    assert len(gaussian._noise_of) == before + 1
+    del exact
+    gc.collect()
+    assert len(gaussian._noise_of) == before
+
+
+def test_a_sum_elsewhere_is_not_waited_for_where_somebody_looks_later(monkeypatch):
+    monkeypatch.setattr(gaussian, "_add_on_device", lambda exact, *rest: None)
+    exact = torch.zeros(3, device="meta")  # has no values: looking at them would fail
+    query = Query(lambda view: exact, 1.0, (3,), check_later=True)
+    assert gaussian.add_noise(exact, query, 1.0, SystemRandomness()) is exact
+    with pytest.raises(DpgmError, match="not finite"):  # here waiting costs nothing
+        gaussian.add_noise(torch.full((3,), torch.inf), query, 1.0, SystemRandomness())
 
 
 def test_tensors_elsewhere_use_the_generator_of_their_device(monkeypatch):
