@@ -115,6 +115,11 @@ class Gateway:
         finally:
             self._sample = None
 
+    def draw_ahead(self) -> None:
+        """Toss the next sample's coins now: for whoever waits for an accelerator within the block of a sample."""
+        if self._sample is not None and self._sample[1] < 1:
+            self._coins_ahead.prepare((self._run << 32) + self._step, self._sample[1])
+
     @property
     def spent(self) -> tuple[Mechanism, ...]:
         """The mechanisms that ran, in order of first use: what the certificate lists."""

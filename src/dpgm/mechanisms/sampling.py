@@ -81,17 +81,22 @@ class Coins:
 
     def sample(self, step: int, rate: float) -> NDArray[np.int64]:
         """The sample of a step."""
+        self._draw(step, rate, self._steps_at_once(rate))
+        return self._drawn.pop((step, rate))
+
+    def prepare(self, step: int, rate: float) -> None:
+        """Draw the sample of a step now, while there is time."""
+        self._draw(step, rate, 1)
+
+    def _draw(self, step: int, rate: float, count: int) -> None:
         if os.getpid() != self._process:  # a forked child must not repeat its parent's coins
             self._drawn, self._process = {}, os.getpid()
-        wanted = self._drawn.pop((step, rate), None)
-        if wanted is None:
-            steps = range(step, step + self._steps_at_once(rate))
+        if (step, rate) not in self._drawn:
+            steps = range(step, step + count)
             drawn = poisson_samples(
                 self._rows, rate, steps=steps, randomness=self._randomness, first_row=self._first_row
             )
             self._drawn = {(number, rate): sample for number, sample in zip(steps, drawn, strict=True)}
-            wanted = self._drawn.pop((step, rate))
-        return wanted
 
     def _steps_at_once(self, rate: float) -> int:
         if not 0 < rate < 1:

@@ -57,6 +57,7 @@ class Optimizer:
         self._rate = torch.zeros((), dtype=exact, device=device)
         self._count = torch.zeros((), dtype=torch.float32, device=device)
         self._numbers = Staged(3, torch.float32, device)
+        self._scaled: Tensor | None = None
         self._slope: Tensor | None = None
         self._scales: Tensor | None = None
         held = (parameters, self.first, self.second, self.average)
@@ -75,7 +76,7 @@ class Optimizer:
         on_cpu = self.parameters.device.type == "cpu"
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
-        elif fused.usable(self.parameters, gradients):
+        elif self._slope is not None or fused.usable(self.parameters, gradients):
             self._move_fused(gradients, scales, rate, step)
             return  # the average has moved along
         elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
@@ -138,18 +139,18 @@ class Optimizer:
         # Filled and not copied: a copy from the host would wait for the device.
         self._rate.fill_(rate)
         self._count.fill_(step + 1)
-        if self._slope is None:
-            self._slope = torch.empty_like(self.parameters)
-        torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._slope)
+        if self._scaled is None:
+            self._scaled = torch.empty_like(self.parameters)
+        torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._scaled)
 
     def _replayable(self) -> None:
         """An Adam step in one operation, with everything that varies in tensors."""
         assert self.first is not None
         assert self.second is not None
-        assert self._slope is not None
+        assert self._scaled is not None
         torch._fused_adam_(
             [self.parameters],
-            [self._slope],
+            [self._scaled],
             [self.first],
             [self.second],
             [],

@@ -10,7 +10,7 @@ of every model that may be almost empty.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -33,11 +33,22 @@ CHUNK = 1 << 16
 
 
 class PaddedPass:
-    """Holds private rows on the device between queries. `expected` is the public expected size of a batch."""
+    """Holds private rows on the device between queries.
 
-    def __init__(self, model: Model, parameters: Tensor, edges: Tensor, seed: int, expected: float = 0.0) -> None:
+    `expected` is the public expected size of a batch; `meanwhile` is called while the device computes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Tensor,
+        edges: Tensor,
+        seed: int,
+        expected: float = 0.0,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         self._model, self._parameters, self._seed = model, parameters, seed
-        self._expected = expected
+        self._expected, self._meanwhile = expected, meanwhile
         self._device = parameters.device
         self._edges = edges.to(self._device)
         self._bound = Staged(1, torch.float64, self._device)
@@ -76,6 +87,7 @@ class PaddedPass:
         self._place(view, step)
         self._first()
         self._staged.sent()
+        self._meanwhile()
         # The counts come along with the first graph; the noise of so few numbers is drawn on the host.
         self._staged.wait()
         if int(self._counted.sum()) < self._sampled:

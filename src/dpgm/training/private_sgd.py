@@ -26,6 +26,7 @@ from dpgm.mechanisms.query import Query
 from dpgm.models.factors import Model
 from dpgm.models.mixture import Mixture
 from dpgm.training.optimizer import Optimizer, OptimizerSettings
+from dpgm.training.padded_pass import PaddedPass
 from dpgm.training.passes import Pass, SegmentedPass
 
 Progress = Callable[[int, int], None]
@@ -119,8 +120,11 @@ class Trainer:
             start=settings.norm_bound or start,
         )
         self._bins = settings.norm_bins
-        batch = settings.sampling_rate * settings.records
-        self._pass = _make_pass(model, parameters, edges, seeds[1], batch, self.device)
+        if self.device.type == "cpu":
+            self._pass: Pass = SegmentedPass(model, parameters, edges, seeds[1])
+        else:
+            batch = settings.sampling_rate * settings.records
+            self._pass = PaddedPass(model, parameters, edges, seeds[1], batch, gateway.draw_ahead)
         self._shape = tuple(parameters.shape)
         self.done = 0
         self.diagnosed: list[dict[str, float]] = []
@@ -253,13 +257,3 @@ def _shares(weights: Tensor | None, clusters: int) -> Tensor:
     if not math.isfinite(total) or total <= 0:
         raise UsageError("`cluster_weights` must be finite numbers, at least one above 0.")
     return shares / total
-
-
-def _make_pass(
-    model: Model, parameters: Tensor, edges: Tensor, seed: int, expected: float, device: torch.device
-) -> Pass:
-    if device.type == "cpu":
-        return SegmentedPass(model, parameters, edges, seed)
-    from dpgm.training.padded_pass import PaddedPass
-
-    return PaddedPass(model, parameters, edges, seed, expected)
