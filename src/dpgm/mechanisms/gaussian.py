@@ -109,25 +109,22 @@ class _DeviceNoise:
     def __init__(self, exact: Tensor) -> None:
         self._exact = exact.detach()  # another object: an entry of `_noise_of` must not keep its own key alive
         self._noise = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
-        self._recorded: dict[float, Recorded] = {}
-        self._begun = False
+        self._rounder = torch.zeros((), dtype=torch.float64, device=exact.device)
+        self._recorded = Recorded(self._add, exact.device, [self._exact])
+        self._grid = 0.0
 
     def add(self, std: float, grid: float, generator: torch.Generator) -> None:
         self._noise.normal_(0.0, std, generator=generator)
-        # Adding and subtracting 1.5 x 2^52 grid steps rounds to the grid.
-        rounder = 1.5 * 2.0**52 * grid
-        if not self._begun:
-            self._begun = True
-            self._add(torch.tensor(rounder, dtype=torch.float64, device=self._exact.device))
-            return
-        if rounder not in self._recorded:
-            large = torch.tensor(rounder, dtype=torch.float64, device=self._exact.device)
-            self._recorded[rounder] = Recorded(lambda: self._add(large), self._exact.device, [self._exact])
-        self._recorded[rounder]()
+        add = self._recorded if self._grid else self._add
+        if grid != self._grid:
+            # Adding and subtracting 1.5 x 2^52 grid steps rounds to the grid.
+            self._rounder.fill_(1.5 * 2.0**52 * grid)
+            self._grid = grid
+        add()
 
-    def _add(self, rounder: Tensor) -> None:
-        if not fused.add_rounded(self._exact, self._noise, rounder):
-            torch.sub(self._exact + self._noise + rounder, rounder, out=self._exact)
+    def _add(self) -> None:
+        if not fused.add_rounded(self._exact, self._noise, self._rounder):
+            torch.sub(self._exact + self._noise + self._rounder, self._rounder, out=self._exact)
 
 
 _noise_of: MutableMapping[Tensor, _DeviceNoise] = WeakIdKeyDictionary()

@@ -85,8 +85,8 @@ class Coins:
         return self._drawn.pop((step, rate))
 
     def prepare(self, step: int, rate: float) -> None:
-        """Draw the sample of a step now, while there is time."""
-        self._draw(step, rate, 1)
+        """Draw the sample of a step now, while there is time, and of further steps if that takes little more."""
+        self._draw(step, rate, self._steps_at_once(rate, AHEAD // 4))
 
     def _draw(self, step: int, rate: float, count: int) -> None:
         if os.getpid() != self._process:  # a forked child must not repeat its parent's coins
@@ -98,11 +98,11 @@ class Coins:
             )
             self._drawn = {(number, rate): sample for number, sample in zip(steps, drawn, strict=True)}
 
-    def _steps_at_once(self, rate: float) -> int:
+    def _steps_at_once(self, rate: float, words: int = AHEAD) -> int:
         if not 0 < rate < 1:
             return 1
         blocks = -(-(self._rows + self._first_row % BLOCK) // BLOCK) or 1
-        return max(1, AHEAD // (blocks * _words_needed(min(self._rows, BLOCK), rate)))
+        return max(1, words // (blocks * _words_needed(min(self._rows, BLOCK), rate)))
 
 
 def _words_needed(rows: float, rate: float) -> int:
