@@ -258,7 +258,7 @@ def moment_targets(
         components=_components(domain.width, records),
         steps=2000 if narrow else 800,
         learning_rate=0.2 if narrow else 0.1,
-        coupling=300 / records if narrow else min(0.02, 3000 / records),
+        coupling=300 / records if narrow else _coupling(reading.whole, records),
     )
     start = torch.from_numpy(profile).float()
     for measured in measurements.tuples:
@@ -272,6 +272,12 @@ def moment_targets(
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return Targets(start, tuple(targets), lengths, rule)
+
+
+def _coupling(law: Floats, records: int) -> float:
+    """The price of dependence: lower where records are long, since n items make n² / 2 pairs that may depend."""
+    mean = float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
+    return min(0.02, 3000 / records) * min(1.0, 5 / max(mean, 1e-12)) ** 2
 
 
 def _components(width: int, records: int) -> int:
