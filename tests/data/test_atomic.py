@@ -91,3 +91,12 @@ def test_an_existing_folder_is_refused_and_with_force_replaced(tmp_path):
         (temporary / "new").write_text("new")
     assert os.listdir(target) == ["new"]
     assert os.listdir(tmp_path) == ["release"]
+
+
+def test_a_full_disk_inside_a_folder_is_told_of_the_name_the_user_gave(tmp_path):
+    target = tmp_path / "release"
+    full = pytest.raises(DiskError, match=r"release: cannot be written: the disk is full")
+    with full as caught, atomic_folder(target) as temporary, atomic_file(temporary / "model.bin"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert ".tmp-" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -179,7 +179,9 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
                 aside = None
             raise
         _flush_folder(target.parent)
-    except DiskError:
+    except DiskError as error:  # of a file inside: say it of the name the user knows
+        if isinstance(error.__cause__, OSError):
+            raise disk_error(target, error.__cause__) from error
         raise
     except OSError as error:
         if error.errno is None:

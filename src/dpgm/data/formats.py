@@ -58,7 +58,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> FileFo
                 break
             return FileFormat(known, gzipped)
     raise UsageError(
-        f"{os.fspath(path)}: the ending is not known; use one of {KNOWN_ENDINGS}, or say which with --format."
+        f"{os.fspath(path)}: the ending is not known; use one of {KNOWN_ENDINGS} (--format names what is read)."
     )
 
 
