@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
@@ -90,13 +92,16 @@ class Layout:
         return self.matrix(parameters, block)[:, block.inputs :]
 
 
+Squares = Tensor | NDArray[np.float64]  # squared norms of records, in whichever form a batch keeps them
+
+
 @dataclass(frozen=True)
 class Signal:
     """Activations of a batch, stored with a last column of ones so that one product takes the bias along."""
 
     with_one: Tensor  # (..., n, width + 1)
     values: Tensor  # the same without the column of ones; written in place
-    squared: Tensor | None = None  # squared norms of `with_one`, where they came for free
+    squared: Squares | None = None  # squared norms of `with_one`, where they came for free
 
 
 class _Records:
@@ -117,7 +122,7 @@ class Factor:
     block: Block
     activation: Activation
     delta: Tensor
-    squared: Tensor | None = None
+    squared: Squares | None = None
 
 
 class Batch(Protocol):
@@ -149,7 +154,7 @@ class Batch(Protocol):
         """The signal with negative values set to zero, in place."""
         ...
 
-    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+    def gate(self, slope: Tensor, signal: Signal) -> Squares | None:
         """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
         ...
 
@@ -157,11 +162,11 @@ class Batch(Protocol):
         """A latent sample from heads (mean, log-variance): mean + exp(log-variance / 2) x draws."""
         ...
 
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares | None]:
         """Gradient at the heads, KL divergence included, from the slope at the latent sample; squares if free."""
         ...
 
-    def residual(self, outputs: "Outputs", logits: Tensor) -> Tensor | None:
+    def residual(self, outputs: "Outputs", logits: Tensor) -> Squares | None:
         """Turn logits into (probability - record) in place; returns their squared norms if they come for free."""
         ...
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpgm.compute import fused
-from dpgm.models.factors import Activation, Block, Factor, Layout, Signal, _Records
+from dpgm.models.factors import Activation, Block, Factor, Layout, Signal, Squares, _Records
 from dpgm.models.latent import latent_gradient, sample_latent
 from dpgm.models.outputs import Outputs
 from dpgm.models.workspace import Workspace
@@ -136,13 +136,14 @@ class PaddedBatch:
         signal = self._records if isinstance(factor.activation, _Records) else factor.activation
         if signal.squared is None:
             return _squares(self._left(factor.block, signal), None)
-        return signal.squared if factor.block.bias else signal.squared - 1
+        known = _squares(signal.values, signal.squared)
+        return known if factor.block.bias else known - 1
 
     def _vector(self) -> Tensor:
         return torch.empty(self._places, dtype=self._flat.dtype, device=self._flat.device)
 
 
-def _squares(values: Tensor, known: Tensor | None) -> Tensor:
-    if known is not None:
+def _squares(values: Tensor, known: Squares | None) -> Tensor:
+    if isinstance(known, Tensor):
         return known
     return torch.linalg.vector_norm(values, dim=-1).square_()  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpgm.compute import kernels
 from dpgm.data.records import Records
-from dpgm.models.factors import Activation, Block, Factor, Signal, _Records
+from dpgm.models.factors import Activation, Block, Factor, Signal, Squares, _Records
 from dpgm.models.latent import latent_gradient, sample_latent
 from dpgm.models.outputs import Outputs
 from dpgm.models.workspace import BlockViews, Workspace
@@ -33,6 +33,7 @@ class SegmentedBatch:
         draws: Tensor,
     ) -> None:
         self.draws = draws
+        self._drawn = draws.numpy()
         self._views, self._workspace = parameters, workspace
         self._csr = (records.indptr, records.indices, rows)
         self._lengths = records.indptr[rows + 1] - records.indptr[rows]
@@ -58,7 +59,7 @@ class SegmentedBatch:
             kernels.sparse_affine(
                 *self._csr,
                 self._bounds,
-                views.flat.numpy(),
+                views.array,
                 start,
                 block.inputs,
                 block.outputs,
@@ -86,17 +87,17 @@ class SegmentedBatch:
         """The signal with negative values set to zero, in place."""
         squared = np.empty(self._count)
         if kernels.rectify(self._workspace.lines(signal.values), signal.values.shape[1], squared):
-            return Signal(signal.with_one, signal.values, torch.from_numpy(squared))
+            return Signal(signal.with_one, signal.values, squared)
         signal.values.clamp_(min=0)
         return signal
 
-    def gate(self, slope: Tensor, signal: Signal) -> Tensor | None:
+    def gate(self, slope: Tensor, signal: Signal) -> Squares | None:
         """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
         squared = np.empty(self._count)
         if kernels.gate(
             self._workspace.lines(slope), self._workspace.lines(signal.values), slope.shape[1], squared
         ):
-            return torch.from_numpy(squared)
+            return squared
         slope.mul_(signal.values > 0)
         return None
 
@@ -109,11 +110,11 @@ class SegmentedBatch:
             return out
         squared = np.empty(self._count)
         kernels.reparametrise(
-            self._workspace.lines(heads), self.draws.numpy(), latent, self._workspace.lines(out.values), squared
+            self._workspace.lines(heads), self._drawn, latent, self._workspace.lines(out.values), squared
         )
-        return Signal(out.with_one, out.values, torch.from_numpy(squared))
+        return Signal(out.with_one, out.values, squared)
 
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor | None]:
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares | None]:
         """Gradient at the heads from the slope at the latent sample."""
         latent = heads.shape[1] // 2
         out = self.space("latent delta", 2 * latent)
@@ -124,21 +125,21 @@ class SegmentedBatch:
         kernels.latent_delta(
             self._workspace.lines(slope),
             self._workspace.lines(heads),
-            self.draws.numpy(),
+            self._drawn,
             latent,
             self._workspace.lines(out),
             squared,
         )
-        return out, torch.from_numpy(squared)
+        return out, squared
 
-    def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
+    def residual(self, outputs: Outputs, logits: Tensor) -> Squares | None:
         """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
         squared = np.empty(self._count)
         fused = not outputs.softmax and kernels.sigmoid_residual(
             *self._csr, outputs.width, self._workspace.lines(logits), squared
         )
         if fused:
-            return torch.from_numpy(squared)
+            return squared
         outputs.probabilities(logits)
         kernels.subtract_records(*self._csr, *outputs.softmax_ranges, logits.numpy())
         return None
@@ -174,24 +175,23 @@ class SegmentedBatch:
         """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
         if len(self._segments) < len(self._bounds) - 1:
             out.flat.zero_()
-        scale = weights.to(out.flat.dtype)
-        column = scale.unsqueeze(1)
+        scale = weights.to(out.flat.dtype).numpy()
         for factor in factors:
             block, delta = factor.block, factor.delta
             if isinstance(factor.activation, _Records):
                 start = out.layout.offsets[block.name]
                 lines = self._workspace.lines(delta)
                 kernels.sparse_outer(
-                    *self._csr, self._bounds, scale.numpy(), lines, block.outputs, block.bias, start,
-                    block.inputs, out.flat.numpy(),
+                    *self._csr, self._bounds, scale, lines, block.outputs, block.bias, start,
+                    block.inputs, out.array,
                 )  # fmt: skip
                 continue
             left = _left(block, factor.activation)
             # The narrower of the two carries the weights.
             if left.shape[1] <= delta.shape[1]:
-                left = torch.mul(left, column, out=self.space(f"{block.name} weighted", left.shape[1]))
+                left = self._weighted(block, left, scale)
             else:
-                delta = torch.mul(delta, column, out=self.space(f"{block.name} weighted", delta.shape[1]))
+                delta = self._weighted(block, delta, scale)
             matrices = out.matrices[block.name]
             if len(self._segments) == 1:
                 torch.mm(left.T, delta, out=matrices[self._segments[0][0]])
@@ -200,15 +200,23 @@ class SegmentedBatch:
                 torch.mm(left[start:stop].T, delta[start:stop], out=matrices[s])
         return out.flat
 
+    def _weighted(self, block: Block, values: Tensor, scale: NDArray[np.generic]) -> Tensor:
+        """Rows times their weights."""
+        width = values.shape[1]
+        out = self.space(f"{block.name} weighted", width)
+        lines = self._workspace.lines
+        np.multiply(lines(values)[:, :width], scale[:, None], out=lines(out)[:, :width])
+        return out
+
     def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
         if isinstance(factor.activation, _Records):
             return self._lengths.astype(np.float64) + factor.block.bias
         known = factor.activation.squared if factor.block.bias else None
         return self._squares(_left(factor.block, factor.activation), known)
 
-    def _squares(self, values: Tensor, known: Tensor | None) -> NDArray[np.float64]:
+    def _squares(self, values: Tensor, known: Squares | None) -> NDArray[np.float64]:
         if known is not None:
-            return known.numpy()
+            return known if isinstance(known, np.ndarray) else known.numpy()
         out = np.empty(self._count)
         kernels.row_squares(self._workspace.lines(values), values.shape[1], out)
         return out

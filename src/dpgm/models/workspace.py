@@ -84,6 +84,7 @@ class BlockViews:
 
     def __init__(self, layout: Layout, flat: Tensor) -> None:
         self.flat, self.layout = flat, layout
+        self.array: NDArray[np.generic] = flat.numpy()
         self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
         self.transposed = {
             block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]
