@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute import kernels
+from dpgm.compute import draw_kernels, layer_kernels, sparse_kernels
 from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
 from dpgm.models.draws import latent_draws, step_key
 from model_references import MIXED, SETS, random_records
@@ -13,7 +13,8 @@ from model_references import MIXED, SETS, random_records
 def both(monkeypatch, call):
     """The result of a call with and without numba."""
     with_numba = call()
-    monkeypatch.setattr(kernels, "HAS_NUMBA", False)
+    for module in (draw_kernels, layer_kernels, sparse_kernels):
+        monkeypatch.setattr(module, "HAS_NUMBA", False)
     return with_numba, call()
 
 
@@ -35,12 +36,14 @@ def test_sparse_products_agree_with_dense_ones(monkeypatch, scipy, bias):
 
     def affine():
         out = np.zeros((7, width + 3))
-        kernels.sparse_affine(records.indptr, records.indices, ROWS, BOUNDS, flat, offset, inputs, width, out)
+        sparse_kernels.sparse_affine(
+            records.indptr, records.indices, ROWS, BOUNDS, flat, offset, inputs, width, out
+        )
         return out[:, :width]
 
     def outer():
         out = np.zeros_like(flat)
-        kernels.sparse_outer(
+        sparse_kernels.sparse_outer(
             records.indptr, records.indices, ROWS, BOUNDS, weights, delta, width, bias, offset, inputs, out
         )
         return out
@@ -62,10 +65,12 @@ def test_the_fused_residual_is_sigmoid_minus_record():
     logits = np.linspace(-60, 60, 7 * 24, dtype=np.float32).reshape(7, 24).copy()
     wanted = 1 / (1 + np.exp(-logits[:, :23].astype(np.float64))) - records.to_dense(np.float64)[ROWS]
     squared = np.zeros(7)
-    assert kernels.sigmoid_residual(records.indptr, records.indices, ROWS, 23, logits, squared)
+    assert sparse_kernels.sigmoid_residual(records.indptr, records.indices, ROWS, 23, logits, squared)
     assert np.allclose(logits[:, :23], wanted, rtol=5e-6, atol=2e-7)
     assert np.allclose(squared, (wanted**2).sum(1), rtol=1e-5)
-    assert not kernels.sigmoid_residual(records.indptr, records.indices, ROWS, 23, logits.astype(float), squared)
+    assert not sparse_kernels.sigmoid_residual(
+        records.indptr, records.indices, ROWS, 23, logits.astype(float), squared
+    )
 
 
 def test_a_softmax_block_without_a_value_says_nothing(monkeypatch):
@@ -74,7 +79,7 @@ def test_a_softmax_block_without_a_value_says_nothing(monkeypatch):
 
     def residual():
         matrix = np.full((7, MIXED.width), 0.5)
-        kernels.subtract_records(records.indptr, records.indices, ROWS, starts, stops, matrix)
+        sparse_kernels.subtract_records(records.indptr, records.indices, ROWS, starts, stops, matrix)
         return matrix
 
     dense = records.to_dense(np.float64)[ROWS]
@@ -92,7 +97,7 @@ def test_squared_norms_stay_accurate_on_wide_rows(monkeypatch):
 
 def _squares(matrix):
     out = np.zeros(len(matrix))
-    kernels.row_squares(matrix, matrix.shape[1], out)
+    layer_kernels.row_squares(matrix, matrix.shape[1], out)
     return out
 
 
@@ -102,7 +107,7 @@ def test_norms_are_binned_as_the_mechanism_says(monkeypatch):
 
     def counted():
         found, counts = np.zeros(len(norms)), np.zeros(24, dtype=np.int64)
-        usable = kernels.bin_norms(norms**2, edges.numpy(), found, counts)
+        usable = layer_kernels.bin_norms(norms**2, edges.numpy(), found, counts)
         return usable, counts
 
     for usable, counts in both(monkeypatch, counted):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpgm.compute import fused, kernels
+from dpgm.compute import adam_kernel, fused
 from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
 from dpgm.models.draws import latent_draws
 from dpgm.models.latent import latent_gradient, sample_latent
@@ -116,7 +116,7 @@ def test_adam_is_that_of_the_cpu():
     average = there[0] + 1
     past = average.clone()
     beta1, beta2, tiny, rate, step = 0.9, 0.999, 1e-8, 0.01, 3
-    done = kernels.adam(
+    done = adam_kernel.adam(
         *(tensor.numpy() for tensor in here),
         scales.numpy(),
         rate=rate,

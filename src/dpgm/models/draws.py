@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from dpgm.compute import fused, kernels
+from dpgm.compute import draw_kernels, fused
 
 
 def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -18,18 +18,18 @@ def latent_draws(key: int | Tensor, rows: Tensor, width: int, dtype: torch.dtype
 
     The key may be an int64 tensor, so that a recorded CUDA graph can be replayed for another step.
     """
-    if isinstance(key, int) and rows.device.type == "cpu" and kernels.HAS_NUMBA:
+    if isinstance(key, int) and rows.device.type == "cpu":
         out = torch.empty((rows.numel(), width), dtype=dtype)
-        kernels.hashed_normals(key % 2**64, rows.reshape(-1).numpy(), out.numpy())
-        return out.reshape(*rows.shape, width)
+        if draw_kernels.hashed_normals(key % 2**64, rows.reshape(-1).numpy(), out.numpy()):
+            return out.reshape(*rows.shape, width)
     if not isinstance(key, int):
         out = torch.empty((*rows.shape, width), dtype=dtype, device=rows.device)
         if fused.hashed_normals(key, rows, out):
             return out
     pairs = -(-width // 2)
     columns = torch.arange(pairs, device=rows.device)
-    base = rows * _signed(kernels.ROW_STEP) + key
-    mixed = _mix(base.unsqueeze(-1) + columns * _signed(kernels.COLUMN_STEP))
+    base = rows * _signed(draw_kernels.ROW_STEP) + key
+    mixed = _mix(base.unsqueeze(-1) + columns * _signed(draw_kernels.COLUMN_STEP))
     # 32 bits for the radius, 31 for the angle.
     radius = torch.sqrt(-2 * torch.log((((mixed >> 32) & 0xFFFFFFFF).double() + 0.5) * 2.0**-32))
     angle = ((mixed & 0x7FFFFFFF).double() + 0.5) * (2 * math.pi * 2.0**-31)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import kernels
+from dpgm.compute import draw_kernels
 from dpgm.data import domain as domains
 
 RAREST = 1e-6  # frequencies are kept this far from 0 and 1 before taking logarithms
@@ -97,7 +97,7 @@ class Outputs:
             chosen[:, number] = _choose(shares, generator) + start
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
         starts, stops = self.bernoulli_ranges
-        return kernels.draw_rows(logits.numpy(), starts, stops, chosen.numpy(), keys)
+        return draw_kernels.draw_rows(logits.numpy(), starts, stops, chosen.numpy(), keys)
 
 
 def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

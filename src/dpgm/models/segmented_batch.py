@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import kernels
+from dpgm.compute import layer_kernels, sparse_kernels
 from dpgm.data.records import Records
 from dpgm.models.factors import Activation, Block, Factor, Signal, Squares, _Records
 from dpgm.models.latent import latent_gradient, sample_latent
@@ -56,7 +56,7 @@ class SegmentedBatch:
         if isinstance(activation, _Records):
             views = self._views
             start = views.layout.offsets[block.name]
-            kernels.sparse_affine(
+            sparse_kernels.sparse_affine(
                 *self._csr,
                 self._bounds,
                 views.array,
@@ -86,7 +86,7 @@ class SegmentedBatch:
     def rectify(self, signal: Signal) -> Signal:
         """The signal with negative values set to zero, in place."""
         squared = np.empty(self._count)
-        if kernels.rectify(self._workspace.lines(signal.values), signal.values.shape[1], squared):
+        if layer_kernels.rectify(self._workspace.lines(signal.values), signal.values.shape[1], squared):
             return Signal(signal.with_one, signal.values, squared)
         signal.values.clamp_(min=0)
         return signal
@@ -94,7 +94,7 @@ class SegmentedBatch:
     def gate(self, slope: Tensor, signal: Signal) -> Squares | None:
         """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
         squared = np.empty(self._count)
-        if kernels.gate(
+        if layer_kernels.gate(
             self._workspace.lines(slope), self._workspace.lines(signal.values), slope.shape[1], squared
         ):
             return squared
@@ -105,50 +105,39 @@ class SegmentedBatch:
         """A latent sample from heads (mean, log-variance)."""
         latent = heads.shape[1] // 2
         out = self.signal("latent sample", latent)
-        if not kernels.HAS_NUMBA:
-            sample_latent(heads, self.draws, out.values)
-            return out
-        squared = np.empty(self._count)
-        kernels.reparametrise(
-            self._workspace.lines(heads), self._drawn, latent, self._workspace.lines(out.values), squared
-        )
-        return Signal(out.with_one, out.values, squared)
+        squared, lines = np.empty(self._count), self._workspace.lines
+        if layer_kernels.reparametrise(lines(heads), self._drawn, latent, lines(out.values), squared):
+            return Signal(out.with_one, out.values, squared)
+        sample_latent(heads, self.draws, out.values)
+        return out
 
     def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares | None]:
         """Gradient at the heads from the slope at the latent sample."""
         latent = heads.shape[1] // 2
         out = self.space("latent delta", 2 * latent)
-        if not kernels.HAS_NUMBA:
-            latent_gradient(slope, heads, self.draws, out)
-            return out, None
-        squared = np.empty(self._count)
-        kernels.latent_delta(
-            self._workspace.lines(slope),
-            self._workspace.lines(heads),
-            self._drawn,
-            latent,
-            self._workspace.lines(out),
-            squared,
-        )
-        return out, squared
+        squared, lines = np.empty(self._count), self._workspace.lines
+        if layer_kernels.latent_delta(lines(slope), lines(heads), self._drawn, latent, lines(out), squared):
+            return out, squared
+        latent_gradient(slope, heads, self.draws, out)
+        return out, None
 
     def residual(self, outputs: Outputs, logits: Tensor) -> Squares | None:
         """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
         squared = np.empty(self._count)
-        fused = not outputs.softmax and kernels.sigmoid_residual(
+        fused = not outputs.softmax and sparse_kernels.sigmoid_residual(
             *self._csr, outputs.width, self._workspace.lines(logits), squared
         )
         if fused:
             return squared
         outputs.probabilities(logits)
-        kernels.subtract_records(*self._csr, *outputs.softmax_ranges, logits.numpy())
+        sparse_kernels.subtract_records(*self._csr, *outputs.softmax_ranges, logits.numpy())
         return None
 
     def dense(self) -> Tensor:
         """The records as a dense binary matrix."""
         out = torch.zeros((self._count, self._width), dtype=self._views.flat.dtype)
         none = np.empty(0, dtype=np.int64)
-        kernels.subtract_records(*self._csr, none, none, out.numpy())
+        sparse_kernels.subtract_records(*self._csr, none, none, out.numpy())
         return out.neg_()
 
     def parameters(self) -> Tensor:
@@ -181,7 +170,7 @@ class SegmentedBatch:
             if isinstance(factor.activation, _Records):
                 start = out.layout.offsets[block.name]
                 lines = self._workspace.lines(delta)
-                kernels.sparse_outer(
+                sparse_kernels.sparse_outer(
                     *self._csr, self._bounds, scale, lines, block.outputs, block.bias, start,
                     block.inputs, out.array,
                 )  # fmt: skip
@@ -218,7 +207,7 @@ class SegmentedBatch:
         if known is not None:
             return known if isinstance(known, np.ndarray) else known.numpy()
         out = np.empty(self._count)
-        kernels.row_squares(self._workspace.lines(values), values.shape[1], out)
+        layer_kernels.row_squares(self._workspace.lines(values), values.shape[1], out)
         return out
 
 

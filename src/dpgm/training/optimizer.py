@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute import fused, kernels
+from dpgm.compute import adam_kernel, fused
 from dpgm.compute.cuda_graphs import Recorded, Staged
 from dpgm.errors import ArtefactError
 
@@ -121,7 +121,7 @@ class Optimizer:
     def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
         assert self.first is not None
         assert self.second is not None
-        return kernels.adam(
+        return adam_kernel.adam(
             self.parameters.numpy(),
             gradients.contiguous().numpy(),
             self.first.numpy(),

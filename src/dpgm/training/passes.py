@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import kernels
+from dpgm.compute import layer_kernels
 from dpgm.mechanisms.query import View
 from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
@@ -62,7 +62,7 @@ class SegmentedPass:
         """Sum of clipped gradients for every model."""
         batch = self._look(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
-        if not kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy()):
+        if not layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy()):
             weights = clip_weights(self._norms, bound)
         return batch.weighted_sum(self._factors, weights, self._sum)
 
@@ -78,7 +78,7 @@ class SegmentedPass:
         squared = batch.squared_norms(self._factors)
         self._norms = torch.empty_like(squared)
         self._counts[:] = 0
-        usable = kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
+        usable = layer_kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
         if usable < len(squared):
             batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step, self._sample, self._batch = step, view.sample, batch
