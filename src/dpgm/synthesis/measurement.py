@@ -277,7 +277,7 @@ def moment_targets(
 def _coupling(law: Floats, records: int) -> float:
     """The price of dependence: lower where records are long, since n items make n² / 2 pairs that may depend."""
     mean = float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
-    return min(0.02, 3000 / records) * min(1.0, 5 / max(mean, 1e-12)) ** 2
+    return min(0.02, 3000 / records) * min(2.0, (5 / max(mean, 1e-12)) ** 2)
 
 
 def _components(width: int, records: int) -> int:
