@@ -25,7 +25,7 @@ from dpgm.models.outputs import Outputs
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.training.optimizer import OptimizerSettings
-from dpgm.training.padded_pass import PaddedPass
+from dpgm.training.padded_pass import PaddedPass, arrange
 from dpgm.training.passes import SegmentedPass
 from dpgm.training.private_sgd import Trainer, TrainingSettings, train
 from model_references import MIXED, SETS, output_loss, random_records, vae_loss
@@ -219,6 +219,24 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
             assert torch.allclose(padded.clipped_sum(view, step, 2.0), wanted[1], atol=1e-5)
     assert resident._resident is not None
     assert travelling._resident is None
+
+
+@pytest.mark.parametrize("clusters", [1, 7])
+def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
+    model = VAE(Domain.of_items(5), (4,), 2)
+    records = Records.from_lists([[i % 5] for i in range(300)], model.domain)
+    parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
+    edges = norm_edges(24)
+    segmented = SegmentedPass(model, parameters, edges, 3)
+    looked = PaddedPass(model, parameters, edges, 3, expected=20.0)
+    together, spread = np.zeros(300, dtype=np.int64), np.arange(300) % clusters
+    cases = [(routed, size) for routed in (together, spread) for size in (0, 1, 20, 45)]
+    for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last one is beyond all expectation
+        view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64))
+        assert torch.equal(looked.histogram(view, step), segmented.histogram(view, step))
+        wanted = segmented.clipped_sum(view, step, 0.5)
+        assert torch.allclose(looked.clipped_sum(view, step, 0.5), wanted, atol=1e-5)
+        assert ((looked._tiles, looked._places) == arrange(20.0, clusters)) == (size < 300)
 
 
 # -- edges ----------------------------------------------------------------------------------------------------------
