@@ -100,8 +100,7 @@ def _cluster(
         plan.noise("cluster sums"),
         generator=draws,
         clusters=settings.clusters,
-        merge_after=plan.mechanism("cluster counts").count
-        // 2,  # whatever a crash cost: results are taken up again
+        merge_after=plan.mechanism("cluster counts").count // 2,  # of the plan: the same after a crash
         shrink=not paper,
         device=around.device,
     )
