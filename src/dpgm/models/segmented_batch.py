@@ -5,7 +5,6 @@ Matrix products run over one segment a model, everything else over the whole bat
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -39,8 +38,7 @@ class SegmentedBatch:
         self._lengths = records.indptr[rows + 1] - records.indptr[rows]
         self._bounds = bounds
         self._count, self._width = len(rows), records.width
-        edges = bounds.tolist()
-        self._segments = [(s, start, stop) for s, (start, stop) in enumerate(pairwise(edges)) if stop > start]
+        self._sizes: list[int] = np.diff(bounds).tolist()
 
     def signal(self, name: str, width: int) -> Signal:
         """A buffer for activations that the model fills itself."""
@@ -77,11 +75,14 @@ class SegmentedBatch:
 
     def _product(self, left: Tensor, matrices: Sequence[Tensor], out: Tensor) -> None:
         """Every model's rows of `left` times its own matrix."""
-        if len(self._segments) == 1:
-            torch.mm(left, matrices[self._segments[0][0]], out=out)
+        if len(matrices) == 1:
+            torch.mm(left, matrices[0], out=out)
             return
-        for s, start, stop in self._segments:
-            torch.mm(left[start:stop], matrices[s], out=out[start:stop])
+        for part, matrix, target in zip(
+            left.split_with_sizes(self._sizes), matrices, out.split_with_sizes(self._sizes), strict=True
+        ):
+            if len(part):
+                torch.mm(part, matrix, out=target)
 
     def rectify(self, signal: Signal) -> Signal:
         """The signal with negative values set to zero, in place."""
@@ -162,7 +163,7 @@ class SegmentedBatch:
 
     def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: BlockViews) -> Tensor:
         """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
-        if len(self._segments) < len(self._bounds) - 1:
+        if 0 in self._sizes:
             out.flat.zero_()
         scale = weights.to(out.flat.dtype).numpy()
         for factor in factors:
@@ -182,11 +183,15 @@ class SegmentedBatch:
             else:
                 delta = self._weighted(block, delta, scale)
             matrices = out.matrices[block.name]
-            if len(self._segments) == 1:
-                torch.mm(left.T, delta, out=matrices[self._segments[0][0]])
+            if len(matrices) == 1:
+                torch.mm(left.T, delta, out=matrices[0])
                 continue
-            for s, start, stop in self._segments:
-                torch.mm(left[start:stop].T, delta[start:stop], out=matrices[s])
+            # Splitting takes one call where slicing takes one a model.
+            for part, slope, matrix in zip(
+                left.T.split_with_sizes(self._sizes, 1), delta.split_with_sizes(self._sizes), matrices, strict=True
+            ):
+                if len(slope):
+                    torch.mm(part, slope, out=matrix)
         return out.flat
 
     def _weighted(self, block: Block, values: Tensor, scale: NDArray[np.generic]) -> Tensor:
