@@ -122,8 +122,8 @@ def choose_model(domain: Domain | None) -> Model:
 
     Measured (docs/fidelity.md, "Is private SGD worth its budget?"): on msweb, plants, accidents, 100,000 transit
     records and Adult, products had smaller errors than VAEs trained by private SGD and refined to the same statistics,
-    or equal ones (within .002), on sets of up to three items and on marginals, in a half to a third of the time. SGD won
-    on sets of four and six items of plants at epsilon 1 (by 11 and 16 %) and lost on those of accidents (by 20 %);
+    or equal ones (within .002), on sets of up to three items and on marginals, in a half to a third of the time. SGD
+    won on sets of four and six items of plants at epsilon 1 (by 11 and 16 %) and lost on those of accidents (by 20 %);
     nothing public tells the two apart.
     """
     return "image" if _is_image(domain) else "products"
