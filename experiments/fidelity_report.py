@@ -110,6 +110,31 @@ def ratios(runs: Runs) -> str:
     return lines(["data", *ERRORS], rows)
 
 
+def behind(runs: Runs) -> str:
+    """Where another method has a smaller mean error than ours at epsilon = 1, delta = 1/N, and pairs against MST."""
+    found = []
+    for data, title in SETS.items():
+        for method in ("independent", "mst", "aim", "mwem"):
+            cells = []
+            for metric in ERRORS:
+                ours, theirs = (runs.mean(data, m, 1.0, 1, metric) for m in ("ours", method))
+                if ours is not None and theirs is not None and theirs < ours:
+                    cells.append(f"{metric} {theirs:.4f} ({ours:.4f})")
+            if cells:
+                found.append([title, method, ", ".join(cells)])
+    return lines(["data", "method", "its error (ours)"], found)
+
+
+def pairs(runs: Runs) -> str:
+    """MST's error of popular pairs divided by ours, at epsilon = 1, delta = 1/N."""
+    rows = []
+    for data, title in SETS.items():
+        ours, theirs = (runs.mean(data, method, 1.0, 1, "pop2") for method in ("ours", "mst"))
+        if ours and theirs:
+            rows.append([title, f"{theirs / ours:.2f}"])
+    return lines(["data", "MST / ours, pairs"], rows)
+
+
 def sweep(runs: Runs) -> str:
     """Popular queries and lengths by epsilon, delta = 1/(10 N)."""
     rows = []
@@ -168,6 +193,8 @@ TABLES = {
     "sets": sets,
     "more": more,
     "ratios": ratios,
+    "behind": behind,
+    "pairs": pairs,
     "sweep": sweep,
     "rises": rises,
     "adult": tables,
