@@ -30,7 +30,6 @@ def statistics(domain):
         for cap in (order, order + 2):
             listed.append(ItemTuples(domain, tuple(range(width)), order, cap))
             listed.append(ItemTuples(domain, tuple(range(1, width)), order, cap))
-            listed.append(ItemTuples(domain, tuple(range(1, width)), order, cap, whole=True))
     return listed
 
 
@@ -76,22 +75,6 @@ def test_tuple_counts_equal_brute_force(some):
             for at, places in enumerate(statistic.positions[statistic.tuples]):
                 expected[at] += set(places.tolist()) <= inside and weight[len(inside)]
         assert np.allclose(exact(statistic, records), expected)
-
-
-@settings(max_examples=30, deadline=None)
-@given(rows)
-def test_short_records_are_counted_whole_and_in_no_set(some):
-    for order in (2, 3, 4):
-        statistic = ItemTuples(ITEMS, (6, 0, 2, 3, 5), order, order + 1, whole=True)
-        places = {position: place for place, position in enumerate(statistic.positions.tolist())}
-        inside = [[places[item] for item in row if item in places] for row in some]
-        short = [sum(1 << place for place in row) for row in inside if len(row) <= order]
-        long = [[int(statistic.positions[place]) for place in row] for row in inside if len(row) > order]
-        counted = exact(statistic, records_of(some))
-        sets, cells = np.split(counted, [len(statistic.tuples)])
-        expected = [short.count(mask) * statistic.short_weight for mask in statistic.short_records.tolist()]
-        assert cells.tolist() == expected
-        assert np.allclose(sets, exact(ItemTuples(ITEMS, statistic.chosen, order, order + 1), records_of(long)))
 
 
 def test_item_counts_equal_plain_counts_when_no_record_is_long():

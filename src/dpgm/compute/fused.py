@@ -18,11 +18,9 @@ STRETCH = 1024  # numbers a program in flat kernels
 
 @cache
 def _kernels() -> Any:
-    try:
-        from dpgm.compute import triton_kernels
-    except ImportError:
-        return None
-    return triton_kernels
+    from dpgm.compute import triton_kernels
+
+    return triton_kernels if triton_kernels.HAS_TRITON else None
 
 
 @cache

@@ -3,16 +3,11 @@
 Only sets of distinct items are counted (never an item with itself: those cells would be item counts), and sets with
 two values of one table column, which cannot occur, are left out. A record with n of the chosen positions has
 C(n, order) sets; long ones are down-weighted (`clip_steps`), so its norm is at most sqrt(C(cap, order)).
-
-Short records use little of that norm. With few positions they are counted `whole` instead: a record with at most
-`order` of the positions adds the full norm to the one cell that stands for exactly these items, and nothing to the
-sets. The same release then holds two statistics of different records at the price of one.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import floor
 
 import numpy as np
 import torch
@@ -32,13 +27,12 @@ _CHUNK = {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}
 
 @dataclass(frozen=True)
 class ItemTuples:
-    """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`; then `short_records`."""
+    """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`."""
 
     domain: Domain
     chosen: tuple[int, ...]
     order: int
     cap: int
-    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -64,36 +58,15 @@ class ItemTuples:
             possible &= owner[listed[:, a]] != owner[listed[:, b]]
         return listed[possible]
 
-    @cached_property
-    def short_records(self) -> NDArray[np.int64]:
-        """Bit masks, over places within `positions`, of all records that are counted whole."""
-        if not self.whole:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(np.bitwise_count(np.arange(1 << len(self.positions))) <= self.order)
-
     @property
     def sensitivity(self) -> float:
         """sqrt(C(cap, order))."""
         return clip_bound(self.order, self.cap)
 
     @property
-    def short_weight(self) -> float:
-        """What a record that is counted whole adds to its cell: the sensitivity, rounded down to the grid."""
-        return self._short_steps * GRID
-
-    @property
-    def _short_steps(self) -> int:
-        return floor(self.sensitivity / GRID)
-
-    @property
     def shape(self) -> tuple[int, ...]:
-        """One number a set, and one a short record that is counted whole."""
-        return (len(self.tuples) + len(self.short_records),)
-
-    def kept_steps(self, longest: int) -> NDArray[np.int64]:
-        """Weight in the sets of a record with n = 0 .. `longest` of the positions, in grid steps."""
-        steps = clip_steps(longest, self.order, self.cap)
-        return np.where(np.arange(longest + 1) > self.order, steps, 0) if self.whole else steps
+        """One number a set."""
+        return (len(self.tuples),)
 
     def query(self) -> Query:
         """The question to the private rows."""
@@ -103,14 +76,11 @@ class ItemTuples:
         size = len(self.positions)
         place = np.full(self.domain.width, -1, dtype=np.int64)
         place[self.positions] = np.arange(size)
-        steps = self.kept_steps(size)
-        short = np.zeros(len(self.short_records), dtype=np.int64)
+        steps = clip_steps(size, self.order, self.cap)
         left, right = (np.triu_indices(size, 1)) if self.order > 2 else (np.arange(size), np.arange(size))
         total = np.zeros((len(left), size if self.order < 4 else len(left)), dtype=np.int64)
         for chunk in view.rows.chunks(_CHUNK[self.order]):
             ones = counts_within(chunk, place >= 0)
-            if self.whole:
-                short += self._short(chunk, place, ones <= self.order)
             held = (ones >= self.order) & (steps[ones] > 0)  # the others add to no set
             if not held.any():
                 continue
@@ -122,13 +92,7 @@ class ItemTuples:
                 pairs = dense[:, left] * dense[:, right]
                 product = (pairs * weights).T @ (dense if self.order == 3 else pairs)
             total += product.astype(np.int64)
-        return torch.from_numpy(np.concatenate([self._pick(total), short]))
-
-    def _short(self, chunk: Records, place: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        dense = _dense(chunk, place, len(self.positions))[chosen].astype(np.int64)
-        masks = dense @ (1 << np.arange(len(self.positions)))
-        cells = np.searchsorted(self.short_records, masks)
-        return self._short_steps * np.bincount(cells, minlength=len(self.short_records))
+        return torch.from_numpy(self._pick(total))
 
     def _pick(self, total: NDArray[np.int64]) -> NDArray[np.int64]:
         listed = self.tuples.T

@@ -19,6 +19,7 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend, gaussian_mu
+from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
@@ -35,9 +36,10 @@ NARROW = 24  # up to so many positions, quadruples are measured
 TABLE = 17  # up to so many items, the fit lists all possible records
 _MOST_CELLS = 50_000
 _WHOLE = (3, 4)  # where all records are listed, these releases count short records whole
+_WITHIN = 0.95  # share of the records expected to stay within the bound of centred sums
 # How readily counts of a table fit give way to what the others imply: (least, most), by order; see `_price`.
 _PRICES = {1: (0.03, 0.03), 2: (0.03, 0.03), 3: (0.03, 0.1), 4: (0.03, 0.2)}
-_SHORT_PRICE = 0.2
+_WHOLE_PRICE = 0.2
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _MORE_TRIPLES = 50  # where noise is far below what matters
@@ -51,7 +53,8 @@ class Measurements:
 
     lengths: Measured[RecordLengths] | None
     items: Measured[ItemCounts]
-    tuples: tuple[Measured[ItemTuples], ...]
+    tuples: tuple[Measured[ItemTuples], ...] = ()
+    cells: tuple[Measured[CellSets], ...] = ()  # instead of tuples, where all possible records are listed
 
 
 def measurement_spends(
@@ -77,7 +80,7 @@ def measurement_spends(
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.07, 0.22, 0.30, 0.38) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
+        4: (0.03, 0.09, 0.28, 0.30, 0.30) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -105,28 +108,59 @@ def measure(
         noise = noises[asked.name]
         lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
     reading = _read(lengths, domain, records)
-    doubt = 0.2 if listed else 1.0  # with all records listed the correction is exact
     noise = noises["item counts"]
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
+    doubt = 0.2 if listed else 1.0  # with all records listed the correction is exact
     counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise, doubt))
     items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
     profile = item_profile(items, reading, records)
+    orders = [order for order in _SUBSET if NAMES[order] in noises]
+    if listed:
+        return Measurements(
+            lengths,
+            items,
+            cells=tuple(_ask_cells(gateway, domain, order, profile, law, noises) for order in orders),
+        )
     tuples: list[Measured[ItemTuples]] = []
-    for order, size in _SUBSET.items():
-        if NAMES[order] not in noises:
-            continue
-        noise = noises[NAMES[order]]
+    for order in orders:
+        noise, size = noises[NAMES[order]], _SUBSET[order]
         if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
             size = _MORE_TRIPLES
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
-        cap = choose_cap(order, law, profile[chosen], records, noise, doubt)
-        whole = order in _WHOLE and listed
-        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap, whole)
+        cap = choose_cap(order, law, profile[chosen], records, noise)
+        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
         tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
     return Measurements(lengths, items, tuple(tuples))
+
+
+def _ask_cells(
+    gateway: Gateway, domain: Domain, order: int, profile: Floats, law: Floats, noises: Mapping[str, float]
+) -> Measured[CellSets]:
+    """Centred sums of sets, bounded so that most records should keep their weight."""
+    free = CellSets(domain, order, offsets_near(profile), bound=1.0, whole=order in _WHOLE)
+    chances = likely_records(profile, law)
+    chances[free.whole_records] = 0.0
+    ranked = np.argsort(free.norms, kind="stable")
+    running = np.cumsum(chances[ranked])
+    typical = ranked[min(int(np.searchsorted(running, _WITHIN * running[-1])), len(ranked) - 1)]
+    sets = replace(free, bound=max(float(free.norms[typical]), 1 / STEPS**order))
+    noise = noises[sets.name]
+    return Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity)
+
+
+def likely_records(profile: Floats, law: Floats) -> Floats:
+    """A guess at the share of each of the 2^m possible records, from item frequencies and the law of lengths."""
+    cells = np.arange(1 << len(profile))
+    odds = np.log(profile) - np.log1p(-profile)
+    chances = np.exp(((cells[:, None] >> np.arange(len(profile))) & 1) @ odds)
+    sizes = np.bitwise_count(cells)
+    shares = np.zeros(len(profile) + 1)
+    shares[: len(law)] = law[: len(profile) + 1]
+    guess: Floats = chances * (shares / np.bincount(sizes, chances))[sizes]
+    return guess
 
 
 @dataclass(frozen=True)
@@ -299,35 +333,38 @@ def _fit_cells(
     """Few items: all 2^m records are listed, and those that occur become components of one record each."""
     reading = _read(measurements.lengths, domain, records)
     profile = torch.from_numpy(item_profile(measurements.items, reading, records)).float()
+    items = measurements.items
+    sizes = np.bitwise_count(np.arange(1 << domain.width))
     shown = [
         Shown(
             sets=torch.from_numpy(1 << np.arange(domain.width)),
-            values=measurements.items.value,
-            variances=torch.full_like(measurements.items.value, measurements.items.std**2),
-            kept=_kept(1, measurements.items.statistic.cap, domain.width),
-            price=_price(1, measurements.items.std, records),
+            values=items.value,
+            variances=torch.full_like(items.value, items.std**2),
+            weights=torch.from_numpy((clip_steps(domain.width, 1, items.statistic.cap) * GRID)[sizes]),
+            price=_price(1, items.std, records),
         )
     ]
-    for measured in measurements.tuples:
-        sets = measured.statistic
-        counts, short = measured.value[: len(sets.tuples)], measured.value[len(sets.tuples) :]
+    for measured in measurements.cells:
+        asked = measured.statistic
+        sums, whole = measured.value[: len(asked.sets)], measured.value[len(asked.sets) :]
         shown.append(
             Shown(
-                sets=torch.from_numpy((1 << sets.positions[sets.tuples]).sum(axis=1)),
-                values=counts,
-                variances=torch.full_like(counts, measured.std**2),
-                kept=torch.from_numpy(sets.kept_steps(domain.width) * GRID).float(),
-                price=_price(sets.order, measured.std, records),
+                sets=torch.from_numpy(asked.sets),
+                values=sums,
+                variances=torch.full_like(sums, measured.std**2),
+                weights=torch.from_numpy(asked.weight_steps * GRID),
+                offsets=torch.tensor(asked.offsets) / STEPS,
+                price=_price(asked.order, measured.std, records),
             )
         )
-        if sets.whole:
+        if asked.whole:
             shown.append(
                 Shown(
-                    sets=torch.from_numpy(sets.short_records),  # all positions are chosen: places are items
-                    values=short / sets.short_weight,
-                    variances=torch.full_like(short, (measured.std / sets.short_weight) ** 2),
-                    kept=None,
-                    price=_SHORT_PRICE,
+                    sets=torch.from_numpy(asked.whole_records),
+                    values=whole / asked.whole_weight,
+                    variances=torch.full_like(whole, (measured.std / asked.whole_weight) ** 2),
+                    weights=None,
+                    price=_WHOLE_PRICE,
                 )
             )
     lengths = None

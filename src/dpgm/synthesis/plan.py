@@ -24,15 +24,19 @@ REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refin
 MEASURES: Mapping[str, tuple[str, str, str]] = {
     "record lengths": ("profile", "histogram of record lengths", "1"),
     "item counts": ("profile", "records holding each item", "sqrt(length bound)"),
-    "pair counts": ("measure", "records holding each pair of popular items", "sqrt(sets within the bound)"),
+    "pair counts": (
+        "measure",
+        "records holding each pair of popular items; up to 17 items, centred",
+        "sqrt(sets within the bound)",
+    ),
     "triple counts": (
         "measure",
-        "records holding each triple of popular items; up to 17 items, short records whole",
+        "records holding each triple of popular items; up to 17 items, centred, short records whole",
         "sqrt(sets within the bound)",
     ),
     "quadruple counts": (
         "measure",
-        "records holding each four of the items; up to 17 items, short records whole",
+        "records holding each four of the items; up to 17 items, centred, short records whole",
         "sqrt(sets within the bound)",
     ),
     "class sizes": ("measure", "images of each label", "1"),

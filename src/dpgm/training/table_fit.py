@@ -2,7 +2,7 @@
 
 Among all distributions the one that minimises (errors / noise)² + price x N x divergence from independent items. The
 problem is convex; its solution is a log-linear model with one parameter a measured number, found by L-BFGS. Sums over
-supersets and subsets take m passes over the table. Post-processing: only released values enter.
+all records or all sets take m passes over the table. Post-processing: only released values enter.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +16,17 @@ PRICE = 0.03
 
 @dataclass(frozen=True)
 class Shown:
-    """Noisy counts of the records that hold all items of each set, a record of n items weighted by `kept[n]`.
+    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
 
-    With `kept` None, counts of the records that hold exactly these items.
+    Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
+    items of a set.
     """
 
     sets: Tensor  # (count,) bit masks
     values: Tensor
     variances: Tensor
-    kept: Tensor | None
+    weights: Tensor | None  # (2^m,)
+    offsets: Tensor | None = None  # (m,); None: zeros, so that the records that hold the set are counted
     price: float = PRICE  # how readily these numbers give way to independence
 
 
@@ -64,7 +66,9 @@ def fit_table(
         held = (cells >> item) & 1
         size += held
         start += torch.where(held == 1, share.log(), (1 - share).log())
-    kept = [None if part.kept is None else part.kept.double()[size] for part in shown]
+    weights = [None if part.weights is None else part.weights.double() for part in shown]
+    none = torch.zeros(width, dtype=torch.float64)
+    offsets = [none if part.offsets is None else part.offsets.double() for part in shown]
     counts = [len(part.sets) for part in shown] + ([len(lengths.values)] if lengths is not None else [])
     values = torch.cat([part.values.double() for part in shown] + ([lengths.values.double()] if lengths else []))
     variances = torch.cat(
@@ -77,26 +81,33 @@ def fit_table(
     def table(parameters: Tensor) -> Tensor:
         parts = torch.split(parameters, counts)
         score = start.clone()
-        for part, weight, parameter in zip(shown, kept, parts, strict=False):
+        for part, weight, offset, parameter in zip(shown, weights, offsets, parts, strict=False):
             placed = torch.zeros_like(start).index_add_(0, part.sets, parameter)
-            score += placed if weight is None else weight * _sum_over_subsets(placed, width)
+            score += placed if weight is None else weight * _sums_over_sets(placed, offset)
         return score if group is None else score + parts[-1][group]
 
+    def moments(chances: Tensor) -> Tensor:
+        shares = [
+            (chances if weight is None else _sums_over_records(weight * chances, offset))[part.sets]
+            for part, weight, offset in zip(shown, weights, offsets, strict=True)
+        ]
+        if group is not None:
+            shares.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
+        return torch.cat(shares)
+
     # scaled so that each parameter's own curvature is near 1
-    scale = (values.clamp(min=1.0) / records + damping).rsqrt()
+    independent = start.softmax(0)
+    curvature = moments(independent)
+    for part, weight, offset, own in zip(shown, weights, offsets, torch.split(curvature, counts), strict=False):
+        if weight is not None:
+            own[:] = _squares_over_records(weight**2 * independent, offset)[part.sets]
+    scale = (curvature.clamp(min=1 / records) + damping).rsqrt()
 
     def loss_and_slope(parameters: Tensor) -> tuple[float, Tensor]:
         actual = parameters * scale
         score = table(actual)
         level = score.logsumexp(0)
-        chances = (score - level).exp()
-        moments = [
-            (chances if weight is None else _sum_over_supersets(weight * chances, width))[part.sets]
-            for part, weight in zip(shown, kept, strict=True)
-        ]
-        if group is not None:
-            moments.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
-        slope = scale * (torch.cat(moments) - values / records + damping * actual)
+        slope = scale * (moments((score - level).exp()) - values / records + damping * actual)
         return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
 
     parameters = _minimise(loss_and_slope, torch.zeros(len(values), dtype=torch.float64), rounds, progress)
@@ -145,16 +156,33 @@ def _minimise(
     return point
 
 
-def _sum_over_supersets(values: Tensor, width: int) -> Tensor:
+def _sums_over_records(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every set the sum over records, each times (x_i - offset_i) for every item of the set."""
     values = values.clone()
-    for item in range(width):
+    for item, offset in enumerate(offsets.tolist()):
         halves = values.view(-1, 2, 2**item)
         halves[:, 0] += halves[:, 1]
+        if offset:
+            halves[:, 1] -= offset * halves[:, 0]
     return values
 
 
-def _sum_over_subsets(values: Tensor, width: int) -> Tensor:
-    for item in range(width):
+def _squares_over_records(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every set the sum over records, each times (x_i - offset_i)² for every item of the set."""
+    values = values.clone()
+    for item, offset in enumerate(offsets.tolist()):
         halves = values.view(-1, 2, 2**item)
+        without = halves[:, 0].clone()
+        halves[:, 0] += halves[:, 1]
+        halves[:, 1] = (1 - offset) ** 2 * halves[:, 1] + offset**2 * without
+    return values
+
+
+def _sums_over_sets(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every record the sum over sets, each times (x_i - offset_i) for every item of the set; in place."""
+    for item, offset in enumerate(offsets.tolist()):
+        halves = values.view(-1, 2, 2**item)
+        if offset:
+            halves[:, 0] -= offset * halves[:, 1]
         halves[:, 1] += halves[:, 0]
     return values
