@@ -225,7 +225,7 @@ def plot(runs: Runs, path: Path) -> None:
             points = [(epsilon, max(mean, 1e-4)) for epsilon, mean in means if mean is not None]
             if points:
                 panel.loglog(*zip(*points, strict=True), "o-", label=method, markersize=3, linewidth=1)
-        panel.tick_params(labelsize=6)
+        panel.tick_params(which="both", labelsize=6)
         if metric == metrics[0]:
             panel.set_ylabel(name, fontsize=8)
         if name == names[0]:
