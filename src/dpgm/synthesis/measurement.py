@@ -36,7 +36,7 @@ NARROW = 24  # up to so many positions, quadruples are measured
 TABLE = 17  # up to so many items, the fit lists all possible records
 _MOST_CELLS = 50_000
 _WHOLE = (3, 4)  # where all records are listed, these releases count short records whole
-_WITHIN = 0.95  # share of the records expected to stay within the bound of centred sums
+_CELL_DOUBT = 0.1  # with all records listed the correction for scaling down is exact, or nearly
 # How readily counts of a table fit give way to what the others imply: (least, most), by order; see `_price`.
 _PRICES = {1: (0.03, 0.03), 2: (0.03, 0.03), 3: (0.03, 0.1), 4: (0.03, 0.2)}
 _WHOLE_PRICE = 0.2
@@ -62,25 +62,26 @@ def measurement_spends(
 ) -> tuple[Spend, ...]:
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
-    Triples pay when their noise (with the whole budget) is below 0.1 % of the records; quadruples when, besides,
-    there are few positions. `cells` as in `measure`.
+    Triples pay when their noise (with the whole budget) is below 0.1 % of the records, or 0.4 % where all possible
+    records are listed; quadruples when, besides, there are few positions. `cells` as in `measure`.
     """
     width = UNKNOWN_WIDTH if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
     columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
     sigma = 1 / gaussian_mu(epsilon, delta)
     order = 2 if width > 1 else 1
-    if width > 2 and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= SANITY * records * min(1.0, 350 / width):
+    listed = cells and domain is not None and _lists_cells(domain)
+    matters = SANITY * records * (4.0 if listed else min(1.0, 350 / width))  # centred sums have less noise
+    if width > 2 and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= matters:
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
-    listed = cells and domain is not None and _lists_cells(domain)
     first = 0.3 + 0.2 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.09, 0.28, 0.30, 0.30) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
+        4: (0.03, 0.10, 0.32, 0.30, 0.25) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -112,7 +113,7 @@ def measure(
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
-    doubt = 0.2 if listed else 1.0  # with all records listed the correction is exact
+    doubt = _CELL_DOUBT if listed else 1.0
     counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise, doubt))
     items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
     profile = item_profile(items, reading, records)
@@ -121,7 +122,7 @@ def measure(
         return Measurements(
             lengths,
             items,
-            cells=tuple(_ask_cells(gateway, domain, order, profile, law, noises) for order in orders),
+            cells=tuple(_ask_cells(gateway, domain, o, profile, law, records, noises[NAMES[o]]) for o in orders),
         )
     tuples: list[Measured[ItemTuples]] = []
     for order in orders:
@@ -137,17 +138,24 @@ def measure(
 
 
 def _ask_cells(
-    gateway: Gateway, domain: Domain, order: int, profile: Floats, law: Floats, noises: Mapping[str, float]
+    gateway: Gateway, domain: Domain, order: int, profile: Floats, law: Floats, records: int, noise: float
 ) -> Measured[CellSets]:
-    """Centred sums of sets, bounded so that most records should keep their weight."""
+    """Centred sums of sets, within the bound that balances noise against what scaling down distorts."""
     free = CellSets(domain, order, offsets_near(profile), bound=1.0, whole=order in _WHOLE)
     chances = likely_records(profile, law)
     chances[free.whole_records] = 0.0
-    ranked = np.argsort(free.norms, kind="stable")
-    running = np.cumsum(chances[ranked])
-    typical = ranked[min(int(np.searchsorted(running, _WITHIN * running[-1])), len(ranked) - 1)]
-    sets = replace(free, bound=max(float(free.norms[typical]), 1 / STEPS**order))
-    noise = noises[sets.name]
+    held = np.bitwise_count(np.arange(1 << domain.width))
+    parted = chances * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[held]
+    expected, yardstick = _popular_sets(order, law, profile, records)
+    best, best_cost = float(free.norms.max()), np.inf
+    candidates = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
+    for bound in candidates[candidates > 0]:
+        kept = np.minimum(1.0, bound / np.maximum(free.norms, 1e-12))
+        retained = float((parted * kept).sum() / parted.sum())
+        cost = _cost(order, noise * bound, retained, expected, yardstick, doubt=_CELL_DOUBT)
+        if cost < best_cost:
+            best, best_cost = float(bound), cost
+    sets = replace(free, bound=max(best, 1 / STEPS**order))
     return Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity)
 
 
@@ -214,20 +222,31 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
     sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
     if (law * sets).sum() <= 0:
         return order
-    draws = np.random.default_rng(0).choice(len(profile), size=(2000, order), p=profile / profile.sum())
-    lift = (law * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
-    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
-    yardstick = np.maximum(expected, SANITY * records)
+    expected, yardstick = _popular_sets(order, law, profile, records)
     best, best_cost = order, np.inf
     for cap in range(order, len(law)):
         kept = clip_steps(len(law) - 1, order, cap) * GRID
         retained = float((law * sets * kept).sum() / (law * sets).sum())
-        noisy = noise * clip_bound(order, cap) / retained * float((1 / yardstick).mean())
-        distorted = doubt * _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
-        cost = noisy**2 + distorted**2
+        cost = _cost(order, noise * clip_bound(order, cap), retained, expected, yardstick, doubt)
         if cost < best_cost:
             best, best_cost = cap, cost
     return max(best, order)
+
+
+def _popular_sets(order: int, law: Floats, profile: Floats, records: int) -> tuple[Floats, Floats]:
+    """Counts to expect of popular sets of items, and what their errors are measured against."""
+    sets = np.array([comb(n, order) for n in range(len(law))], dtype=np.float64)
+    draws = np.random.default_rng(0).choice(len(profile), size=(2000, order), p=profile / profile.sum())
+    lift = (law * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
+    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
+    return expected, np.maximum(expected, SANITY * records)
+
+
+def _cost(order: int, std: float, retained: float, expected: Floats, yardstick: Floats, doubt: float) -> float:
+    """Squared relative error of a popular set from noise and from the correction for what was not retained."""
+    noisy = std / retained * float((1 / yardstick).mean())
+    distorted = doubt * _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
+    return noisy**2 + distorted**2
 
 
 def item_profile(items: Measured[ItemCounts], reading: _Reading, records: int) -> Floats:
