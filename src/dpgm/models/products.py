@@ -27,12 +27,14 @@ class Products:
         domain: the public domain; the probabilities of a table column sum to 1 within each component.
         weights: (k,) shares of the components; they sum to 1.
         probabilities: (k, m).
+        balances: whether samples of moderate size are balanced (`models/balance.py`).
     """
 
     kind = "products"
 
-    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor) -> None:
+    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor, *, balances: bool = True) -> None:
         self.domain = domain
+        self.balances = balances
         self.weights = weights.detach().double().cpu()
         self.probabilities = probabilities.detach().float().cpu()
 
@@ -133,14 +135,21 @@ class Products:
             else:
                 places, items = _subsets(probabilities, sizes, starts, random)
                 parts.append(places * self.domain.width + block.start + items)
-        keys = balanced(
-            self.domain, self.weights.numpy(), self.probabilities.numpy(), np.concatenate(parts), sizes, random
-        )
-        places, positions = np.divmod(keys, self.domain.width)
+        keys = np.concatenate(parts)
+        if self.balances:
+            keys = balanced(self.domain, self.weights.numpy(), self.probabilities.numpy(), keys, sizes, random)
+        places = keys // self.domain.width
         shuffled = random.permutation(count)  # place -> record
-        rows, positions = np.divmod(np.sort(shuffled[places] * self.domain.width + positions), self.domain.width)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+        keys = np.sort((shuffled[places] - places) * self.domain.width + keys)
+        rows = keys // self.domain.width
+        positions = keys - rows * self.domain.width
+        indptr = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
+
+    def loose(self) -> "Products":
+        """The same mixture, whose samples are not balanced: for many records in small parts."""
+        return Products(self.domain, self.weights, self.probabilities, balances=False)
 
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""

@@ -21,6 +21,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
+from dpgm.models.balance import MOST_RECORDS
+from dpgm.models.products import Products
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.surroundings import Progress, silent
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
 CHUNK = 16_384
-LARGE_CHUNK = 131_072  # of generators that balance what they draw: the more at once, the better
 MOST = 10_000_000_000
 MISSING = "missing"  # what `--where field=missing` calls a missing value
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
@@ -41,7 +42,7 @@ def sample_chunks(
     validation.whole(records=count, at_least=0, at_most=MOST)
     _check_seed(seed)
     root = secrets.randbits(62) if seed is None else seed
-    chunk = _chunk(generator)
+    generator, chunk = _source(generator, count)
     sizes = [min(chunk, count - start) for start in range(0, count, chunk)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
 
@@ -77,7 +78,7 @@ class Conditioned:
         self, generator: Generator, domain: Domain, where: Sequence[str], *, seed: int | None = None
     ) -> None:
         _check_seed(seed)
-        self._generator = generator
+        self._generator, self._size = _source(generator, MOST)
         self._where = list(where)
         self._positions = [position_of(domain, condition) for condition in where]
         self._root = secrets.randbits(62) if seed is None else seed
@@ -91,9 +92,8 @@ class Conditioned:
     def chunks(self, count: int) -> Iterator[Records]:
         """`count` records, in chunks."""
         number = given = 0
-        size = _chunk(self._generator)
         while given < count:
-            chunk = self._generator.sample(size, generator=_generator(self._root, number))
+            chunk = self._generator.sample(self._size, generator=_generator(self._root, number))
             number += 1
             hits = chunk.take(np.flatnonzero(_holds_all(chunk, self._positions)))
             self._drawn += len(chunk)
@@ -177,9 +177,12 @@ def position_of(domain: Domain, condition: str) -> int:
     )
 
 
-def _chunk(generator: Generator) -> int:
-    balances = generator.kind == "products" or "points" in generator.architecture
-    return LARGE_CHUNK if balances else CHUNK
+def _source(generator: Generator, count: int) -> tuple[Generator, int]:
+    """What to draw from, and how many records at once: few are balanced over all of them, many come in small chunks."""
+    products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
+    if not isinstance(products, Products):
+        return generator, CHUNK
+    return (products, max(count, 1)) if count <= MOST_RECORDS else (products.loose(), CHUNK)
 
 
 def _check_seed(seed: int | None) -> None:
