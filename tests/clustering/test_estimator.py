@@ -61,8 +61,8 @@ def test_public_records_and_profiles_cost_nothing():
 
 def test_the_default_source_of_randomness_is_fresh():
     records, _ = two_kinds(50)
-    model = dpgm.PrivateKernelKMeans(2, count_noise=9.0, sum_noise=4.0, cluster_steps=1)
-    first = model.fit(records).noisy_counts_.sum()
+    model = dpgm.PrivateKernelKMeans(2, count_noise=9e9, sum_noise=4.0, cluster_steps=1)
+    first = model.fit(records).noisy_counts_.sum()  # a whole number: the same by chance once in 10^10
     assert float(first) != float(model.fit(records).noisy_counts_.sum())
 
 
