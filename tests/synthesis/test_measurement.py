@@ -11,8 +11,9 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.synthesis import measurement
+from dpgm.synthesis.bound_choice import choose_cap
 from dpgm.synthesis.length_histogram import read_lengths, thinned
-from dpgm.synthesis.measurement import choose_cap, fit_products, measure, measurement_spends
+from dpgm.synthesis.measurement import fit_products, measure, measurement_spends
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
 TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))

@@ -19,32 +19,24 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend, gaussian_mu
-from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
+from dpgm.statistics.cell_sets import CellSets
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, clip_bound, clip_steps
-from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
+from dpgm.synthesis.bound_choice import SANITY, choose_cap
+from dpgm.synthesis.cell_measurement import DOUBT, ask_cells, fit_cells, lists_cells
+from dpgm.synthesis.length_histogram import Lengths
+from dpgm.synthesis.reading import Reading, item_profile, read
 from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
 from dpgm.training.shrinkage import shrink
-from dpgm.training.table_fit import Shown, ShownLengths, fit_table
 
 Floats: TypeAlias = NDArray[np.float64]
 
-SANITY = 0.001  # counts below this share of the records matter little
 NARROW = 24  # up to so many positions, quadruples are measured
-TABLE = 17  # up to so many items, the fit lists all possible records
-_MOST_CELLS = 50_000
-_WHOLE = (3, 4)  # where all records are listed, these releases count short records whole
-_CELL_DOUBT = 0.1  # with all records listed the correction for scaling down is exact, or nearly
-# How readily counts of a table fit give way to what the others imply: (least, most), by order; see `_price`.
-_PRICES = {1: (0.03, 0.03), 2: (0.03, 0.03), 3: (0.03, 0.1), 4: (0.03, 0.2)}
-_WHOLE_PRICE = 0.2
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _MORE_TRIPLES = 50  # where noise is far below what matters
-# How wrong the correction for down-weighting may be, as a share of what was cut, by order.
-_DISTORTION = {1: 0.3, 2: 0.4, 3: 0.6, 4: 0.6}
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def measurement_spends(
     columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
     sigma = 1 / gaussian_mu(epsilon, delta)
     order = 2 if width > 1 else 1
-    listed = cells and domain is not None and _lists_cells(domain)
+    listed = cells and domain is not None and lists_cells(domain)
     matters = SANITY * records * (4.0 if listed else min(1.0, 350 / width))  # centred sums have less noise
     if width > 2 and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= matters:
         order = 3
@@ -102,18 +94,18 @@ def measure(
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
         cells: whether a fit that lists all possible records (domains of few items) is to follow.
     """
-    listed = cells and _lists_cells(domain)
+    listed = cells and lists_cells(domain)
     lengths = None
     if "record lengths" in noises:
         asked = record_lengths(domain)
         noise = noises[asked.name]
         lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
-    reading = _read(lengths, domain, records)
+    reading = read(lengths, domain, records)
     noise = noises["item counts"]
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
-    doubt = _CELL_DOUBT if listed else 1.0
+    doubt = DOUBT if listed else 1.0
     counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise, doubt))
     items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
     profile = item_profile(items, reading, records)
@@ -122,7 +114,7 @@ def measure(
         return Measurements(
             lengths,
             items,
-            cells=tuple(_ask_cells(gateway, domain, o, profile, law, records, noises[NAMES[o]]) for o in orders),
+            cells=tuple(ask_cells(gateway, domain, o, profile, law, records, noises[NAMES[o]]) for o in orders),
         )
     tuples: list[Measured[ItemTuples]] = []
     for order in orders:
@@ -137,133 +129,6 @@ def measure(
     return Measurements(lengths, items, tuple(tuples))
 
 
-def _ask_cells(
-    gateway: Gateway, domain: Domain, order: int, profile: Floats, law: Floats, records: int, noise: float
-) -> Measured[CellSets]:
-    """Centred sums of sets, within the bound that balances noise against what scaling down distorts."""
-    free = CellSets(domain, order, offsets_near(profile), bound=1.0, whole=order in _WHOLE)
-    chances = likely_records(profile, law)
-    chances[free.whole_records] = 0.0
-    held = np.bitwise_count(np.arange(1 << domain.width))
-    parted = chances * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[held]
-    expected, yardstick = _popular_sets(order, law, profile, records)
-    best, best_cost = float(free.norms.max()), np.inf
-    candidates = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
-    for bound in candidates[candidates > 0]:
-        kept = np.minimum(1.0, bound / np.maximum(free.norms, 1e-12))
-        retained = float((parted * kept).sum() / parted.sum())
-        cost = _cost(order, noise * bound, retained, expected, yardstick, doubt=_CELL_DOUBT)
-        if cost < best_cost:
-            best, best_cost = float(bound), cost
-    sets = replace(free, bound=max(best, 1 / STEPS**order))
-    return Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity)
-
-
-def likely_records(profile: Floats, law: Floats) -> Floats:
-    """A guess at the share of each of the 2^m possible records, from item frequencies and the law of lengths."""
-    cells = np.arange(1 << len(profile))
-    odds = np.log(profile) - np.log1p(-profile)
-    chances = np.exp(((cells[:, None] >> np.arange(len(profile))) & 1) @ odds)
-    sizes = np.bitwise_count(cells)
-    shares = np.zeros(len(profile) + 1)
-    shares[: len(law)] = law[: len(profile) + 1]
-    guess: Floats = chances * (shares / np.bincount(sizes, chances))[sizes]
-    return guess
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """Lengths as far as they are known: of the item sets (noisy), and the table columns (always one each)."""
-
-    domain: Domain
-    lengths: Lengths | None
-
-    @property
-    def columns(self) -> int:
-        return sum(block.softmax for block in self.domain.blocks)
-
-    @property
-    def whole(self) -> Floats:
-        """Law of the number of ones of a record."""
-        return thinned(np.ones(1) if self.lengths is None else self.lengths.law, 1.0, self.columns)
-
-    def within(self, chosen: NDArray[np.int64], profile: Floats) -> Floats:
-        """Law of the number of ones among chosen positions."""
-        free = item_positions(self.domain)
-        inside = np.zeros(self.domain.width, dtype=np.bool_)
-        inside[chosen] = True
-        share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
-        law = np.ones(1) if self.lengths is None else self.lengths.law
-        columns = [block for block in self.domain.blocks if block.softmax]
-        held = sum(bool(inside[block.start : block.stop].any()) for block in columns)
-        return thinned(law, float(share), held)
-
-
-def _read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) -> _Reading:
-    if lengths is None:
-        return _Reading(domain, None)
-    return _Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
-
-
-def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float, doubt: float = 1.0) -> int:
-    """The bound on a record's items that balances noise against what down-weighting distorts.
-
-    Both are relative errors of a popular set of `order` items, counts below 0.1 % of the records taken as that.
-
-    Args:
-        order: items in a set.
-        law: share of the records that hold n = 0, 1, ... of the positions.
-        profile: share of the records that hold each position.
-        records: the public number of records.
-        noise: multiplier.
-        doubt: scales how wrong the correction for down-weighting may be.
-    """
-    sizes = np.arange(len(law))
-    sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
-    if (law * sets).sum() <= 0:
-        return order
-    expected, yardstick = _popular_sets(order, law, profile, records)
-    best, best_cost = order, np.inf
-    for cap in range(order, len(law)):
-        kept = clip_steps(len(law) - 1, order, cap) * GRID
-        retained = float((law * sets * kept).sum() / (law * sets).sum())
-        cost = _cost(order, noise * clip_bound(order, cap), retained, expected, yardstick, doubt)
-        if cost < best_cost:
-            best, best_cost = cap, cost
-    return max(best, order)
-
-
-def _popular_sets(order: int, law: Floats, profile: Floats, records: int) -> tuple[Floats, Floats]:
-    """Counts to expect of popular sets of items, and what their errors are measured against."""
-    sets = np.array([comb(n, order) for n in range(len(law))], dtype=np.float64)
-    draws = np.random.default_rng(0).choice(len(profile), size=(2000, order), p=profile / profile.sum())
-    lift = (law * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
-    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
-    return expected, np.maximum(expected, SANITY * records)
-
-
-def _cost(order: int, std: float, retained: float, expected: Floats, yardstick: Floats, doubt: float) -> float:
-    """Squared relative error of a popular set from noise and from the correction for what was not retained."""
-    noisy = std / retained * float((1 / yardstick).mean())
-    distorted = doubt * _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
-    return noisy**2 + distorted**2
-
-
-def item_profile(items: Measured[ItemCounts], reading: _Reading, records: int) -> Floats:
-    """Share of the records that hold each position, corrected for down-weighting on average."""
-    law = reading.whole
-    sizes = np.arange(len(law))
-    kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
-    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
-    shares = items.value.numpy() / (max(retained, 1e-3) * records)
-    floor = max(0.2 * items.std / records, 0.01 / records)
-    profile: Floats = np.clip(shares, min(floor, 0.5), 0.999)
-    for block in reading.domain.blocks:
-        if block.softmax:
-            profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
-    return profile
-
-
 def fit_products(
     measurements: Measurements,
     domain: Domain,
@@ -273,8 +138,9 @@ def fit_products(
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
-    if _lists_cells(domain):
-        return _fit_cells(measurements, domain, records, progress)
+    if lists_cells(domain):
+        reading = read(measurements.lengths, domain, records)
+        return fit_cells(measurements.items, measurements.cells, reading, domain, records, progress)
     wanted = moment_targets(measurements, domain, records, generator=generator)
     return fit_moments(
         domain,
@@ -302,7 +168,7 @@ def moment_targets(
     measurements: Measurements, domain: Domain, records: int, *, generator: torch.Generator
 ) -> Targets:
     """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
-    reading = _read(measurements.lengths, domain, records)
+    reading = read(measurements.lengths, domain, records)
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
     targets = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
@@ -339,73 +205,6 @@ def _components(width: int, records: int) -> int:
     return int(np.clip(sqrt(records) / 2, least, 400))
 
 
-def _lists_cells(domain: Domain) -> bool:
-    return domain.width <= TABLE and bool(item_positions(domain).all())
-
-
-def _fit_cells(
-    measurements: Measurements,
-    domain: Domain,
-    records: int,
-    progress: Callable[[float], None] | None,
-) -> Products:
-    """Few items: all 2^m records are listed, and those that occur become components of one record each."""
-    reading = _read(measurements.lengths, domain, records)
-    profile = torch.from_numpy(item_profile(measurements.items, reading, records)).float()
-    items = measurements.items
-    sizes = np.bitwise_count(np.arange(1 << domain.width))
-    shown = [
-        Shown(
-            sets=torch.from_numpy(1 << np.arange(domain.width)),
-            values=items.value,
-            variances=torch.full_like(items.value, items.std**2),
-            weights=torch.from_numpy((clip_steps(domain.width, 1, items.statistic.cap) * GRID)[sizes]),
-            price=_price(1, items.std, records),
-        )
-    ]
-    for measured in measurements.cells:
-        asked = measured.statistic
-        sums, whole = measured.value[: len(asked.sets)], measured.value[len(asked.sets) :]
-        shown.append(
-            Shown(
-                sets=torch.from_numpy(asked.sets),
-                values=sums,
-                variances=torch.full_like(sums, measured.std**2),
-                weights=torch.from_numpy(asked.weight_steps * GRID),
-                offsets=torch.tensor(asked.offsets) / STEPS,
-                price=_price(asked.order, measured.std, records),
-            )
-        )
-        if asked.whole:
-            shown.append(
-                Shown(
-                    sets=torch.from_numpy(asked.whole_records),
-                    values=whole / asked.whole_weight,
-                    variances=torch.full_like(whole, (measured.std / asked.whole_weight) ** 2),
-                    weights=None,
-                    price=_WHOLE_PRICE,
-                )
-            )
-    lengths = None
-    if reading.lengths is not None:
-        read = reading.lengths
-        lengths = ShownLengths(
-            torch.from_numpy(read.groups), torch.from_numpy(read.counts), torch.from_numpy(read.stds**2)
-        )
-    chances = fit_table(profile, records, shown, lengths, progress=progress)
-    chosen = chances.argsort(descending=True)[:_MOST_CELLS]
-    chosen = chosen[chances[chosen] > 1e-3 / records]
-    weights = chances[chosen] / chances[chosen].sum()
-    held = (chosen[:, None] >> torch.arange(domain.width)) & 1
-    return Products(domain, weights, held.float())
-
-
-def _price(order: int, std: float, records: int) -> float:
-    """The noisier compared with what matters, the readier these counts give way to what the others imply."""
-    least, most = _PRICES[order]
-    return float(np.clip(std / (SANITY * records), least, most))
-
-
 def _shown(model: Products, sets: ItemTuples) -> Floats:
     """Share of the model's records that hold each of the sets."""
     chances = model.probabilities[:, torch.from_numpy(sets.positions)]
@@ -423,7 +222,7 @@ def _room(law: Floats, size: int) -> int:
     return int(min(size, len(law) + max(16, len(law) // 2)))
 
 
-def _item_target(items: Measured[ItemCounts], reading: _Reading, emphasis: float) -> MomentTarget:
+def _item_target(items: Measured[ItemCounts], reading: Reading, emphasis: float) -> MomentTarget:
     longest = _room(reading.whole, items.statistic.domain.width)
     return MomentTarget(
         order=1,
@@ -436,7 +235,7 @@ def _item_target(items: Measured[ItemCounts], reading: _Reading, emphasis: float
 
 
 def _tuple_target(
-    measured: Measured[ItemTuples], expected: Floats, profile: Floats, reading: _Reading, records: int
+    measured: Measured[ItemTuples], expected: Floats, profile: Floats, reading: Reading, records: int
 ) -> MomentTarget:
     """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
     sets = measured.statistic
@@ -493,7 +292,7 @@ class Profile:
 
 def measured_profile(measured: Measurements, domain: Domain, records: int) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
-    reading = _read(measured.lengths, domain, records)
+    reading = read(measured.lengths, domain, records)
     law = reading.whole
     sizes = np.arange(len(law))
     kept = clip_steps(len(law) - 1, 1, measured.items.statistic.cap) * GRID

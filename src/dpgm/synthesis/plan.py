@@ -27,17 +27,17 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
     "pair counts": (
         "measure",
         "records holding each pair of popular items; up to 17 items, centred",
-        "sqrt(sets within the bound)",
+        "sqrt(sets within the bound); centred: the bound",
     ),
     "triple counts": (
         "measure",
         "records holding each triple of popular items; up to 17 items, centred, short records whole",
-        "sqrt(sets within the bound)",
+        "sqrt(sets within the bound); centred: the bound",
     ),
     "quadruple counts": (
         "measure",
         "records holding each four of the items; up to 17 items, centred, short records whole",
-        "sqrt(sets within the bound)",
+        "sqrt(sets within the bound); centred: the bound",
     ),
     "class sizes": ("measure", "images of each label", "1"),
     "mean embedding": ("measure", "sum of Fourier features of the images of each label", "1"),

@@ -1,0 +1,66 @@
+"""What released lengths and item counts say of the records: the law of lengths, the frequency of every item."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.record_lengths import RecordLengths, item_positions
+from dpgm.statistics.statistic import GRID, Measured, clip_steps
+from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Lengths as far as they are known: of the item sets (noisy), and the table columns (always one each)."""
+
+    domain: Domain
+    lengths: Lengths | None
+
+    @property
+    def columns(self) -> int:
+        """The number of table columns."""
+        return sum(block.softmax for block in self.domain.blocks)
+
+    @property
+    def whole(self) -> Floats:
+        """Law of the number of ones of a record."""
+        return thinned(np.ones(1) if self.lengths is None else self.lengths.law, 1.0, self.columns)
+
+    def within(self, chosen: NDArray[np.int64], profile: Floats) -> Floats:
+        """Law of the number of ones among chosen positions."""
+        free = item_positions(self.domain)
+        inside = np.zeros(self.domain.width, dtype=np.bool_)
+        inside[chosen] = True
+        share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
+        law = np.ones(1) if self.lengths is None else self.lengths.law
+        columns = [block for block in self.domain.blocks if block.softmax]
+        held = sum(bool(inside[block.start : block.stop].any()) for block in columns)
+        return thinned(law, float(share), held)
+
+
+def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) -> Reading:
+    """What a released histogram of lengths says; without one there are no item sets."""
+    if lengths is None:
+        return Reading(domain, None)
+    return Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
+
+
+def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) -> Floats:
+    """Share of the records that hold each position, corrected for down-weighting on average."""
+    law = reading.whole
+    sizes = np.arange(len(law))
+    kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
+    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
+    shares = items.value.numpy() / (max(retained, 1e-3) * records)
+    floor = max(0.2 * items.std / records, 0.01 / records)
+    profile: Floats = np.clip(shares, min(floor, 0.5), 0.999)
+    for block in reading.domain.blocks:
+        if block.softmax:
+            profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
+    return profile
