@@ -4,17 +4,7 @@ import json
 
 import pytest
 
-from dpgm.cli.app import load_commands, run
-from synthesis_data import SETS, some_records
-
-load_commands()
-
-
-@pytest.fixture
-def data(tmp_path):
-    path = tmp_path / "visits.parquet"
-    some_records(SETS, 80).write(path)
-    return path
+from dpgm.cli.app import run
 
 
 def _fails(capsys, arguments, *words, code=2):

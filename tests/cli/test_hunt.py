@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch
 
-from dpgm.cli.app import load_commands, printable, run
+from dpgm.cli.app import printable, run
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.errors import DiskError, UsageError
 from dpgm.models.image import ImageGenerator
@@ -16,16 +16,6 @@ from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.generator import rebuild
 from dpgm.synthesis.sampling import position_of
 from dpgm.synthesis.tensors import write_tensors
-from synthesis_data import SETS, some_records
-
-load_commands()
-
-
-@pytest.fixture
-def data(tmp_path):
-    path = tmp_path / "visits.parquet"
-    some_records(SETS, 80).write(path)
-    return path
 
 
 @pytest.fixture

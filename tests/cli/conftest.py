@@ -1,0 +1,15 @@
+"""What the tests of the commands share."""
+
+import pytest
+
+from dpgm.cli.app import load_commands
+from synthesis_data import SETS, some_records
+
+load_commands()
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "visits.parquet"
+    some_records(SETS, 80).write(path)
+    return path
