@@ -29,6 +29,27 @@ def test_ties_go_to_the_first_centre(backend):
     assert chosen.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 7, 50])
+@pytest.mark.parametrize("width", [1, 2, 7, 30])
+@pytest.mark.parametrize("clusters", [1, 2, 15, 16, 17, 40])
+def test_the_nearest_centre_is_found_whatever_the_shape(backend, rows, width, clusters):
+    rng = np.random.default_rng(rows + 100 * width + 10_000 * clusters)
+    spread = 2 if width < 7 else 5000  # small numbers tie, within sixteen centres and across
+    features, centers = (rng.integers(-spread, spread + 1, (n, width)).astype(np.int16) for n in (rows, clusters))
+    offsets = rng.integers(0, spread**2, clusters)
+    scores = features.astype(np.int64) @ centers.T.astype(np.int64) - offsets
+    chosen = assign(*(torch.from_numpy(each) for each in (features, centers, offsets)))
+    assert chosen.tolist() == scores.argmax(axis=1).tolist()
+
+
+def test_only_a_part_of_a_larger_table_is_read(backend):
+    table = torch.full((9, 6), 7000, dtype=torch.int16)
+    table[2:5] = torch.tensor([[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]], dtype=torch.int16)
+    centers = torch.eye(6, dtype=torch.int16)
+    assert assign(table[2:5], centers, torch.zeros(6, dtype=torch.int64)).tolist() == [0, 1, 5]
+    assert assign(table[2:5, 1:], centers[:, 1:], torch.zeros(6, dtype=torch.int64)).tolist() == [0, 1, 5]
+
+
 def test_scores_near_the_limit_are_exact(backend):
     features = torch.full((1, 2), 23170, dtype=torch.int16)
     centers = torch.tensor([[23170, 23169], [23170, 23170], [-23170, -23170]], dtype=torch.int16)

@@ -82,7 +82,9 @@ def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
     """
     if features.device.type == "cpu" and (kernels := _numba_kernels()) is not None:
         chosen = np.empty(len(features), dtype=np.int64)
-        kernels["assign"](features.numpy(), centers.numpy(), offsets.numpy(), chosen)
+        odd = features.shape[1] % 2
+        rows, many = (torch.nn.functional.pad(each, (0, odd)) if odd else each for each in (features, centers))
+        kernels["assign"](rows.contiguous().numpy(), many.contiguous().numpy(), offsets.numpy(), chosen)
         return torch.from_numpy(chosen)
     clusters = len(centers)
     # Ties go to the first centre on every device: the place breaks them inside the whole number.
@@ -108,6 +110,8 @@ def _numba_kernels() -> dict[str, Any] | None:
         import numba
     except ImportError:
         return None
+    from dpgm.compute.nearest_kernel import assign_rows
+
     # numba widens small integers to 64 bits; the casts back let LLVM use 16- and 32-bit lanes.
     narrow, word = numba.int16, numba.int32
 
@@ -127,21 +131,6 @@ def _numba_kernels() -> dict[str, Any] | None:
                 into = out[row, table * width : (table + 1) * width]
                 for j in range(width):
                     into[j] = lookup[(turned[j] >> _SHIFT) & (TABLE - 1)]
-
-    @numba.njit(cache=True, nogil=True)
-    def assign_rows(features, centers, offsets, chosen):  # type: ignore[no-untyped-def]
-        for row in range(len(features)):
-            line = features[row]
-            best = np.int64(0)
-            for cluster in range(len(centers)):
-                center = centers[cluster]
-                score = word(0)
-                for j in range(len(line)):
-                    score = word(score + word(line[j]) * word(center[j]))
-                exact = np.int64(score) - offsets[cluster]
-                if cluster == 0 or exact > best:
-                    best = exact
-                    chosen[row] = cluster
 
     @numba.njit(cache=True, nogil=True)
     def add_rows(features, chosen, counts, sums):  # type: ignore[no-untyped-def]
