@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from dpgm.errors import DpgmError
-from dpgm.mechanisms import randomness
+from dpgm.mechanisms import counter_generators, randomness
 from dpgm.mechanisms.counter_generators import AesWords
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 
@@ -79,12 +79,29 @@ def test_aes_words_are_the_key_stream_of_counter_mode():
     generator = AesWords(key)
     out = np.empty(70_001, dtype=np.uint64)
     generator.fill(out)
-    cipher = Cipher(algorithms.AES(key[:32]), modes.CTR(bytes(16))).encryptor()
+    # GCM counts from 2 after its nonce of 96 bits.
+    cipher = Cipher(algorithms.AES(key[:32]), modes.CTR((2).to_bytes(16, "big"))).encryptor()
     assert out.tobytes() == cipher.update(bytes(out.nbytes))
     block = generator.at(1, 2, [3, 4], 8, 4)
     counter = np.array([(1 << 48) | 2, (4 << 32) | 2], dtype="<u8").tobytes()
     first = Cipher(algorithms.AES(key[32:]), modes.ECB()).encryptor().update(counter)
     assert block[1, :2].tobytes() == first
+
+
+def test_aes_words_never_repeat_when_a_nonce_is_used_up(monkeypatch):
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    monkeypatch.setattr(counter_generators, "LONGEST", 100)
+    key, out = bytes(range(64)), np.empty((7, 5), dtype=np.uint64)
+    generator = AesWords(key)
+    for part in out:
+        generator.fill(part)
+    assert len(np.unique(out)) == out.size
+    # 40 bytes a request: two requests a nonce.
+    for number, pair in enumerate((out[:2], out[2:4], out[4:6], out[6:])):
+        first = (number << 32 | 2).to_bytes(16, "big")
+        cipher = Cipher(algorithms.AES(key[:32]), modes.CTR(first)).encryptor()
+        assert pair.tobytes() == cipher.update(bytes(pair.nbytes))
 
 
 def test_a_stream_depends_on_its_address_alone(source):

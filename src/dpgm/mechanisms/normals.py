@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.compute.compiled import wide_vectors
 from dpgm.mechanisms.counter_generators import Words
 from dpgm.mechanisms.randomness import Randomness
 
@@ -62,6 +63,7 @@ def _add_pairs(
     magnitude, sign = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(1 << 63)
     one, powers = np.uint64(0x3FF << 52), np.uint64(0xFFF << 52)  # the bits of 1.0 and of every exponent
     root = np.uint64(0x3FE6A09E667F3BCD + (63 << 52))  # the bits of 2^63 x sqrt(1/2)
+    wide_vectors()
     for i in range(len(second)):
         # The uniform x 2^63, which saves scaling it.
         uniform = float(np.int64(radii[i] >> np.uint64(1))) + 0.5
