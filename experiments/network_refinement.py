@@ -57,7 +57,7 @@ def decoders(records: Records, epsilon: float, seed: int) -> Records:
     spends = measurement_spends(domain, count, epsilon, 1 / count, cells=False)
     mechanisms = calibrate(epsilon, 1 / count, spends)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
-    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, cells=False)
+    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms})
     draws = torch.Generator().manual_seed(seed)
     wanted = moment_targets(measured, domain, count, generator=draws)
     k, settings = default_clusters(count), Settings("vae")

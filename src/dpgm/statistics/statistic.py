@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query
 
 GRID = 1 / 256  # contributions are whole multiples of this public step, so sums and noise are integer and exact
@@ -47,6 +48,15 @@ class Measured(Generic[S]):
     statistic: S
     value: Tensor
     std: float
+
+
+T = TypeVar("T", bound=Statistic)
+
+
+def ask(gateway: Gateway, statistic: T, noise: float) -> Measured[T]:
+    """Release a statistic with the given noise multiplier."""
+    value = gateway.release(statistic.name, statistic.query(), noise)
+    return Measured(statistic, value, noise * statistic.sensitivity)
 
 
 @lru_cache(maxsize=64)

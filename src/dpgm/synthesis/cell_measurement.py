@@ -1,7 +1,7 @@
 """Few items: all 2^m possible records are listed, sets are measured centred, and the fit is a convex problem."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import comb
 from typing import TypeAlias
 
@@ -13,17 +13,18 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
-from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.record_lengths import item_positions
-from dpgm.statistics.statistic import GRID, Measured, clip_steps
+from dpgm.statistics.item_tuples import NAMES
+from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.statistic import GRID, Measured, ask
 from dpgm.synthesis.bound_choice import SANITY, popular_sets, relative_error
-from dpgm.synthesis.reading import Reading, item_profile
+from dpgm.synthesis.length_histogram import read_lengths
 from dpgm.training.table_fit import Shown, ShownLengths, fit_table
 
 Floats: TypeAlias = NDArray[np.float64]
 
 WIDEST = 17  # items
-DOUBT = 0.1  # with all records listed the correction for scaling down is exact, or nearly
+# With all records listed the correction for scaling down is exact, or nearly; the more so the smaller the sets.
+_DOUBT = {1: 0.03, 2: 0.03, 3: 0.1, 4: 0.1}
 _MOST_CELLS = 50_000
 _WHOLE = (3, 4)  # releases that count short records whole
 # How readily counts give way to what the others imply: (least, most), by order; see `_price`.
@@ -36,7 +37,30 @@ def lists_cells(domain: Domain) -> bool:
     return domain.width <= WIDEST and bool(item_positions(domain).all())
 
 
-def ask_cells(
+@dataclass(frozen=True)
+class CellMeasurements:
+    """Everything that was released: record lengths, and centred sums of items, pairs and larger sets."""
+
+    lengths: Measured[RecordLengths]
+    sums: tuple[Measured[CellSets], ...]
+
+
+def measure_cells(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> CellMeasurements:
+    """Release every statistic the plan pays for; arguments as in `measure`."""
+    asked = record_lengths(domain)
+    lengths = ask(gateway, asked, noises[asked.name])
+    law = read_lengths(lengths.value.numpy(), lengths.std, records).law
+    # Before anything is known of the items, each is as frequent as the mean length says.
+    profile = np.full(domain.width, np.clip(law @ np.arange(len(law)) / domain.width, 0.001, 0.999))
+    sums: list[Measured[CellSets]] = []
+    for order in (order for order in NAMES if NAMES[order] in noises):
+        sums.append(_ask_sums(gateway, domain, order, profile, law, records, noises[NAMES[order]]))
+        if order == 1:
+            profile = _profile(sums[0], law, records)
+    return CellMeasurements(lengths, tuple(sums))
+
+
+def _ask_sums(
     gateway: Gateway, domain: Domain, order: int, profile: Floats, law: Floats, records: int, noise: float
 ) -> Measured[CellSets]:
     """Centred sums of sets, within the bound that balances noise against what scaling down distorts."""
@@ -51,11 +75,23 @@ def ask_cells(
     for bound in candidates[candidates > 0]:
         kept = np.minimum(1.0, bound / np.maximum(free.norms, 1e-12))
         retained = float((parted * kept).sum() / parted.sum())
-        cost = relative_error(order, noise * bound, retained, expected, yardstick, doubt=DOUBT)
+        cost = relative_error(order, noise * bound, retained, expected, yardstick, _DOUBT[order])
         if cost < best_cost:
             best, best_cost = float(bound), cost
-    sets = replace(free, bound=max(best, 1 / STEPS**order))
-    return Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity)
+    return ask(gateway, replace(free, bound=max(best, 1 / STEPS**order)), noise)
+
+
+def _profile(items: Measured[CellSets], law: Floats, records: int) -> Floats:
+    """Share of the records that hold each item, from sums with one offset for all items."""
+    asked = items.statistic
+    sizes = np.arange(min(len(law), asked.width + 1))
+    law = law[: len(sizes)] / max(law[: len(sizes)].sum(), 1e-12)
+    kept = asked.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
+    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
+    held = items.value.numpy() / records + asked.offsets[0] / STEPS * (law @ kept)
+    floor = max(0.2 * items.std / records, 0.01 / records)
+    profile: Floats = np.clip(held / max(retained, 1e-3), min(floor, 0.5), 0.999)
+    return profile
 
 
 def likely_records(profile: Floats, law: Floats) -> Floats:
@@ -71,36 +107,23 @@ def likely_records(profile: Floats, law: Floats) -> Floats:
 
 
 def fit_cells(
-    items: Measured[ItemCounts],
-    cells: Sequence[Measured[CellSets]],
-    reading: Reading,
-    domain: Domain,
-    records: int,
-    progress: Callable[[float], None] | None,
+    measured: CellMeasurements, domain: Domain, records: int, *, progress: Callable[[float], None] | None = None
 ) -> Products:
     """The records that are likely to occur become components of one record each. Post-processing."""
-    profile = torch.from_numpy(item_profile(items, reading, records)).float()
-    sizes = np.bitwise_count(np.arange(1 << domain.width))
-    shown = [
-        Shown(
-            sets=torch.from_numpy(1 << np.arange(domain.width)),
-            values=items.value,
-            variances=torch.full_like(items.value, items.std**2),
-            weights=torch.from_numpy((clip_steps(domain.width, 1, items.statistic.cap) * GRID)[sizes]),
-            price=_price(1, items.std, records),
-        )
-    ]
-    for measured in cells:
-        asked = measured.statistic
-        sums, whole = measured.value[: len(asked.sets)], measured.value[len(asked.sets) :]
+    seen = read_lengths(measured.lengths.value.numpy(), measured.lengths.std, records)
+    profile = torch.from_numpy(_profile(measured.sums[0], seen.law, records)).float()
+    shown = []
+    for released in measured.sums:
+        asked = released.statistic
+        sums, whole = released.value[: len(asked.sets)], released.value[len(asked.sets) :]
         shown.append(
             Shown(
                 sets=torch.from_numpy(asked.sets),
                 values=sums,
-                variances=torch.full_like(sums, measured.std**2),
+                variances=torch.full_like(sums, released.std**2),
                 weights=torch.from_numpy(asked.weight_steps * GRID),
                 offsets=torch.tensor(asked.offsets) / STEPS,
-                price=_price(asked.order, measured.std, records),
+                price=_price(asked.order, released.std, records),
             )
         )
         if asked.whole:
@@ -108,17 +131,14 @@ def fit_cells(
                 Shown(
                     sets=torch.from_numpy(asked.whole_records),
                     values=whole / asked.whole_weight,
-                    variances=torch.full_like(whole, (measured.std / asked.whole_weight) ** 2),
+                    variances=torch.full_like(whole, (released.std / asked.whole_weight) ** 2),
                     weights=None,
                     price=_WHOLE_PRICE,
                 )
             )
-    lengths = None
-    if reading.lengths is not None:
-        read = reading.lengths
-        lengths = ShownLengths(
-            torch.from_numpy(read.groups), torch.from_numpy(read.counts), torch.from_numpy(read.stds**2)
-        )
+    lengths = ShownLengths(
+        torch.from_numpy(seen.groups), torch.from_numpy(seen.counts), torch.from_numpy(seen.stds**2)
+    )
     chances = fit_table(profile, records, shown, lengths, progress=progress)
     chosen = chances.argsort(descending=True)[:_MOST_CELLS]
     chosen = chosen[chances[chosen] > 1e-3 / records]

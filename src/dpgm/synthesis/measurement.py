@@ -19,13 +19,12 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend, gaussian_mu
-from dpgm.statistics.cell_sets import CellSets
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
-from dpgm.statistics.statistic import GRID, Measured, clip_bound, clip_steps
+from dpgm.statistics.statistic import GRID, Measured, ask, clip_bound, clip_steps
 from dpgm.synthesis.bound_choice import SANITY, choose_cap
-from dpgm.synthesis.cell_measurement import DOUBT, ask_cells, fit_cells, lists_cells
+from dpgm.synthesis.cell_measurement import lists_cells
 from dpgm.synthesis.length_histogram import Lengths
 from dpgm.synthesis.reading import Reading, item_profile, read
 from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
@@ -46,7 +45,6 @@ class Measurements:
     lengths: Measured[RecordLengths] | None
     items: Measured[ItemCounts]
     tuples: tuple[Measured[ItemTuples], ...] = ()
-    cells: tuple[Measured[CellSets], ...] = ()  # instead of tuples, where all possible records are listed
 
 
 def measurement_spends(
@@ -55,7 +53,7 @@ def measurement_spends(
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
     Triples pay when their noise (with the whole budget) is below 0.1 % of the records, or 0.4 % where all possible
-    records are listed; quadruples when, besides, there are few positions. `cells` as in `measure`.
+    records are listed (`cells`: see `measure_cells`); quadruples when, besides, there are few positions.
     """
     width = UNKNOWN_WIDTH if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
@@ -73,7 +71,7 @@ def measurement_spends(
         1: (0.03, 0.97),
         2: (0.03, first + 0.1, 0.87 - first),
         3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
-        4: (0.03, 0.10, 0.32, 0.30, 0.25) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
+        4: (0.03, 0.20, 0.28, 0.26, 0.23) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     if free == 0:
@@ -82,9 +80,7 @@ def measurement_spends(
     return tuple(Spend(name, share * part / total) for name, part in zip(names, shares, strict=True))
 
 
-def measure(
-    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], *, cells: bool = True
-) -> Measurements:
+def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Measurements:
     """Release every statistic the plan pays for.
 
     Args:
@@ -92,30 +88,19 @@ def measure(
         domain: the public domain.
         records: the public number of records.
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
-        cells: whether a fit that lists all possible records (domains of few items) is to follow.
     """
-    listed = cells and lists_cells(domain)
     lengths = None
     if "record lengths" in noises:
         asked = record_lengths(domain)
-        noise = noises[asked.name]
-        lengths = Measured(asked, gateway.release(asked.name, asked.query(), noise), noise * asked.sensitivity)
+        lengths = ask(gateway, asked, noises[asked.name])
     reading = read(lengths, domain, records)
     noise = noises["item counts"]
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
-    doubt = DOUBT if listed else 1.0
-    counts = ItemCounts(domain, choose_cap(1, law, guess, records, noise, doubt))
-    items = Measured(counts, gateway.release(counts.name, counts.query(), noise), noise * counts.sensitivity)
+    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)), noise)
     profile = item_profile(items, reading, records)
     orders = [order for order in _SUBSET if NAMES[order] in noises]
-    if listed:
-        return Measurements(
-            lengths,
-            items,
-            cells=tuple(ask_cells(gateway, domain, o, profile, law, records, noises[NAMES[o]]) for o in orders),
-        )
     tuples: list[Measured[ItemTuples]] = []
     for order in orders:
         noise, size = noises[NAMES[order]], _SUBSET[order]
@@ -125,7 +110,7 @@ def measure(
         law = reading.within(chosen, profile)
         cap = choose_cap(order, law, profile[chosen], records, noise)
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
-        tuples.append(Measured(sets, gateway.release(sets.name, sets.query(), noise), noise * sets.sensitivity))
+        tuples.append(ask(gateway, sets, noise))
     return Measurements(lengths, items, tuple(tuples))
 
 
@@ -138,9 +123,6 @@ def fit_products(
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
-    if lists_cells(domain):
-        reading = read(measurements.lengths, domain, records)
-        return fit_cells(measurements.items, measurements.cells, reading, domain, records, progress)
     wanted = moment_targets(measurements, domain, records, generator=generator)
     return fit_moments(
         domain,

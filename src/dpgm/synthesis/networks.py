@@ -55,7 +55,7 @@ def fit_networks(
 def _measure(gateway: Gateway, plan: Plan, domain: Domain, around: Surroundings) -> Measurements:
     """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
     around.progress("profile", 0, 1)
-    measured = measure(gateway, domain, plan.records, plan.noises, cells=False)
+    measured = measure(gateway, domain, plan.records, plan.noises)
     around.progress("profile", 1, 1)
     return measured
 

@@ -8,6 +8,7 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cells
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.measurement import fit_products, measure
 from dpgm.synthesis.plan import Plan
@@ -20,6 +21,10 @@ def fit_generator(
     """Measure, then make a generator that shows what was measured (products, images), or train networks."""
     if plan.settings.model == "products":
         around.progress("measure", 0, 1)
+        if lists_cells(domain):
+            listed = measure_cells(gateway, domain, plan.records, plan.noises)
+            around.progress("measure", 1, 1)
+            return fit_cells(listed, domain, plan.records, progress=around.percent("refine"))
         measured = measure(gateway, domain, plan.records, plan.noises)
         around.progress("measure", 1, 1)
         return fit_products(measured, domain, plan.records, generator=draws, progress=around.percent("refine"))

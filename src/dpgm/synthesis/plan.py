@@ -23,7 +23,11 @@ REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refin
 # What each mechanism measures and by how much one record can move it, for people.
 MEASURES: Mapping[str, tuple[str, str, str]] = {
     "record lengths": ("profile", "histogram of record lengths", "1"),
-    "item counts": ("profile", "records holding each item", "sqrt(length bound)"),
+    "item counts": (
+        "profile",
+        "records holding each item; up to 17 items, centred",
+        "sqrt(length bound); centred: the bound",
+    ),
     "pair counts": (
         "measure",
         "records holding each pair of popular items; up to 17 items, centred",

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 PRICE = 0.03
+ROUNDS = (250, 450)
+_ENOUGH = 1e-5  # a slope that is no longer worth following
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,6 @@ def fit_table(
     shown: Sequence[Shown],
     lengths: ShownLengths | None,
     *,
-    rounds: int = 500,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
@@ -55,7 +56,6 @@ def fit_table(
         records: the public number of records.
         shown: what to show.
         lengths: record lengths to show, if any.
-        rounds: of L-BFGS.
         progress: told the share of the work done.
     """
     width = len(profile)
@@ -95,38 +95,49 @@ def fit_table(
             shares.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
         return torch.cat(shares)
 
-    # scaled so that each parameter's own curvature is near 1
-    independent = start.softmax(0)
-    curvature = moments(independent)
-    for part, weight, offset, own in zip(shown, weights, offsets, torch.split(curvature, counts), strict=False):
-        if weight is not None:
-            own[:] = _squares_over_records(weight**2 * independent, offset)[part.sets]
-    scale = (curvature.clamp(min=1 / records) + damping).rsqrt()
+    def spread(chances: Tensor) -> Tensor:
+        """Variance of what each parameter multiplies: its own curvature."""
+        means = moments(chances)
+        squares = means.clone()
+        for part, weight, offset, own in zip(shown, weights, offsets, torch.split(squares, counts), strict=False):
+            if weight is not None:
+                own[:] = _squares_over_records(weight**2 * chances, offset)[part.sets]
+        return (squares - means**2).clamp(min=1 / records)
 
-    def loss_and_slope(parameters: Tensor) -> tuple[float, Tensor]:
-        actual = parameters * scale
-        score = table(actual)
-        level = score.logsumexp(0)
-        slope = scale * (moments((score - level).exp()) - values / records + damping * actual)
-        return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
+    parameters, chances = torch.zeros(len(values), dtype=torch.float64), start.softmax(0)
+    for past, rounds in ((0, ROUNDS[0]), (ROUNDS[0], ROUNDS[1])):
+        # Scaled so that each parameter's curvature is near 1: at the start, and again where the first rounds led.
+        scale = (spread(chances) + damping).rsqrt()
 
-    parameters = _minimise(loss_and_slope, torch.zeros(len(values), dtype=torch.float64), rounds, progress)
-    score = table(parameters * scale)
-    return (score - score.logsumexp(0)).exp()
+        def loss_and_slope(scaled: Tensor, scale: Tensor = scale) -> tuple[float, Tensor]:
+            actual = scaled * scale
+            score = table(actual)
+            level = score.logsumexp(0)
+            slope = scale * (moments((score - level).exp()) - values / records + damping * actual)
+            return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
+
+        def told(done: int, past: int = past) -> None:
+            if progress is not None:
+                progress((past + done) / sum(ROUNDS))
+
+        parameters = scale * _minimise(loss_and_slope, parameters / scale, rounds, told)
+        score = table(parameters)
+        chances = (score - score.logsumexp(0)).exp()
+    return chances
 
 
 def _minimise(
     loss_and_slope: Callable[[Tensor], tuple[float, Tensor]],
     point: Tensor,
     rounds: int,
-    progress: Callable[[float], None] | None,
+    told: Callable[[int], None],
     history: int = 40,
 ) -> Tensor:
     """L-BFGS with backtracking; the loss is smooth and convex."""
     loss, slope = loss_and_slope(point)
     steps: list[tuple[Tensor, Tensor, float]] = []
     for done in range(rounds):
-        if float(slope.abs().max()) < 1e-7:
+        if float(slope.abs().max()) < _ENOUGH:
             break
         direction, factors = -slope, []
         for moved, turned, curvature in reversed(steps):
@@ -151,8 +162,7 @@ def _minimise(
         if curvature > 1e-14:
             steps = [*steps[-history + 1 :], (moved, turned, curvature)]
         point, loss, slope = point + moved, new_loss, new_slope
-        if progress is not None:
-            progress((done + 1) / rounds)
+        told(done + 1)
     return point
 
 
