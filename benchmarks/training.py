@@ -282,18 +282,21 @@ def on_cpu(quick: bool) -> dict[str, object]:
 
 
 def graphed_run(records: Records, size: int, **options: object) -> Callable[[int], None]:
-    """What the device does in a private step: two graphs, noise, the optimiser's graph. No host work."""
+    """What the device does in a private step: two graphs, bound, noise, the optimiser's graph. No host work."""
     made = trainer(records, size, device="cuda", **options)  # type: ignore[arg-type]
     made.run(5)
     look, randomness = made._pass, SystemRandomness()
     assert isinstance(look, PaddedPass)
+    histogram = look._histogram.double()
 
     def run(steps: int) -> None:
         for _ in range(steps):
             look._first()
-            look._second()
-            _add_on_device(look._sum, 1.0, 2.0**-20, randomness)
-            made.optimizer._recorded_fused()
+            bound = made.norm_bound.update(histogram)
+            look._second(bound)
+            _add_on_device(look._sum, 1.0, bound, randomness)
+            made._move(look._sum, bound, made.done)
+            made.done += 1
 
     return run
 

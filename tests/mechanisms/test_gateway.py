@@ -176,21 +176,6 @@ def test_two_gateways_of_one_source_toss_different_coins():
     assert not np.array_equal(*samples)
 
 
-@pytest.mark.parametrize("rate", [0.3, 1.0])
-def test_coins_tossed_ahead_are_those_of_the_next_sample(rate):
-    rows = Records.from_lists([[0]] * 500, Domain.of_items(1))
-    samples = []
-    for ahead in (False, True):
-        gateway = TraceGateway(rows, randomness=SeededRandomness(0))
-        gateway.draw_ahead()  # without a sample there is no rate to draw at
-        for _ in range(5):
-            with gateway.poisson("step", rate):
-                if ahead:
-                    gateway.draw_ahead()
-        samples.append(gateway.samples)
-    assert all(np.array_equal(first, second) for first, second in zip(*samples, strict=True))
-
-
 def test_samples_do_not_nest_and_close_after_an_error():
     gateway = live()
     with pytest.raises(DpgmError, match="do not nest"), gateway.poisson("a", 0.5), gateway.poisson("b", 0.5):

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from dpgm.compute import adam_kernel, fused
-from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
+from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
 from dpgm.models.draws import latent_draws
 from dpgm.models.latent import latent_gradient, sample_latent
+from dpgm.training.norm_bound_on_device import DeviceNormBound
 
 TILES, PLACES = 3, 5
 DEVICE = "cuda"
@@ -22,6 +23,10 @@ pytestmark = [
 def lines(width):
     """Random numbers whose lines lie apart, as in a workspace."""
     return torch.randn(TILES, PLACES + 2, width + 6, device=DEVICE)[:, :PLACES, :width]
+
+
+def number(value):
+    return torch.tensor(value, dtype=torch.float64, device=DEVICE)
 
 
 def vector():
@@ -94,18 +99,59 @@ def test_norms_are_binned_and_clipped(bins):
     assert torch.allclose(norms, plain, rtol=1e-6, equal_nan=True)
     assert torch.equal(counts, norm_histogram(norms, edges))
     weights = torch.empty_like(norms)
-    assert fused.clip_weights(norms, torch.tensor([5.0], dtype=torch.float64, device=DEVICE), weights)
-    wanted = (5 / plain).clamp(max=1).masked_fill(~torch.isfinite(plain), 0)
+    assert fused.clip_weights(norms, number(5.0), weights, 1.25)
+    wanted = (4 / plain).clamp(max=1).masked_fill(~torch.isfinite(plain), 0)
     assert torch.allclose(weights, wanted, rtol=1e-6)
 
 
-def test_noise_is_added_in_doubles_and_rounded():
+@pytest.mark.parametrize(("narrow", "wide"), [(1, 2500), (5, 201), (300, 301)])
+def test_rows_are_weighted_and_those_of_weight_zero_emptied(narrow, wide):
+    thin, thick, out = lines(narrow), lines(wide), lines(narrow)
+    weights = torch.rand(TILES, PLACES, device=DEVICE)
+    weights[0, 1] = weights[2, 4] = 0
+    thin[0, 1] = torch.nan
+    thick[0, 1] = torch.inf
+    nothing = (weights == 0).unsqueeze(-1)
+    wanted = (thin * weights.unsqueeze(-1)).masked_fill(nothing, 0), thick.masked_fill(nothing, 0)
+    assert fused.weigh(thin, thick, weights, out)
+    assert torch.equal(out, wanted[0])
+    assert torch.equal(thick, wanted[1])
+
+
+@pytest.mark.parametrize("sensitivity", [0.3, 1.0, 700.0])
+def test_noise_is_added_in_doubles_and_rounded(sensitivity):
     exact = torch.randn(2, 3001, device=DEVICE)
     noise = torch.randn(2, 3001, dtype=torch.float64, device=DEVICE)
-    large = 1.5 * 2.0**52 * 2.0**-20
-    wanted = ((exact.double() + noise + large) - large).float()
-    assert fused.add_rounded(exact, noise, torch.tensor(large, dtype=torch.float64, device=DEVICE))
-    assert torch.equal(exact, wanted)
+    large = 1.5 * 2.0**52 * 2.0 ** (math.frexp(sensitivity)[1] - 21)
+    sums = exact.double() + noise * sensitivity
+    assert fused.add_rounded(exact, noise, number(sensitivity))
+    rounded = ((sums + large) - large).float()
+    # One rounding less on the device may move a number to the neighbouring point of the grid, rarely.
+    assert (exact == rounded).float().mean() > 0.999
+    assert torch.allclose(exact, rounded, rtol=1e-6, atol=2.0**-19 * sensitivity)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9, "mode"])
+@pytest.mark.parametrize("bins", [3, 24, 40])
+def test_the_norm_bound_is_that_of_the_cpu(bins, quantile):
+    edges, generator = norm_edges(bins), torch.Generator().manual_seed(bins)
+    here = AdaptiveNormBound(edges, noise=5.0, quantile=quantile, start=3.0)
+    there = DeviceNormBound(AdaptiveNormBound(edges, noise=5.0, quantile=quantile, start=3.0), edges, DEVICE)
+    seen = set()
+    for step in range(60):
+        # Noise alone at first; then the norms gather around a bin that moves.
+        level = torch.exp(-0.5 * (torch.arange(bins) - step / 60 * bins).square()) * (300 if step > 5 else 0)
+        histogram = (level + 5 * torch.randn(bins, generator=generator)).round().double()
+        bound = here.update(histogram)
+        seen.add(bound)
+        assert float(there.update(histogram.to(DEVICE))) == bound
+        for name, value in here.state().items():
+            assert torch.allclose(there.state()[name], value, rtol=1e-12, atol=1e-9)
+    assert len(seen) > 2 or bins == 3
+    state = here.state()
+    there.restore(state)
+    assert all(torch.equal(there.state()[name], value) for name, value in state.items())
+    assert there.cap == float(edges[-1])
 
 
 def test_adam_is_that_of_the_cpu():

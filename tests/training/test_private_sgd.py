@@ -159,6 +159,30 @@ def test_records_with_a_gradient_that_is_not_finite_contribute_nothing():
     assert_bounded(run_of(Poisoned, domain, clusters=1), good, bad.rows(0, 1), rounding=1e-6)
 
 
+@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clusters):
+    model = VAE(Domain.of_items(5), (4,), 2)
+    parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
+    model.layout.weight(parameters, "encoder.0")[:, 0] = 3e38  # whoever has item 0 overflows on the way
+    records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
+    routed = {"clusters": np.arange(30) % clusters}
+    usable = np.flatnonzero(records.to_dense()[:, 0] == 0)
+    wanted = layout(model, parameters, norm_edges(24), 3, *([30.0] if layout is PaddedPass else []))
+    looked = layout(model, parameters, norm_edges(24), 3, *([30.0] if layout is PaddedPass else []))
+    # The same records at the same steps, with and without those that overflow; then those places hold others.
+    for step, sample in enumerate((np.arange(30), usable, np.arange(30))):
+        without = View(records, routed, np.intersect1d(sample, usable))
+        histogram, total = (value.clone() for value in (
+            wanted.histogram(without, step), wanted.clipped_sum(without, step, 1.0),
+        ))  # fmt: skip
+        view = View(records, routed, sample)
+        assert torch.equal(looked.histogram(view, step), histogram)
+        assert int(histogram.sum()) == len(usable)
+        assert torch.allclose(looked.clipped_sum(view, step, 1.0), total, atol=1e-6)
+        assert float(total.abs().sum()) > 0
+
+
 # -- equal to plain training --------------------------------------------------------------------------------------
 
 

@@ -135,21 +135,73 @@ def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms:
     return True
 
 
-def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor) -> bool:
-    """Set weights = min(bound / norm, 1); 0 where a norm is not finite. `bound` is one number in float64."""
+def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) -> bool:
+    """Set weights = min(bound / slack / norm, 1), 0 where a norm is not finite; `bound` is one number in float64."""
     if not usable(norms, weights) or not norms.is_contiguous():
         return False
     grid = (-(-norms.numel() // 256),)
-    _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), BLOCK=256, num_warps=4)
+    _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), SLACK=slack, BLOCK=256, num_warps=4)
     return True
 
 
-def add_rounded(exact: Tensor, noise: Tensor, rounder: Tensor) -> bool:
-    """Set exact = (exact + noise + rounder) - rounder in float64; noise and rounder (one number) are float64."""
+def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> bool:
+    """Set out = narrow x weights by rows; where a weight is 0, rows of `out` and `wide` become 0 whatever they held."""
+    if not usable(narrow, wide, weights, out) or not weights.is_contiguous():
+        return False
+    block, warps = _block(narrow.shape[2])
+    strides = (*narrow.stride()[:2], *wide.stride()[:2], *out.stride()[:2])
+    _kernels().weigh[(weights.numel(),)](
+        narrow,
+        wide,
+        weights,
+        out,
+        *narrow.shape[1:],
+        wide.shape[2],
+        *strides,
+        BLOCK=max(block, 64),
+        num_warps=warps,
+    )
+    return True
+
+
+def update_bound(
+    histogram: Tensor,
+    state: Tensor,
+    edges: Tensor,
+    *,
+    noise: float,
+    decay: float,
+    quantile: float | None,
+    floor: float,
+    cap: float,
+) -> bool:
+    """Do what `AdaptiveNormBound.update` does, on (average, squares, bound) in float64; no quantile means the mode."""
+    if not (histogram.is_cuda or _interpreted()) or _kernels() is None:
+        return False
+    bins = len(histogram)
+    _kernels().update_bound[(1,)](
+        histogram,
+        state,
+        edges,
+        bins,
+        NOISE=noise,
+        DECAY=decay,
+        QUANTILE=quantile or 0.0,
+        MODE=quantile is None,
+        FLOOR=floor,
+        CAP=cap,
+        BINS=_block(bins, most=1 << 20)[0],
+        num_warps=1,
+    )
+    return True
+
+
+def add_rounded(exact: Tensor, noise: Tensor, sensitivity: Tensor) -> bool:
+    """Set exact += sensitivity (one number) x noise in float64, rounded to 2^-20 or 2^-21 of the sensitivity."""
     if not usable(exact) or not exact.is_contiguous():
         return False
     grid = (-(-exact.numel() // STRETCH),)
-    _kernels().add_rounded[grid](exact, noise, rounder, exact.numel(), BLOCK=STRETCH, num_warps=4)
+    _kernels().add_rounded[grid](exact, noise, sensitivity, exact.numel(), BLOCK=STRETCH, num_warps=4)
     return True
 
 

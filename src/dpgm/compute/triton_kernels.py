@@ -163,20 +163,103 @@ def bin_norms(
 
 
 @triton.jit
-def clip_weights(norms, bound, weights, count, BLOCK: tl.constexpr):
+def clip_weights(norms, bound, weights, count, SLACK: tl.constexpr, BLOCK: tl.constexpr):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     norm = tl.load(norms + place, mask=place < count, other=1)
-    # `bound` is a little below the bound: norms are rounded.
-    weight = tl.minimum(tl.load(bound).to(norm.dtype) / norm, 1)
+    weight = tl.minimum((tl.load(bound) / SLACK).to(norm.dtype) / norm, 1)
     tl.store(weights + place, tl.where(norm - norm == 0, weight, 0), mask=place < count)
 
 
 @triton.jit
-def add_rounded(exact, noise, rounder, count, BLOCK: tl.constexpr):
+def weigh(
+    narrow,
+    wide,
+    weights,
+    out,
+    places,
+    width,
+    wide_width,
+    tile,
+    row,
+    wide_tile,
+    wide_row,
+    out_tile,
+    out_row,
+    BLOCK: tl.constexpr,
+):
+    at = tl.program_id(0).to(tl.int64)
+    weight = tl.load(weights + at)
+    source = narrow + (at // places) * tile + (at % places) * row
+    target = out + (at // places) * out_tile + (at % places) * out_row
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        x = tl.load(source + column, mask=column < width, other=0)
+        tl.store(target + column, tl.where(weight != 0, x * weight, 0), mask=column < width)
+    if weight == 0:
+        emptied = wide + (at // places) * wide_tile + (at % places) * wide_row
+        for start in range(0, wide_width, BLOCK):
+            column = start + tl.arange(0, BLOCK)
+            tl.store(emptied + column, tl.zeros([BLOCK], wide.dtype.element_ty), mask=column < wide_width)
+
+
+@triton.jit
+def update_bound(
+    histogram,
+    state,
+    edges,
+    bins,
+    NOISE: tl.constexpr,
+    DECAY: tl.constexpr,
+    QUANTILE: tl.constexpr,
+    MODE: tl.constexpr,
+    FLOOR: tl.constexpr,
+    CAP: tl.constexpr,
+    BINS: tl.constexpr,
+):
+    # AdaptiveNormBound.update with running sums for its loops; the state is the average, the weights' squares and
+    # the bound.
+    column = tl.arange(0, BINS)
+    inside = column < bins
+    count = tl.load(histogram + column, mask=inside, other=0)
+    average = DECAY * tl.load(state + column, mask=inside, other=0) + (1 - DECAY) * count
+    squares = DECAY * DECAY * tl.load(state + bins) + (1 - DECAY) * (1 - DECAY)
+    spread = NOISE * tl.sqrt(squares)
+    most = tl.max(tl.where(inside, average, float("-inf")), 0)
+    if MODE:
+        found = tl.min(tl.where(inside & (average == most), column, BINS), 0)
+    else:
+        # The run of bins with the largest sum: it ends where the running sum is furthest above its least before.
+        lowered = tl.where(inside, average - spread, 0)
+        upto = tl.cumsum(lowered, 0)
+        before = upto - lowered
+        above = upto[None, :] - before[:, None]
+        above = tl.where(column[:, None] <= column[None, :], above, float("-inf"))
+        height = tl.where(inside, tl.max(above, 0), float("-inf"))
+        last = tl.min(tl.where(height == tl.max(height, 0), column, BINS), 0)
+        least = tl.min(tl.where(column <= last, before, float("inf")), 0)
+        first = tl.max(tl.where((column <= last) & (before == least), column, 0), 0)
+        within = (column >= first) & (column <= last)
+        # The least pinball loss.
+        part = tl.where(within, average, 0)
+        slope = tl.where(within, tl.cumsum(part, 0) - QUANTILE * tl.sum(part, 0), 0)
+        loss = tl.where(within, tl.cumsum(slope, 0) - slope, float("inf"))
+        found = tl.min(tl.where(loss == tl.min(loss, 0), column, BINS), 0)
+    upper = tl.load(edges + tl.minimum(found, bins - 2))
+    upper = tl.minimum(tl.maximum(upper, FLOOR), CAP)
+    bound = tl.where(most > 4 * spread, upper, tl.load(state + bins + 1))
+    tl.store(state + column, average, mask=inside)
+    tl.store(state + bins, squares)
+    tl.store(state + bins + 1, bound)
+
+
+@triton.jit
+def add_rounded(exact, noise, sensitivity, count, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    large = tl.load(rounder)
+    reach = tl.load(sensitivity)
+    # 1.5 x 2^52 grid steps, a step being 2^-21 of the power of two above the sensitivity: by its exponent bits.
+    large = ((((reach.to(tl.int64, bitcast=True) >> 52) + 32) << 52) | (1 << 51)).to(tl.float64, bitcast=True)
     total = tl.load(exact + place, mask=place < count, other=0).to(tl.float64)
-    total += tl.load(noise + place, mask=place < count, other=0)
+    total += tl.load(noise + place, mask=place < count, other=0) * reach
     tl.store(exact + place, ((total + large) - large).to(exact.dtype.element_ty), mask=place < count)
 
 

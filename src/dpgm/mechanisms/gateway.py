@@ -33,7 +33,10 @@ from dpgm.privacy.events import Mechanism
 
 @dataclass(frozen=True)
 class Call:
-    """One release, as it happened. Nothing here depends on the rows."""
+    """One release, as it happened. Nothing here depends on the rows.
+
+    Of a sensitivity that stays on an accelerator this holds the limit: waiting for it would take longer than a step.
+    """
 
     name: str
     sensitivity: float
@@ -114,11 +117,6 @@ class Gateway:
             yield
         finally:
             self._sample = None
-
-    def draw_ahead(self) -> None:
-        """Toss the next sample's coins now: for whoever waits for an accelerator within the block of a sample."""
-        if self._sample is not None and self._sample[1] < 1:
-            self._coins_ahead.prepare((self._run << 32) + self._step, self._sample[1])
 
     @property
     def spent(self) -> tuple[Mechanism, ...]:

@@ -24,18 +24,18 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpgm.compute import fused, parallel
-from dpgm.compute.cuda_graphs import Recorded
+from dpgm.compute.cuda_graphs import Recorded, Repeated, Upcoming
 from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms.normals import add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
+from dpgm.mechanisms.rounded_gaussian import AHEAD, few_rounded_gaussians, rounded_gaussian
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
 
 
 def noise_std(query: Query, noise: float, randomness: Randomness) -> float:
-    """The standard deviation a release will have; refuses what is not a valid multiplier.
+    """The standard deviation a release will have, at most; refuses what is not a valid multiplier.
 
     A multiplier of 0 is for tests, so it needs a source that is marked not private.
     """
@@ -60,11 +60,12 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
         raise DpgmError(f"a query without a grid must return float32 or float64; got {exact.dtype}.")
     known = None
     if std > 0 and parallel.rank() == 0:
-        grid = math.ldexp(1.0, math.frexp(query.sensitivity)[1] - 21)
+        released = query.released_sensitivity
+        sensitivity = float(query.sensitivity) if released is None else released
         if exact.device.type == "cpu":
-            known = _add_on_cpu(exact, std, grid, randomness)
+            known = _add_on_cpu(exact, noise, float(sensitivity), randomness)
         else:
-            _add_on_device(exact, std, grid, randomness)
+            _add_on_device(exact, noise, sensitivity, randomness)
     noisy = parallel.from_first(exact)
     if query.check_later and exact.device.type != "cpu":
         return noisy
@@ -82,56 +83,94 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
 def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor:
     if exact.dtype != torch.int64:
         raise DpgmError(f"a query with a grid must return int64 multiples of it; got {exact.dtype}.")
-    alone = not parallel.is_parallel()
-    if std > 0 and (alone or parallel.rank() == 0):
-        # Up, so that the quotient's rounding never costs privacy.
-        units = few_rounded_gaussians(exact.numel(), math.nextafter(std / grid, math.inf), randomness)
+    fine = math.nextafter(std / grid, math.inf)  # up, so that the quotient's rounding never costs privacy
+    small = exact.device.type != "cpu" and exact.numel() <= AHEAD // 4 and not parallel.is_parallel()
+    noisy = _add_integers_on_device(exact, grid, fine, randomness) if std > 0 and small else None
+    if noisy is not None:
+        return noisy
+    if std > 0 and parallel.rank() == 0:
+        units = few_rounded_gaussians(exact.numel(), fine, randomness).reshape(exact.shape)
     else:
-        units = np.zeros(exact.numel(), dtype=np.int64)
-    if alone and exact.device.type == "cpu":  # numpy is quicker on small histograms
-        return torch.from_numpy((exact.numpy() + units.reshape(exact.shape)) * grid)
-    shared = parallel.from_first(torch.from_numpy(units).to(exact.device)).reshape(exact.shape)
+        units = np.zeros(exact.shape, dtype=np.int64)
+    if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms
+        return torch.from_numpy((exact.numpy() + units) * grid)
+    shared = parallel.from_first(torch.from_numpy(units).to(exact.device))
     return (exact + shared).double() * grid
 
 
-def _add_on_cpu(exact: Tensor, std: float, grid: float, randomness: Randomness) -> bool:
+def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
     """Whether all of the noisy values are finite."""
     flat = exact.detach().contiguous()
-    finite = add_normals(flat.numpy().reshape(-1), std, grid, randomness)
+    grid = math.ldexp(1.0, math.frexp(sensitivity)[1] - 21)
+    finite = add_normals(flat.numpy().reshape(-1), noise * sensitivity, grid, randomness)
     if not exact.is_contiguous():
         exact.copy_(flat)
     return finite
 
 
 class _DeviceNoise:
-    """Noise for one tensor on an accelerator: its buffer, and the addition, recorded from the second time on."""
+    """Noise for one tensor of floats on an accelerator: its buffer, and the addition."""
 
     def __init__(self, exact: Tensor) -> None:
         self._exact = exact.detach()  # another object: an entry of `_noise_of` must not keep its own key alive
         self._noise = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
-        self._rounder = torch.zeros((), dtype=torch.float64, device=exact.device)
-        self._recorded = Recorded(self._add, exact.device, [self._exact])
-        self._grid = 0.0
+        self._own = torch.zeros((), dtype=torch.float64, device=exact.device)
+        self._add = Repeated(self._add_rounded, exact.device, [self._exact])
 
-    def add(self, std: float, grid: float, generator: torch.Generator) -> None:
-        self._noise.normal_(0.0, std, generator=generator)
-        add = self._recorded if self._grid else self._add
-        if grid != self._grid:
-            # Adding and subtracting 1.5 x 2^52 grid steps rounds to the grid.
-            self._rounder.fill_(1.5 * 2.0**52 * grid)
-            self._grid = grid
-        add()
+    def add(self, noise: float, sensitivity: float | Tensor, generator: torch.Generator) -> None:
+        self._noise.normal_(0.0, noise, generator=generator)
+        # A sensitivity that is on the accelerator is read there, whatever it is by then.
+        self._add(sensitivity if isinstance(sensitivity, Tensor) else self._own.fill_(sensitivity))
 
-    def _add(self) -> None:
-        if not fused.add_rounded(self._exact, self._noise, self._rounder):
-            torch.sub(self._exact + self._noise + self._rounder, self._rounder, out=self._exact)
+    def _add_rounded(self, sensitivity: Tensor) -> None:
+        if not fused.add_rounded(self._exact, self._noise, sensitivity):
+            # 1.5 x 2^52 grid steps, by the sensitivity's exponent bits: adding and subtracting them rounds to the grid.
+            exponent = sensitivity.view(torch.int64) >> 52
+            rounder = (((exponent + 32) << 52) | (1 << 51)).view(torch.float64)
+            torch.sub(self._exact + self._noise * sensitivity + rounder, rounder, out=self._exact)
+
+
+class _DeviceUnits:
+    """Integer noise for one small histogram on an accelerator that is asked for again and again.
+
+    Noise of many releases goes there at once, and each takes the next line of it; no line is taken twice.
+    """
+
+    def __init__(self, exact: Tensor, grid: float, std: float, source: Randomness) -> None:
+        self._exact = exact.detach()
+        self.grid, self.std, self.source = grid, std, source
+        self._noisy = torch.zeros(exact.shape, dtype=torch.float64, device=exact.device)
+        self._units = Upcoming(AHEAD // exact.numel(), exact.numel(), torch.int64, exact.device)
+        self._add = Recorded(self._add_line, exact.device, [self._units.next])
+
+    def add(self) -> Tensor:
+        if self._units.left == 0:
+            drawn = rounded_gaussian(self._units.lines * self._exact.numel(), self.std, self.source)
+            self._units.fill(torch.from_numpy(drawn).reshape(self._units.lines, -1))
+        self._units.left -= 1
+        self._add()
+        return self._noisy
+
+    def _add_line(self) -> None:
+        sums = self._exact + self._units.take().reshape(self._exact.shape)
+        self._noisy.copy_(sums).mul_(self.grid)
 
 
 _noise_of: MutableMapping[Tensor, _DeviceNoise] = WeakIdKeyDictionary()
+_units_of: MutableMapping[Tensor, _DeviceUnits] = WeakIdKeyDictionary()
 
 
-def _add_on_device(exact: Tensor, std: float, grid: float, randomness: Randomness) -> None:
-    noise = _noise_of.get(exact)
-    if noise is None:
-        noise = _noise_of[exact] = _DeviceNoise(exact)
-    noise.add(std, grid, randomness.device_noise(exact.device))
+def _add_on_device(exact: Tensor, noise: float, sensitivity: float | Tensor, randomness: Randomness) -> None:
+    adding = _noise_of.get(exact)
+    if adding is None:
+        adding = _noise_of[exact] = _DeviceNoise(exact)
+    adding.add(noise, sensitivity, randomness.device_noise(exact.device))
+
+
+def _add_integers_on_device(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor | None:
+    """The noisy histogram, overwritten when the same tensor is asked for again; None the first time: most are once."""
+    adding = _units_of.get(exact)
+    if adding is None or (adding.grid, adding.std, adding.source) != (grid, std, randomness):
+        _units_of[exact] = _DeviceUnits(exact, grid, std, randomness)
+        return None
+    return adding.add()

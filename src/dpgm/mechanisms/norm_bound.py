@@ -116,31 +116,31 @@ class AdaptiveNormBound:
             raise UsageError(f"`decay` must be below 1; got {decay!r}.")
         self._edges = edges
         self._uppers: list[float] = edges.tolist()
-        self._noise = noise
-        self._quantile = quantile
-        self._decay = decay
-        self._floor = self._uppers[0] if floor is None else floor
-        self._cap = self._uppers[-1] if cap is None else cap
-        validation.positive(start=start, floor=self._floor, cap=self._cap)
+        self.noise = noise
+        self.quantile = quantile
+        self.decay = decay
+        self.floor = self._uppers[0] if floor is None else floor
+        self.cap = self._uppers[-1] if cap is None else cap
+        validation.positive(start=start, floor=self.floor, cap=self.cap)
         self._average = [0.0] * (len(edges) + 1)
         self._squares = 0.0  # of the weights in the average
         self.bound = self._limited(start)
 
     def update(self, noisy_histogram: Tensor) -> float:
         """Take in a step's noisy histogram; returns the bound to use."""
-        decay, fresh = self._decay, 1 - self._decay
+        decay, fresh = self.decay, 1 - self.decay
         counts = noisy_histogram.tolist()
         self._average = [decay * past + fresh * count for past, count in zip(self._average, counts, strict=True)]
         self._squares = decay**2 * self._squares + fresh**2
-        spread = self._noise * math.sqrt(self._squares)
+        spread = self.noise * math.sqrt(self._squares)
         # Four deviations of the fullest bin: before that the histogram may be noise alone and the bound stays.
         if max(self._average) > 4 * spread:
-            place = _place(self._average, self._quantile, spread)
+            place = _place(self._average, self.quantile, spread)
             self.bound = self._limited(self._uppers[min(place, len(self._uppers) - 1)])
         return self.bound
 
     def _limited(self, bound: float) -> float:
-        return min(max(bound, self._floor), self._cap)
+        return min(max(bound, self.floor), self.cap)
 
     def state(self) -> dict[str, Tensor]:
         """Everything a checkpoint needs; all of it post-processing."""

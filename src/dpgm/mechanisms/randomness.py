@@ -121,7 +121,7 @@ class _Source:
         self._process = os.getpid()
         self._noise: AesWords | PhiloxWords = self._generator(self._entropy(0, 64))
         self._coins: AesWords | PhiloxWords | None = None
-        self._on_device: dict[str, torch.Generator] = {}
+        self._on_device: dict[torch.device, torch.Generator] = {}
 
     def _entropy(self, purpose: int, count: int) -> bytes:
         raise NotImplementedError
@@ -180,7 +180,7 @@ class _Source:
         with self._lock:
             self._fresh()
             self.names_used.add(_DEVICE_NAME if self.private else self.name)
-            key = str(torch.device(device))
+            key = torch.device(device)
             if key not in self._on_device:
                 seed = int.from_bytes(self._entropy(2, 8), "little")
                 self._on_device[key] = torch.Generator(device).manual_seed(seed)

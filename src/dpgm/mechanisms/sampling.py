@@ -19,7 +19,7 @@ from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness
 
 BLOCK = 65_536
-AHEAD = 1 << 14  # coins drawn at once where a step needs fewer: a few words cost almost as much as thousands
+AHEAD = 1 << 13  # coins drawn at once where a step needs fewer: a few words cost almost as much as thousands
 
 
 def poisson_sample(
@@ -81,28 +81,21 @@ class Coins:
 
     def sample(self, step: int, rate: float) -> NDArray[np.int64]:
         """The sample of a step."""
-        self._draw(step, rate, self._steps_at_once(rate))
-        return self._drawn.pop((step, rate))
-
-    def prepare(self, step: int, rate: float) -> None:
-        """Draw the sample of a step now, while there is time, and of further steps if that takes little more."""
-        self._draw(step, rate, self._steps_at_once(rate, AHEAD // 4))
-
-    def _draw(self, step: int, rate: float, count: int) -> None:
         if os.getpid() != self._process:  # a forked child must not repeat its parent's coins
             self._drawn, self._process = {}, os.getpid()
         if (step, rate) not in self._drawn:
-            steps = range(step, step + count)
+            steps = range(step, step + self._steps_at_once(rate))
             drawn = poisson_samples(
                 self._rows, rate, steps=steps, randomness=self._randomness, first_row=self._first_row
             )
             self._drawn = {(number, rate): sample for number, sample in zip(steps, drawn, strict=True)}
+        return self._drawn.pop((step, rate))
 
-    def _steps_at_once(self, rate: float, words: int = AHEAD) -> int:
+    def _steps_at_once(self, rate: float) -> int:
         if not 0 < rate < 1:
             return 1
         blocks = -(-(self._rows + self._first_row % BLOCK) // BLOCK) or 1
-        return max(1, words // (blocks * _words_needed(min(self._rows, BLOCK), rate)))
+        return max(1, AHEAD // (blocks * _words_needed(min(self._rows, BLOCK), rate)))
 
 
 def _words_needed(rows: float, rate: float) -> int:

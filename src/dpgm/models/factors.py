@@ -229,7 +229,13 @@ class Model(Protocol):
         ...
 
     def advance(
-        self, state: Tensor, parameters: Tensor, norm_bound: float, gradient: Tensor, *, generator: torch.Generator
+        self,
+        state: Tensor,
+        parameters: Tensor,
+        norm_bound: float | Tensor,
+        gradient: Tensor,
+        *,
+        generator: torch.Generator,
     ) -> None:
         """Move the public state on and add its part to the mean gradient (k, P), both in place."""
         ...

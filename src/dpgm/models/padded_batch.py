@@ -106,34 +106,40 @@ class PaddedBatch:
         assert total is not None
         return total
 
-    def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
-        """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
-        places = unusable.unsqueeze(-1)
-        for factor in factors:
-            factor.delta.masked_fill_(places, 0)
-            if isinstance(factor.activation, Signal):
-                factor.activation.values.masked_fill_(places, 0)
-
     def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: Tensor) -> Tensor:
-        """Sum over records of weight x gradient for every tile, into (tiles, P)."""
-        scale = weights.to(out.dtype).unsqueeze(-1)
+        """Sum over records of weight x gradient for every tile, into (tiles, P).
+
+        A record of weight 0 contributes nothing, whatever its factors hold.
+        """
         for factor in factors:
             block, delta = factor.block, factor.delta
-            left = self._left(block, factor.activation)
+            signal = self._signal(factor.activation)
+            left = self._left(block, signal)
             # The narrower of the two carries the weights.
             if left.shape[-1] <= delta.shape[-1]:
-                left = torch.mul(left, scale, out=self.space(f"{block.name} weighted", left.shape[-1]))
+                left = self._weighted(block, left, delta, weights)
             else:
-                delta = torch.mul(delta, scale, out=self.space(f"{block.name} weighted", delta.shape[-1]))
+                delta = self._weighted(block, delta, signal.values, weights)  # its column of ones must stay
             torch.bmm(left.transpose(1, 2), delta, out=self._layout.matrix(out, block))
         return out
 
+    def _weighted(self, block: Block, narrow: Tensor, wide: Tensor, weights: Tensor) -> Tensor:
+        out = self.space(f"{block.name} weighted", narrow.shape[-1])
+        if not fused.weigh(narrow, wide, weights, out):
+            nothing = (weights == 0).unsqueeze(-1)
+            torch.mul(narrow, weights.to(out.dtype).unsqueeze(-1), out=out).masked_fill_(nothing, 0)
+            wide.masked_fill_(nothing, 0)
+        return out
+
+    def _signal(self, activation: Activation) -> Signal:
+        return self._records if isinstance(activation, _Records) else activation
+
     def _left(self, block: Block, activation: Activation) -> Tensor:
-        signal = self._records if isinstance(activation, _Records) else activation
+        signal = self._signal(activation)
         return signal.with_one if block.bias else signal.values
 
     def _activation_squares(self, factor: Factor) -> Tensor:
-        signal = self._records if isinstance(factor.activation, _Records) else factor.activation
+        signal = self._signal(factor.activation)
         if signal.squared is None:
             return _squares(self._left(factor.block, signal), None)
         known = _squares(signal.values, signal.squared)

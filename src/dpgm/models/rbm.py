@@ -104,7 +104,13 @@ class RBM:
         return self.outputs.draw(level, generator=generator)
 
     def advance(
-        self, state: Tensor, parameters: Tensor, norm_bound: float, gradient: Tensor, *, generator: torch.Generator
+        self,
+        state: Tensor,
+        parameters: Tensor,
+        norm_bound: float | Tensor,
+        gradient: Tensor,
+        *,
+        generator: torch.Generator,
     ) -> None:
         """One sweep of every chain; adds the mean of the chains' clipped statistic to the gradient."""
         state.copy_(self._sweep(parameters, state, generator))

@@ -141,7 +141,13 @@ class VAE:
         return None
 
     def advance(
-        self, state: Tensor, parameters: Tensor, norm_bound: float, gradient: Tensor, *, generator: torch.Generator
+        self,
+        state: Tensor,
+        parameters: Tensor,
+        norm_bound: float | Tensor,
+        gradient: Tensor,
+        *,
+        generator: torch.Generator,
     ) -> None:
         """Nothing to move on."""
 

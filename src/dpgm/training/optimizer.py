@@ -10,11 +10,12 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.compute import adam_kernel, fused
-from dpgm.compute.cuda_graphs import Recorded, Staged
+from dpgm.compute.cuda_graphs import Recorded, Upcoming
 from dpgm.errors import ArtefactError
 
 BETAS = (0.9, 0.999)
 TINY = 1e-8
+AHEAD = 256  # steps whose numbers go to an accelerator at once
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,15 @@ class Optimizer:
         exact = torch.float64 if device.type == "cpu" else torch.float32  # all the CUDA kernel takes
         self._rate = torch.zeros((), dtype=exact, device=device)
         self._count = torch.zeros((), dtype=torch.float32, device=device)
-        self._numbers = Staged(3, torch.float32, device)
+        self._numbers = Upcoming(AHEAD, 3, torch.float32, device)
+        self._next = -1  # the step that the next line of them is for
         self._scaled: Tensor | None = None
         self._slope: Tensor | None = None
         self._scales: Tensor | None = None
         held = (parameters, self.first, self.second, self.average)
         changed = [tensor for tensor in held if tensor is not None]
         self._recorded = Recorded(self._replayable, device, changed)
-        self._recorded_fused = Recorded(self._replayable_fused, device, changed)
+        self._recorded_fused = Recorded(self._replayable_fused, device, [*changed, self._numbers.next])
 
     @property
     def result(self) -> Tensor:
@@ -77,34 +79,37 @@ class Optimizer:
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
         elif self._slope is not None or fused.usable(self.parameters, gradients):
-            self._move_fused(gradients, scales, rate, step)
+            self._move_fused(gradients, scales, step)
             return  # the average has moved along
         elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
             self._prepare(gradients, scales, rate, step)
             self._recorded()
         self._take_average(step)
 
-    def _move_fused(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
+    def _move_fused(self, gradients: Tensor, scales: Tensor, step: int) -> None:
         # The recorded step reads the tensors of its first call; training hands in the same ones ever after.
         if self._slope is None or self._scales is None:
-            self._slope, self._scales = gradients.contiguous(), scales
+            self._slope, self._scales = gradients.contiguous(), scales.to(self.parameters.dtype)
         if gradients.data_ptr() != self._slope.data_ptr():
             self._slope.copy_(gradients)
         if scales.data_ptr() != self._scales.data_ptr():
             self._scales.copy_(scales)
-        numbers = self._numbers.numbers
-        numbers[0] = rate / (1 - BETAS[0] ** (step + 1))
-        numbers[1] = 1 / math.sqrt(1 - BETAS[1] ** (step + 1))
-        numbers[2] = self._share(step)
+        if self._numbers.left == 0 or step != self._next:
+            self._numbers.fill(torch.tensor([self._step_numbers(later) for later in range(step, step + AHEAD)]))
+        self._numbers.left -= 1
+        self._next = step + 1
         self._recorded_fused()
-        self._numbers.sent()
+
+    def _step_numbers(self, step: int) -> tuple[float, float, float]:
+        """What the kernel must know: rate and root with Adam's corrections, and how far the average moves."""
+        rate = self.settings.rate(step, self.steps) / (1 - BETAS[0] ** (step + 1))
+        return rate, 1 / math.sqrt(1 - BETAS[1] ** (step + 1)), self._share(step)
 
     def _replayable_fused(self) -> None:
         assert self.first is not None
         assert self.second is not None
         assert self._slope is not None
         assert self._scales is not None
-        self._numbers.send()
         fused.adam(
             self.parameters,
             self._slope,
@@ -112,7 +117,7 @@ class Optimizer:
             self.second,
             self.average,
             self._scales,
-            self._numbers.there,
+            self._numbers.take(),
             beta1=BETAS[0],
             beta2=BETAS[1],
             tiny=TINY,

@@ -2,7 +2,8 @@
 
 Records stay on the device as bytes where they fit; otherwise a step's rows are sent there. Only the sampled rows'
 numbers travel then. The first graph computes factors, norms and their histogram; the gateway releases; the second
-graph computes the clipped sums. So every release still goes through the one door.
+graph computes the clipped sums. So every release still goes through the one door. Nothing here waits for the
+device: the host runs some steps ahead, and a record that is not finite is left out by the device itself.
 
 A model's records fill as many tiles of equal size as they need, so that clusters of uneven size waste little, and
 the number of tiles follows from public numbers: places for the expected batch and six deviations, and a last tile
@@ -10,7 +11,7 @@ of every model that may be almost empty.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.compute import fused
-from dpgm.compute.cuda_graphs import Recorded, Staged
+from dpgm.compute.cuda_graphs import Recorded, Repeated, Staged
 from dpgm.data.records import Records
 from dpgm.mechanisms.norm_bound import norm_histogram
 from dpgm.mechanisms.query import View
@@ -33,10 +34,7 @@ CHUNK = 1 << 16
 
 
 class PaddedPass:
-    """Holds private rows on the device between queries.
-
-    `expected` is the public expected size of a batch; `meanwhile` is called while the device computes.
-    """
+    """Holds private rows on the device between queries; `expected` is the public expected size of a batch."""
 
     def __init__(
         self,
@@ -45,53 +43,43 @@ class PaddedPass:
         edges: Tensor,
         seed: int,
         expected: float = 0.0,
-        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         self._model, self._parameters, self._seed = model, parameters, seed
-        self._expected, self._meanwhile = expected, meanwhile
+        self._expected = expected
         self._device = parameters.device
         self._edges = edges.to(self._device)
-        self._bound = Staged(1, torch.float64, self._device)
+        self._bound = torch.ones((), dtype=torch.float64, device=self._device)
         self._sum = torch.zeros_like(parameters)
         self._histogram = torch.zeros(len(edges) + 1, dtype=torch.int64, device=self._device)
-        on_cuda = self._device.type == "cuda"
-        self._counts = torch.zeros(len(edges) + 1, dtype=torch.int64, pin_memory=on_cuda)
-        self._counted: NDArray[np.int64] = self._counts.numpy()
         self._resident: Tensor | None = None
         self._asked = False
         self._step = -1
         self._sample: NDArray[np.int64] | None = None
-        self._tiles = self._places = self._sampled = 0
+        self._tiles = self._places = 0
 
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
         self._look(view, step)
-        return torch.from_numpy(self._counted.copy())
+        return self._histogram
 
-    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+    def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
         """Sum of clipped gradients for every model."""
         self._look(view, step)
-        self._bound.numbers[0] = bound / SLACK
-        self._second()
-        self._bound.sent()
+        # A bound that is on the device is read there, whatever it is by then.
+        self._second(bound if isinstance(bound, Tensor) else self._bound.fill_(bound))
         return self._sum
 
-    def diagnosis(self, bound: float) -> dict[str, float]:
+    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
         """NOT PRIVATE: facts about the last sample."""
-        return diagnose(self._norms.reshape(-1), bound)
+        return diagnose(self._norms.reshape(-1), float(bound))
 
     def _look(self, view: View, step: int) -> None:
         if step == self._step and view.sample is self._sample:  # see SegmentedPass
             return
         self._make_resident(view.records)
         self._place(view, step)
+        self._staged.send()
         self._first()
-        self._staged.sent()
-        self._meanwhile()
-        # The counts come along with the first graph; the noise of so few numbers is drawn on the host.
-        self._staged.wait()
-        if int(self._counted.sum()) < self._sampled:
-            self._batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step, self._sample = step, view.sample
 
     def _make_resident(self, records: Records) -> None:
@@ -112,7 +100,6 @@ class PaddedPass:
     def _place(self, view: View, step: int) -> None:
         """Give every sampled row a place in a tile of its model, and write down what the device must know."""
         rows, bounds = sorted_by_model(view, len(self._parameters))
-        self._sampled = len(rows)
         counts = bounds[1:] - bounds[:-1]
         if self._tiles == 0 or self._tiles_needed(counts) > self._tiles:
             self._grow(counts, view.records)
@@ -131,7 +118,7 @@ class PaddedPass:
             numbers[size : size + len(owners)] = owners
         numbers[place] = rows
         numbers[-1] = step_key(self._seed, step)
-        if self._resident is None:
+        if self._resident is None:  # in the order of the device's work, too
             self._bytes.zero_()
             _write_rows(self._bytes, view.records.take(rows), np.arange(size)[place])
 
@@ -168,10 +155,9 @@ class PaddedPass:
         self._belongs = self._parameters.new_zeros(models, self._tiles)
         self._factors: Sequence[Factor] = ()
         self._first = Recorded(self._compute_norms, self._device)
-        self._second = Recorded(self._compute_sum, self._device)
+        self._second = Repeated(self._compute_sum, self._device)
 
     def _compute_norms(self) -> None:
-        self._staged.send()
         if len(self._parameters) > 1:
             torch.index_select(self._parameters, 0, self._owners, out=self._of_tiles)
         draws = latent_draws(self._key, self._rows, self._model.draws, self._parameters.dtype)
@@ -182,7 +168,6 @@ class PaddedPass:
         if not fused.bin_norms(squares, self._rows, self._padding, self._edges, self._norms, self._histogram):
             torch.sqrt(squares, out=self._norms).masked_fill_(self._rows == self._padding, torch.nan)
             self._histogram.copy_(norm_histogram(self._norms, self._edges))
-        self._counts.copy_(self._histogram, non_blocking=True)
 
     def _records(self) -> Signal:
         """The rows in their places, dense."""
@@ -193,11 +178,9 @@ class PaddedPass:
             torch.sum(dense.values, -1, out=self._lengths).add_(1)
         return Signal(dense.with_one, dense.values, self._lengths)
 
-    def _compute_sum(self) -> None:
-        self._bound.send()
-        bound = self._bound.there
-        if not fused.clip_weights(self._norms, bound, self._weights):
-            self._weights.copy_(clip_weights(self._norms, bound.to(self._norms.dtype) * SLACK))
+    def _compute_sum(self, bound: Tensor) -> None:
+        if not fused.clip_weights(self._norms, bound, self._weights, SLACK):
+            self._weights.copy_(clip_weights(self._norms, bound.to(self._norms.dtype)))
         self._batch.weighted_sum(self._factors, self._weights, self._tile_sums)
         if len(self._parameters) > 1:
             # A product with zeros and ones: always in the same order, as adding tiles one by one would not be.

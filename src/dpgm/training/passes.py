@@ -29,11 +29,11 @@ class Pass(Protocol):
         """Counts of gradient norms by bin, int64; one bin a record."""
         ...
 
-    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+    def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
         """Sum of gradients, each scaled to a norm of at most `bound`, for every model: (k, P)."""
         ...
 
-    def diagnosis(self, bound: float) -> dict[str, float]:
+    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
         """NOT PRIVATE: batch size, median norm and clipped share of the last sample."""
         ...
 
@@ -58,17 +58,17 @@ class SegmentedPass:
         self._look(view, step)
         return torch.from_numpy(self._counts.copy())
 
-    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+    def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
         """Sum of clipped gradients for every model."""
-        batch = self._look(view, step)
+        bound, batch = float(bound), self._look(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
         if not layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy()):
             weights = clip_weights(self._norms, bound)
         return batch.weighted_sum(self._factors, weights, self._sum)
 
-    def diagnosis(self, bound: float) -> dict[str, float]:
+    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
         """NOT PRIVATE: facts about the last sample."""
-        return diagnose(self._norms, bound)
+        return diagnose(self._norms, float(bound))
 
     def _look(self, view: View, step: int) -> SegmentedBatch:
         # The two releases of a step share one sample; a sample drawn anew is never answered from an older look.

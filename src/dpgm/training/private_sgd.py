@@ -25,6 +25,7 @@ from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Query
 from dpgm.models.factors import Model
 from dpgm.models.mixture import Mixture
+from dpgm.training.norm_bound_on_device import DeviceNormBound
 from dpgm.training.optimizer import Optimizer, OptimizerSettings
 from dpgm.training.padded_pass import PaddedPass
 from dpgm.training.passes import Pass, SegmentedPass
@@ -113,18 +114,20 @@ class Trainer:
         self.chains = model.begin(clusters, generator=self._draws)
         edges = norm_edges(settings.norm_bins)
         start = min(max(math.sqrt(model.domain.width), float(edges[0])), float(edges[-1]))
-        self.norm_bound = AdaptiveNormBound(
+        rule = AdaptiveNormBound(
             edges,
             noise=settings.norm_noise or 0.0,
             quantile=settings.norm_quantile,
             start=settings.norm_bound or start,
         )
+        there = DeviceNormBound.fits(parameters)
+        self.norm_bound = DeviceNormBound(rule, edges, self.device) if there else rule
         self._bins = settings.norm_bins
         if self.device.type == "cpu":
             self._pass: Pass = SegmentedPass(model, parameters, edges, seeds[1])
         else:
             batch = settings.sampling_rate * settings.records
-            self._pass = PaddedPass(model, parameters, edges, seeds[1], batch, gateway.draw_ahead)
+            self._pass = PaddedPass(model, parameters, edges, seeds[1], batch)
         self._shape = tuple(parameters.shape)
         self.done = 0
         self.diagnosed: list[dict[str, float]] = []
@@ -162,17 +165,24 @@ class Trainer:
                 norms = Query(lambda view: looked.histogram(view, step), 1.0, (self._bins,), grid=1.0)
                 histogram = self._gateway.release("norms", norms, settings.norm_noise)
                 bound = self.norm_bound.update(histogram)
-            gradients = self._gateway.release(
-                "gradients",
-                Query(lambda view: looked.clipped_sum(view, step, bound), bound, self._shape, check_later=True),
-                settings.gradient_noise,
-            )
+            gradients = self._gateway.release("gradients", self._gradients(step, bound), settings.gradient_noise)
         self._move(gradients.to(self.device), bound, step)
         self.done += 1
         if not self.private:
             self.diagnosed.append(looked.diagnosis(bound))
 
-    def _move(self, gradients: Tensor, bound: float, step: int) -> None:
+    def _gradients(self, step: int, bound: float | Tensor) -> Query:
+        """The sum of gradients clipped to a bound, which on an accelerator stays there."""
+        looked = self._pass
+        return Query(
+            lambda view: looked.clipped_sum(view, step, bound),
+            self.norm_bound.cap if isinstance(bound, Tensor) else bound,
+            self._shape,
+            check_later=True,
+            released_sensitivity=bound if isinstance(bound, Tensor) else None,
+        )
+
+    def _move(self, gradients: Tensor, bound: float | Tensor, step: int) -> None:
         """Post-processing: the model phase of models that have one, then the optimiser."""
         scales = self._scales
         if self.chains is not None:
