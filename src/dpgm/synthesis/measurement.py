@@ -26,7 +26,7 @@ from dpgm.statistics.statistic import GRID, Measured, ask, clip_bound, clip_step
 from dpgm.synthesis.bound_choice import SANITY, choose_cap
 from dpgm.synthesis.cell_measurement import lists_cells
 from dpgm.synthesis.length_histogram import Lengths
-from dpgm.synthesis.reading import Reading, item_profile, read
+from dpgm.synthesis.reading import Reading, item_counts, item_profile, read
 from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
 from dpgm.training.shrinkage import shrink
 
@@ -66,11 +66,11 @@ def measurement_spends(
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
-    first = 0.3 + 0.2 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
+    first = 0.27 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     shares = {
         1: (0.03, 0.97),
-        2: (0.03, first + 0.1, 0.87 - first),
-        3: (0.03, first, 0.52 * (0.97 - first), 0.48 * (0.97 - first)),
+        2: (0.03, first, 0.97 - first),
+        3: (0.03, first, 0.43 * (0.97 - first), 0.57 * (0.97 - first)),
         4: (0.03, 0.20, 0.28, 0.26, 0.23) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
@@ -206,12 +206,13 @@ def _room(law: Floats, size: int) -> int:
 
 def _item_target(items: Measured[ItemCounts], reading: Reading, emphasis: float) -> MomentTarget:
     longest = _room(reading.whole, items.statistic.domain.width)
+    counts, stds = item_counts(items)
     return MomentTarget(
         order=1,
         positions=torch.from_numpy(items.statistic.positions),
         kept=_kept(1, items.statistic.cap, longest),
-        values=items.value.float(),
-        variances=torch.full_like(items.value, items.std**2).float(),
+        values=torch.from_numpy(counts).float(),
+        variances=torch.from_numpy(stds**2).float(),
         emphasis=emphasis,
     )
 

@@ -11,6 +11,7 @@ from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.record_lengths import RecordLengths, item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
 from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
+from dpgm.training.shrinkage import shrink_alone
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -51,13 +52,22 @@ def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) 
     return Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
 
 
+def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
+    """Posterior mean and deviation of every count: rare items are not as frequent as noise makes some of them seem."""
+    counts, stds = items.value.numpy().copy(), np.full(len(items.value), items.std)
+    free = item_positions(items.statistic.domain)
+    if free.any():
+        counts[free], stds[free] = shrink_alone(counts[free], items.std)
+    return counts, stds
+
+
 def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
     law = reading.whole
     sizes = np.arange(len(law))
     kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
-    shares = items.value.numpy() / (max(retained, 1e-3) * records)
+    shares = item_counts(items)[0] / (max(retained, 1e-3) * records)
     floor = max(0.2 * items.std / records, 0.01 / records)
     profile: Floats = np.clip(shares, min(floor, 0.5), 0.999)
     for block in reading.domain.blocks:

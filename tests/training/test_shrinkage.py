@@ -1,0 +1,28 @@
+import numpy as np
+
+from dpgm.training.shrinkage import shrink_alone
+
+
+def test_rare_counts_are_pulled_down_and_large_ones_stay():
+    draws = np.random.default_rng(0)
+    counts = np.concatenate([draws.exponential(2.0, 400), draws.uniform(1_000, 5_000, 30)])
+    noisy = counts + 15 * draws.normal(size=len(counts))
+    mean, deviation = shrink_alone(noisy, 15.0)
+    rare, large = counts < 100, counts >= 100
+    assert np.abs(mean - counts)[rare].mean() < 0.3 * np.abs(np.maximum(noisy, 0) - counts)[rare].mean()
+    assert np.abs(mean - noisy)[large].max() < 30
+    assert np.abs(mean.sum() / counts.sum() - 1) < 0.01
+    assert deviation[rare].mean() < 5 < deviation[large].mean() < 16
+
+
+def test_order_is_kept():
+    noisy = np.random.default_rng(1).normal(20, 30, 300)
+    mean, _ = shrink_alone(noisy, 10.0)
+    assert (np.diff(mean[np.argsort(noisy)]) > -1e-6).all()
+
+
+def test_extremes_are_finite():
+    for noisy, std in ((np.array([-5.0]), 1.0), (np.zeros(3), 0.0), (np.array([1e9, -1e9]), 1e4)):
+        mean, deviation = shrink_alone(noisy, std)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(deviation).all()
