@@ -60,6 +60,17 @@ def test_sparse_products_agree_with_dense_ones(monkeypatch, scipy, bias):
         assert np.allclose(summed, sums, atol=1e-12)
 
 
+def test_gathered_rows_are_the_rows(monkeypatch):
+    records = random_records(SETS, 10)
+    lengths = records.lengths[ROWS]
+    pointers = np.concatenate([[0], np.cumsum(lengths)])
+    out = np.zeros(pointers[-1], dtype=records.indices.dtype)
+    assert sparse_kernels.gather(records.indptr, records.indices, ROWS, pointers, out)
+    assert np.array_equal(out, records.take(ROWS).indices)
+    monkeypatch.setattr(sparse_kernels, "HAS_NUMBA", False)
+    assert not sparse_kernels.gather(records.indptr, records.indices, ROWS, pointers, out)
+
+
 def test_the_fused_residual_is_sigmoid_minus_record():
     records = random_records(SETS, 10)
     logits = np.linspace(-60, 60, 7 * 24, dtype=np.float32).reshape(7, 24).copy()

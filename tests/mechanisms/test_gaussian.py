@@ -43,6 +43,17 @@ def test_a_tensor_that_is_not_contiguous_gets_its_noise():
     assert torch.all(exact != 0)
 
 
+def test_rows_that_lie_apart_get_their_noise_and_what_is_between_does_not():
+    whole = torch.zeros(30, 1008)
+    exact = whole[:, :1001]
+    assert add_noise(exact, query((30, 1001)), 3.0, SeededRandomness(0)) is exact
+    assert stats.kstest(exact.reshape(-1).numpy() / 3, "norm").pvalue > 1e-7
+    assert torch.all(whole[:, 1001:] == 0)
+    exact[7, 3] = torch.nan
+    with pytest.raises(DpgmError, match="not finite"):
+        add_noise(exact, query((30, 1001)), 3.0, SeededRandomness(0))
+
+
 def test_noise_of_a_device_has_the_law_and_the_grid():
     exact = torch.zeros(100_000)
     gaussian._add_on_device(exact, 3.0, 1.0, SeededRandomness(0))

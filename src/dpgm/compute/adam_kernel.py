@@ -12,28 +12,25 @@ Array = NDArray[Any]
 
 @compiled
 def _adam(
-    parameters: Array,
-    gradients: Array,
-    first: Array,
-    second: Array,
-    scales: Array,
+    p: Array,
+    g: Array,
+    m: Array,
+    v: Array,
+    scale: float,
     rate: float,
     beta1: float,
     beta2: float,
     tiny: float,
     correction: float,
 ) -> None:
-    kind = parameters.dtype.type
+    kind = p.dtype.type
     b1, c1, b2, c2 = kind(beta1), kind(1 - beta1), kind(beta2), kind(1 - beta2)
-    step, root, small = kind(rate), kind(1 / np.sqrt(correction)), kind(tiny)
-    for model in range(parameters.shape[0]):
-        p, g, m, v = parameters[model], gradients[model], first[model], second[model]
-        scale = kind(scales[model])
-        for j in range(len(p)):
-            slope = g[j] * scale
-            m[j] = b1 * m[j] + c1 * slope
-            v[j] = b2 * v[j] + c2 * slope * slope
-            p[j] -= step * m[j] / (np.sqrt(v[j]) * root + small)
+    step, root, small, by = kind(rate), kind(1 / np.sqrt(correction)), kind(tiny), kind(scale)
+    for j in range(len(p)):
+        slope = g[j] * by
+        m[j] = b1 * m[j] + c1 * slope
+        v[j] = b2 * v[j] + c2 * slope * slope
+        p[j] -= step * m[j] / (np.sqrt(v[j]) * root + small)
 
 
 def adam(
@@ -49,9 +46,13 @@ def adam(
     tiny: float,
     step: int,
 ) -> bool:
-    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s]; False without numba."""
+    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s]; False without numba.
+
+    The rows must be contiguous, but may lie apart.
+    """
     if not HAS_NUMBA:
         return False
     corrected = rate / (1 - beta1**step)
-    _adam(parameters, gradients, first, second, scales, corrected, beta1, beta2, tiny, 1 - beta2**step)
+    for p, g, m, v, scale in zip(parameters, gradients, first, second, scales.tolist(), strict=True):
+        _adam(p, g, m, v, scale, corrected, beta1, beta2, tiny, 1 - beta2**step)
     return True

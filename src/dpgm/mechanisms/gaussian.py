@@ -100,12 +100,17 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
 
 def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
     """Whether all of the noisy values are finite."""
-    flat = exact.detach().contiguous()
     grid = math.ldexp(1.0, math.frexp(sensitivity)[1] - 21)
-    finite = add_normals(flat.numpy().reshape(-1), noise * sensitivity, grid, randomness)
-    if not exact.is_contiguous():
+    flat = exact.detach()
+    if flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]:
+        parts = list(flat)  # rows that lie apart, each contiguous
+    else:
+        flat = flat.contiguous()
+        parts = [flat.reshape(-1)]
+    finite = [add_normals(part.numpy(), noise * sensitivity, grid, randomness) for part in parts]
+    if flat.data_ptr() != exact.data_ptr():
         exact.copy_(flat)
-    return finite
+    return all(finite)
 
 
 class _DeviceNoise:

@@ -166,8 +166,10 @@ class Batch(Protocol):
         """Gradient at the heads, KL divergence included, from the slope at the latent sample; squares if free."""
         ...
 
-    def residual(self, outputs: "Outputs", logits: Tensor) -> Squares | None:
-        """Turn logits into (probability - record) in place; returns their squared norms if they come for free."""
+    def reconstruct(
+        self, block: Block, activation: Signal, outputs: "Outputs"
+    ) -> tuple[Tensor, Squares | None, Tensor]:
+        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input."""
         ...
 
     def dense(self) -> Tensor:

@@ -79,13 +79,15 @@ class PaddedBatch:
         latent_gradient(slope, heads, self.draws, out)
         return out, None
 
-    def residual(self, outputs: Outputs, logits: Tensor) -> Tensor | None:
-        """Turn logits into (probability - record) in place; returns their squared norms if free."""
-        squared = self._vector()
-        if not outputs.softmax and fused.sigmoid_residual(logits, self._records.values, squared):
-            return squared
-        outputs.residual(logits, self._records.values)
-        return None
+    def reconstruct(
+        self, block: Block, activation: Signal, outputs: Outputs
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input."""
+        delta, squared = self.affine(block, activation).values, self._vector()
+        free = not outputs.softmax and fused.sigmoid_residual(delta, self._records.values, squared)
+        if not free:
+            outputs.residual(delta, self._records.values)
+        return delta, squared if free else None, self.back(block, delta)
 
     def dense(self) -> Tensor:
         """The records as a dense binary tensor."""

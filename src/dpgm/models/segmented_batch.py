@@ -34,11 +34,22 @@ class SegmentedBatch:
         self.draws = draws
         self._drawn = draws.numpy()
         self._views, self._workspace = parameters, workspace
-        self._csr = (records.indptr, records.indices, rows)
         self._lengths = records.indptr[rows + 1] - records.indptr[rows]
+        self._csr = (records.indptr, records.indices, rows)
+        if len(bounds) > 2:
+            self._gather()
         self._bounds = bounds
         self._count, self._width = len(rows), records.width
         self._sizes: list[int] = np.diff(bounds).tolist()
+
+    def _gather(self) -> None:
+        """Copy the records: sorted by model they are in another order than they lie in memory."""
+        indptr, indices, rows = self._csr
+        pointers = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(self._lengths, out=pointers[1:])
+        copy = self._workspace.array("items", int(pointers[-1]), indices.dtype)
+        if sparse_kernels.gather(indptr, indices, rows, pointers, copy):
+            self._csr = (pointers, copy, np.arange(len(rows)))
 
     def signal(self, name: str, width: int) -> Signal:
         """A buffer for activations that the model fills itself."""
@@ -122,17 +133,41 @@ class SegmentedBatch:
         latent_gradient(slope, heads, self.draws, out)
         return out, None
 
-    def residual(self, outputs: Outputs, logits: Tensor) -> Squares | None:
-        """Turn logits into (probability - record) in place; returns squared norms where the kernel gives them."""
-        squared = np.empty(self._count)
-        fused = not outputs.softmax and sparse_kernels.sigmoid_residual(
-            *self._csr, outputs.width, self._workspace.lines(logits), squared
-        )
-        if fused:
-            return squared
-        outputs.probabilities(logits)
-        sparse_kernels.subtract_records(*self._csr, *outputs.softmax_ranges, logits.numpy())
-        return None
+    def reconstruct(
+        self, block: Block, activation: Signal, outputs: Outputs
+    ) -> tuple[Tensor, Squares | None, Tensor]:
+        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input.
+
+        Model by model, while the widest of all matrices are in the cache.
+        """
+        delta = self.signal(block.name, block.outputs).values
+        slope, squared = self.space(f"{block.name} back", block.inputs), np.empty(self._count)
+        free, sizes = True, self._sizes
+        for model, (left, part, back) in enumerate(
+            zip(
+                _left(block, activation).split_with_sizes(sizes),
+                delta.split_with_sizes(sizes),
+                slope.split_with_sizes(sizes),
+                strict=True,
+            )
+        ):
+            if len(part):
+                torch.mm(left, self._views.matrices[block.name][model], out=part)
+                free = self._residual(outputs, delta, squared, *self._bounds[model : model + 2].tolist())
+                torch.mm(part, self._views.transposed[block.name][model], out=back)
+        return delta, squared if free else None, slope
+
+    def _residual(
+        self, outputs: Outputs, logits: Tensor, squared: NDArray[np.float64], start: int, stop: int
+    ) -> bool:
+        """Turn some records' logits into probability - record; whether their squared norms came along."""
+        indptr, indices, rows = self._csr
+        csr, lines = (indptr, indices, rows[start:stop]), self._workspace.lines(logits)[start:stop]
+        if not outputs.softmax and sparse_kernels.sigmoid_residual(*csr, outputs.width, lines, squared[start:stop]):
+            return True
+        outputs.probabilities(logits[start:stop])
+        sparse_kernels.subtract_records(*csr, *outputs.softmax_ranges, logits[start:stop].numpy())
+        return False
 
     def dense(self) -> Tensor:
         """The records as a dense binary matrix."""

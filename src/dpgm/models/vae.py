@@ -115,11 +115,9 @@ class VAE:
         decoded = [batch.reparametrise(heads)]
         for block in self._decoder[:-1]:
             decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
-        logits = batch.affine(self._decoder[-1], decoded[-1]).values
-        # Backward.
-        squared = batch.residual(self.outputs, logits)
-        found.append(Factor(self._decoder[-1], decoded[-1], logits, squared))
-        slope = batch.back(self._decoder[-1], logits)
+        # The last layer, and backward.
+        delta, squared, slope = batch.reconstruct(self._decoder[-1], decoded[-1], self.outputs)
+        found.append(Factor(self._decoder[-1], decoded[-1], delta, squared))
         for block, inputs, outputs in zip(
             reversed(self._decoder[:-1]), reversed(decoded[:-1]), reversed(decoded[1:]), strict=True
         ):

@@ -1,5 +1,7 @@
 """Buffers of a training step that stay where they are, and views of them that are made once."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ class Workspace:
         self._held: dict[str, Tensor] = {}
         self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._signals: dict[tuple[str, tuple[int, ...]], Signal] = {}
+        self._arrays: dict[str, NDArray[Any]] = {}
         self._lines: dict[int, NDArray[np.generic]] = {}  # of the views remembered, by their identity
 
     def take(self, name: str, shape: tuple[int, ...], *, ones: bool = False) -> Tensor:
@@ -55,6 +58,13 @@ class Workspace:
             self._remember_lines(known.values)
         return known
 
+    def array(self, name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A flat array of that length, contents undefined (CPU)."""
+        held = self._arrays.get(name)
+        if held is None or len(held) < count or held.dtype != dtype:
+            held = self._arrays[name] = np.zeros(count + count // 8, dtype=dtype)
+        return held[:count]
+
     def lines(self, values: Tensor) -> NDArray[np.generic]:
         """A matrix' rows at the full length of their buffer, as the C-contiguous array the kernels want (CPU)."""
         known = self._lines.get(id(values))
@@ -79,12 +89,21 @@ def full_lines(values: Tensor) -> NDArray[np.generic]:
     return torch.as_strided(values, (rows, line), (line, 1)).numpy()
 
 
+def on_lines(values: Tensor) -> Tensor:
+    """A copy of a matrix on the CPU whose rows begin at cache lines: kernels on them take a sixth less time."""
+    rows, width = values.shape
+    return torch.zeros((rows, -(-width // LINE) * LINE), dtype=values.dtype)[:, :width].copy_(values)
+
+
 class BlockViews:
-    """Every block of (k, P) parameters as matrices, one a model; made once, since making views takes time."""
+    """Every block of (k, P) parameters as matrices, one a model; made once, since making views takes time.
+
+    `array` holds the parameters for the kernels; its rows may be longer.
+    """
 
     def __init__(self, layout: Layout, flat: Tensor) -> None:
         self.flat, self.layout = flat, layout
-        self.array: NDArray[np.generic] = flat.numpy()
+        self.array = full_lines(flat)
         self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
         self.transposed = {
             block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]

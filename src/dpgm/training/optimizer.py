@@ -12,6 +12,7 @@ from dpgm import validation
 from dpgm.compute import adam_kernel, fused
 from dpgm.compute.cuda_graphs import Recorded, Upcoming
 from dpgm.errors import ArtefactError
+from dpgm.models.workspace import on_lines
 
 BETAS = (0.9, 0.999)
 TINY = 1e-8
@@ -49,9 +50,10 @@ class Optimizer:
         self.parameters = parameters
         self.steps = steps
         adam = settings.optimizer == "adam"
-        self.first = torch.zeros_like(parameters) if adam else None
-        self.second = torch.zeros_like(parameters) if adam else None
-        self.average = parameters.clone() if settings.averaged_tail else None
+        copy = on_lines if parameters.device.type == "cpu" else torch.clone
+        self.first = copy(torch.zeros_like(parameters)) if adam else None
+        self.second = copy(torch.zeros_like(parameters)) if adam else None
+        self.average = copy(parameters) if settings.averaged_tail else None
         # On an accelerator a step is recorded once and replayed, so what changes from step to step is a tensor.
         device = parameters.device
         exact = torch.float64 if device.type == "cpu" else torch.float32  # all the CUDA kernel takes
@@ -78,7 +80,7 @@ class Optimizer:
         on_cpu = self.parameters.device.type == "cpu"
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
-        elif self._slope is not None or fused.usable(self.parameters, gradients):
+        elif self.parameters.is_contiguous() and fused.usable(self.parameters, gradients):
             self._move_fused(gradients, scales, step)
             return  # the average has moved along
         elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
@@ -128,7 +130,7 @@ class Optimizer:
         assert self.second is not None
         return adam_kernel.adam(
             self.parameters.numpy(),
-            gradients.contiguous().numpy(),
+            gradients.numpy(),
             self.first.numpy(),
             self.second.numpy(),
             scales.numpy(),
@@ -153,13 +155,14 @@ class Optimizer:
         assert self.first is not None
         assert self.second is not None
         assert self._scaled is not None
+        # Model by model: the operation wants contiguous tensors.
         torch._fused_adam_(
-            [self.parameters],
-            [self._scaled],
-            [self.first],
-            [self.second],
+            list(self.parameters),
+            list(self._scaled),
+            list(self.first),
+            list(self.second),
             [],
-            [self._count],
+            [self._count] * len(self.parameters),
             lr=self._rate,
             beta1=BETAS[0],
             beta2=BETAS[1],

@@ -17,7 +17,7 @@ from dpgm.mechanisms.query import View
 from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
 from dpgm.models.segmented_batch import SegmentedBatch
-from dpgm.models.workspace import BlockViews, Workspace
+from dpgm.models.workspace import BlockViews, Workspace, on_lines
 
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
 
@@ -45,7 +45,7 @@ class SegmentedPass:
         self._model, self._parameters, self._edges, self._seed = model, parameters, edges, seed
         self._workspace = Workspace(parameters.dtype)
         self._views = BlockViews(model.layout, parameters)
-        self._sum = BlockViews(model.layout, torch.zeros_like(parameters))
+        self._sum = BlockViews(model.layout, on_lines(torch.zeros_like(parameters)))
         self._counts = np.zeros(len(edges) + 1, dtype=np.int64)
         self._step = -1
         self._sample: NDArray[np.int64] | None = None

@@ -25,6 +25,7 @@ from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Query
 from dpgm.models.factors import Model
 from dpgm.models.mixture import Mixture
+from dpgm.models.workspace import on_lines
 from dpgm.training.norm_bound_on_device import DeviceNormBound
 from dpgm.training.optimizer import Optimizer, OptimizerSettings
 from dpgm.training.padded_pass import PaddedPass
@@ -102,6 +103,8 @@ class Trainer:
             )
         self.weights = _shares(cluster_weights, clusters)
         parameters = initial_parameters.to(self.device, copy=True).contiguous()
+        if self.device.type == "cpu":
+            parameters = on_lines(parameters)
         self.optimizer = Optimizer(settings.optimizer, parameters, settings.steps)
         # Division by a public number: the expected batch of each model, at least one record.
         expected = settings.sampling_rate * settings.records * self.weights
