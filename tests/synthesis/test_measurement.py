@@ -123,6 +123,47 @@ def test_one_record_moves_no_release_by_more_than_declared(row):
     assert assert_bounded(run, random_records(MIXED, 60), Records.from_lists([row], MIXED)) <= 1 + 1e-6
 
 
+DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
+
+
+def dense_records(count, seed=0):
+    """Of twenty items most records hold the same eighteen."""
+    draws = np.random.default_rng(seed)
+    dense = draws.random((count, 23)) < 0.95
+    dense[:, :2] = draws.random((count, 2)) < 0.3
+    dense[:, 20:] = False
+    dense[np.arange(count), draws.integers(20, 23, count)] = True
+    return Records.from_dense(dense, DENSE)
+
+
+def run_dense(gateway):
+    noises = {name: noise / 10 for name, noise in NOISES.items()}
+    measured = measure(gateway, DENSE, 600, noises)
+    model = fit_products(measured, DENSE, 600, generator=torch.Generator().manual_seed(0))
+    return {"centred": measured.centred.value, "limit": measured.centred.statistic.limit} | model.state()
+
+
+@pytest.mark.parametrize("row", [[20], [0, 1, 21], list(range(21))])
+def test_one_record_moves_no_release_by_more_than_declared_where_pairs_are_centred(row):
+    assert assert_bounded(run_dense, dense_records(600), Records.from_lists([row], DENSE)) <= 1 + 1e-6
+
+
+def test_the_fit_to_centred_pairs_depends_on_released_values_alone():
+    assert_playback_invariant(run_dense, [dense_records(600), dense_records(7, seed=1)])
+
+
+def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_short():
+    short = random_records(Domain.of_items(200), 5_000, chance=0.02)
+    noises = noises_for(short.domain, 5_000, 3)
+    measured = measure(Gateway(short, randomness=SeededRandomness(0)), short.domain, 5_000, noises)
+    assert measured.centred is None
+    assert measured.tuples[0].statistic.order == 2
+    dense = dense_records(5_000)
+    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises)
+    assert measured.centred is not None
+    assert 2 not in [released.statistic.order for released in measured.tuples]
+
+
 @pytest.mark.parametrize("row", [[], [3], [0, 1, 2, 3], list(range(9))])
 def test_one_record_moves_no_release_by_more_than_declared_where_all_records_are_listed(row):
     domain = Domain.of_items(9)
@@ -164,6 +205,6 @@ def test_the_bound_on_lengths_grows_with_the_number_of_records():
     law = 0.8 ** np.arange(60.0)
     law /= law.sum()
     profile = 1 / np.arange(3.0, 103.0)
-    caps = [choose_cap(2, law, profile, records, 5.0) for records in (3_000, 100_000, 10_000_000)]
+    caps = [choose_cap(2, law, profile, records, 5.0)[0] for records in (3_000, 100_000, 10_000_000)]
     assert caps == sorted(caps)
     assert caps[0] < caps[-1]

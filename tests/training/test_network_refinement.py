@@ -5,7 +5,8 @@ from dpgm.data.domain import Domain
 from dpgm.models.mixture import Mixture
 from dpgm.models.vae import VAE
 from dpgm.training.network_refinement import refine_mixture
-from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget
+from dpgm.training.refinement import FitRule
+from dpgm.training.targets import LengthTarget, MomentTarget
 
 ITEMS, RECORDS = 6, 1000
 # Half of the records hold exactly the items 0, 1, 2; the others exactly 3, 4.

@@ -6,8 +6,9 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.training.length_law import length_law
-from dpgm.training.refinement import FitRule, MomentTarget, fit_moments, moments
+from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink
+from dpgm.training.targets import MomentTarget, moments
 
 
 def exact_law(chances, longest):

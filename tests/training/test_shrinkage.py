@@ -1,6 +1,6 @@
 import numpy as np
 
-from dpgm.training.shrinkage import shrink_alone
+from dpgm.training.shrinkage import shrink_alone, shrink_signed
 
 
 def test_rare_counts_are_pulled_down_and_large_ones_stay():
@@ -26,3 +26,14 @@ def test_extremes_are_finite():
         mean, deviation = shrink_alone(noisy, std)
         assert np.isfinite(mean).all()
         assert np.isfinite(deviation).all()
+
+
+def test_signed_numbers_are_pulled_to_what_is_expected_as_far_as_they_look_like_noise():
+    draws = np.random.default_rng(0)
+    scale, expected = np.full(2_000, 1_000.0), draws.uniform(-50, 50, 2_000)
+    off = np.where(np.arange(2_000) < 1_800, 0.0, draws.normal(0, 300, 2_000))
+    noisy = expected + off + 40 * draws.normal(size=2_000)
+    mean, deviation = shrink_signed(noisy, 40.0, expected, scale)
+    assert np.abs(mean - expected - off)[:1_800].mean() < 0.3 * np.abs(noisy - expected - off)[:1_800].mean()
+    assert np.abs(mean - expected - off)[1_800:].mean() < 1.3 * np.abs(noisy - expected - off)[1_800:].mean()
+    assert 0.5 < np.sqrt(((mean - expected - off) ** 2).mean()) / np.sqrt((deviation**2).mean()) < 1.5

@@ -47,16 +47,7 @@ class ItemTuples:
     @cached_property
     def tuples(self) -> NDArray[np.int64]:
         """(count, order): places within `positions` of every set that can occur."""
-        size = len(self.positions)
-        if self.order == 2:
-            listed = np.stack(np.triu_indices(size, 1), axis=1)
-        else:
-            listed = np.array(list(combinations(range(size), self.order)), dtype=np.int64).reshape(-1, self.order)
-        owner = column_of(self.domain)[self.positions]
-        possible = np.ones(len(listed), dtype=np.bool_)
-        for a, b in combinations(range(self.order), 2):
-            possible &= owner[listed[:, a]] != owner[listed[:, b]]
-        return listed[possible]
+        return possible_sets(self.domain, self.positions, self.order)
 
     @property
     def sensitivity(self) -> float:
@@ -84,7 +75,7 @@ class ItemTuples:
             held = (ones >= self.order) & (steps[ones] > 0)  # the others add to no set
             if not held.any():
                 continue
-            dense = _dense(chunk, place, size)[held]
+            dense = dense_rows(chunk, place, size)[held]
             weights = steps[ones[held]].astype(np.float32)[:, None]
             if self.order == 2:
                 product = (dense * weights).T @ dense
@@ -105,6 +96,19 @@ class ItemTuples:
         return picked
 
 
+def possible_sets(domain: Domain, positions: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+    """(count, order): places within `positions` of every set that can occur."""
+    if order == 2:
+        listed = np.stack(np.triu_indices(len(positions), 1), axis=1)
+    else:
+        listed = np.array(list(combinations(range(len(positions)), order)), dtype=np.int64).reshape(-1, order)
+    owner = column_of(domain)[positions]
+    possible = np.ones(len(listed), dtype=np.bool_)
+    for a, b in combinations(range(order), 2):
+        possible &= owner[listed[:, a]] != owner[listed[:, b]]
+    return listed[possible]
+
+
 def column_of(domain: Domain) -> NDArray[np.int64]:
     """For every position a number that it shares with the other values of its table column only."""
     owner = np.arange(domain.width)
@@ -122,7 +126,8 @@ def pair_places(size: int) -> NDArray[np.int64]:
     return places
 
 
-def _dense(records: Records, place: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+def dense_rows(records: Records, place: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+    """(records, size): which of the positions with a place >= 0 each record holds."""
     dense = np.zeros((len(records), size + 1), dtype=np.float32)  # the last column takes the others
     rows = np.repeat(np.arange(len(records)), records.lengths)
     dense[rows, place[records.indices]] = 1

@@ -4,23 +4,30 @@ A larger bound keeps more of long records and needs more noise. Both are weighed
 items, from lengths and frequencies that were released before.
 """
 
-from math import comb
+from math import comb, sqrt
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.domain import Domain
+from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
 
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 SANITY = 0.001  # counts below this share of the records matter little
 # How wrong the correction for down-weighting may be, as a share of what was cut, by order.
 _DISTORTION = {1: 0.3, 2: 0.4, 3: 0.6, 4: 0.6}
+_DRAWS = 4000
+_SEEN = 0.98
 
 
-def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float, doubt: float = 1.0) -> int:
-    """The bound on a record's items that balances noise against what down-weighting distorts.
+def choose_cap(
+    order: int, law: Floats, profile: Floats, records: int, noise: float, doubt: float = 1.0
+) -> tuple[int, float]:
+    """The bound on a record's items that balances noise against what down-weighting distorts, and its cost.
 
     Both are relative errors of a popular set of `order` items, counts below 0.1 % of the records taken as that.
 
@@ -35,7 +42,7 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
     sizes = np.arange(len(law))
     sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
     if (law * sets).sum() <= 0:
-        return order
+        return order, np.inf
     expected, yardstick = popular_sets(order, law, profile, records)
     best, best_cost = order, np.inf
     for cap in range(order, len(law)):
@@ -44,7 +51,48 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
         cost = relative_error(order, noise * clip_bound(order, cap), retained, expected, yardstick, doubt)
         if cost < best_cost:
             best, best_cost = cap, cost
-    return max(best, order)
+    return max(best, order), best_cost
+
+
+def likely_sizes(offsets: Floats, chosen: Ints, profile: Floats, law: Floats, domain: Domain) -> Floats:
+    """Draws of s, the sum of (x_i - offset_i)² over chosen positions, for records of independent items and columns.
+
+    Args:
+        offsets: of every chosen position.
+        chosen: positions.
+        profile: share of the records that hold each position of the domain.
+        law: share of the records that hold n = 0, 1, ... chosen items, table columns not counted.
+        domain: the public domain.
+    """
+    draws = np.random.default_rng(0)
+    sizes = np.full(_DRAWS, float((offsets**2).sum()))
+    rise = np.zeros(domain.width)
+    rise[chosen] = 1 - 2 * offsets
+    for block in domain.blocks:
+        if block.softmax:
+            chances = profile[block.start : block.stop]
+            sizes += draws.choice(rise[block.start : block.stop], _DRAWS, p=chances / chances.sum())
+    items = chosen[item_positions(domain)[chosen]]
+    if len(items) and law[1:].sum() > 0:
+        lengths = draws.choice(len(law), _DRAWS, p=law / law.sum())
+        held = draws.choice(items, int(lengths.sum()), p=profile[items] / profile[items].sum())
+        sizes += np.bincount(np.repeat(np.arange(_DRAWS), lengths), rise[held], minlength=_DRAWS)
+    bounded: Floats = np.maximum(sizes, 1e-3)
+    return bounded
+
+
+def choose_limit(sizes: Floats, expected: Floats, yardstick: Floats, noise: float) -> tuple[float, float]:
+    """The limit of s (see `CentredPairs`) that balances noise against distortion, and its cost as in `choose_cap`."""
+    best, best_cost = 1.0, np.inf
+    # Lengths that only noise has seen can be far from all others, and would rule sums of squares.
+    sizes = np.minimum(sizes, np.quantile(sizes, _SEEN))
+    for limit in np.unique(np.quantile(sizes, np.linspace(0.05, 1, 60))):
+        kept = np.minimum(1.0, limit / sizes)
+        retained = float((sizes**2 * kept).sum() / (sizes**2).sum())
+        cost = relative_error(2, noise * limit / sqrt(2), retained, expected, yardstick, doubt=1.0)
+        if cost < best_cost:
+            best, best_cost = float(limit), cost
+    return best, best_cost
 
 
 def popular_sets(order: int, law: Floats, profile: Floats, records: int) -> tuple[Floats, Floats]:

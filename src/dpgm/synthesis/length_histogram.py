@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.training.shrinkage import shrink_alone
+
 Floats = NDArray[np.float64]
 
 
@@ -54,7 +56,11 @@ def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
         counts.append(0.0)
         widths.append(width)
         at += width
-    kept = np.maximum(np.array(counts), 0.0)
+    kept = np.array(counts)
+    single = np.array(widths) == 1
+    # A length that nobody has shows noise half of the time, and together such lengths would be a crowd as well.
+    kept[single] = shrink_alone(kept[single], std)[0]
+    kept = np.maximum(kept, 0.0)
     if kept.sum() <= 0:
         kept = np.ones(len(kept))
     density = kept / np.array(widths)

@@ -19,22 +19,27 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend, gaussian_mu
+from dpgm.statistics.cell_sets import STEPS, offsets_near
+from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.item_tuples import NAMES, ItemTuples, pair_places
+from dpgm.statistics.item_tuples import NAMES, ItemTuples, column_of, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, ask, clip_bound, clip_steps
-from dpgm.synthesis.bound_choice import SANITY, choose_cap
+from dpgm.synthesis.bound_choice import SANITY, choose_cap, choose_limit, likely_sizes, popular_sets
 from dpgm.synthesis.cell_measurement import lists_cells
 from dpgm.synthesis.length_histogram import Lengths
 from dpgm.synthesis.reading import Reading, item_counts, item_profile, read
-from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, fit_moments, moments
-from dpgm.training.shrinkage import shrink
+from dpgm.training.refinement import FitRule, fit_moments
+from dpgm.training.shrinkage import shrink, shrink_signed
+from dpgm.training.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments
 
 Floats: TypeAlias = NDArray[np.float64]
 
 NARROW = 24  # up to so many positions, quadruples are measured
 UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
+_DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
+_CLEARLY = 0.7  # of the error that counts promise, or less
 _MORE_TRIPLES = 50  # where noise is far below what matters
 
 
@@ -45,6 +50,7 @@ class Measurements:
     lengths: Measured[RecordLengths] | None
     items: Measured[ItemCounts]
     tuples: tuple[Measured[ItemTuples], ...] = ()
+    centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
 
 
 def measurement_spends(
@@ -98,20 +104,39 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
     law = reading.whole
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
-    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)), noise)
+    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)[0]), noise)
     profile = item_profile(items, reading, records)
     orders = [order for order in _SUBSET if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []
+    centred = None
     for order in orders:
         noise, size = noises[NAMES[order]], _SUBSET[order]
         if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
             size = _MORE_TRIPLES
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
-        cap = choose_cap(order, law, profile[chosen], records, noise)
+        cap, cost = choose_cap(order, law, profile[chosen], records, noise)
+        if order == 2:
+            pairs, centred_cost = _centred_pairs(np.sort(chosen), profile, reading, records, noise)
+            if law @ np.arange(len(law)) >= _DENSE and centred_cost < _CLEARLY * cost:
+                centred = ask(gateway, pairs, noise)
+                continue
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
         tuples.append(ask(gateway, sets, noise))
-    return Measurements(lengths, items, tuple(tuples))
+    return Measurements(lengths, items, tuple(tuples), centred)
+
+
+def _centred_pairs(
+    chosen: NDArray[np.int64], profile: Floats, reading: Reading, records: int, noise: float
+) -> tuple[CentredPairs, float]:
+    """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
+    domain, offsets = reading.domain, offsets_near(profile[chosen])
+    held, law = reading.columns_within(chosen), reading.within(chosen, profile)
+    sizes = likely_sizes(np.array(offsets) / STEPS, chosen, profile, law[held:], domain)
+    expected, yardstick = popular_sets(2, law, profile[chosen], records)
+    limit, cost = choose_limit(sizes, expected, yardstick, noise)
+    steps = max(1, round(limit * STEPS**2))
+    return CentredPairs(domain, tuple(int(position) for position in chosen), offsets, steps), cost
 
 
 def fit_products(
@@ -141,7 +166,7 @@ class Targets:
     """What a generator should show, as far as it was measured, and how to fit it."""
 
     profile: torch.Tensor
-    moments: tuple[MomentTarget, ...]
+    moments: tuple[Target, ...]
     lengths: LengthTarget | None
     rule: FitRule
 
@@ -153,7 +178,7 @@ def moment_targets(
     reading = read(measurements.lengths, domain, records)
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
-    targets = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
+    targets: list[Target] = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
     lengths = None if reading.lengths is None else _length_target(reading.lengths)
     rule = FitRule(
         components=_components(domain.width, records),
@@ -162,6 +187,8 @@ def moment_targets(
         coupling=300 / records if narrow else _coupling(reading.whole, records),
     )
     start = torch.from_numpy(profile).float()
+    if measurements.centred is not None:
+        targets.append(_centred_target(measurements.centred, profile, records))
     for measured in measurements.tuples:
         if measured.statistic.order == 2:
             expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
@@ -244,6 +271,29 @@ def _tuple_target(
         kept=_kept(sets.order, sets.cap, _room(law, size)),
         values=torch.from_numpy(target).float(),
         variances=torch.from_numpy(variance).float(),
+    )
+
+
+def _centred_target(measured: Measured[CentredPairs], profile: Floats, records: int) -> CentredTarget:
+    """Centred sums shrunk toward independence, whose sums are near 0."""
+    sets = measured.statistic
+    chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
+    i, j = sets.tuples.T
+    off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
+    values, stds = shrink_signed(
+        measured.value.numpy(), measured.std, records * off[i] * off[j], records * spread[i] * spread[j]
+    )
+    shape = (len(chances), len(chances))
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[i, j], variance[i, j] = values, stds**2
+    return CentredTarget(
+        positions=torch.from_numpy(sets.positions),
+        owners=torch.from_numpy(np.unique(column_of(sets.domain)[sets.positions], return_inverse=True)[1]),
+        offsets=torch.from_numpy(offsets).float(),
+        limit=sets.limit / STEPS**2,
+        values=torch.from_numpy(target).float(),
+        variances=torch.from_numpy(variance).float(),
+        size=torch.from_numpy(records * np.outer(chances, chances)).float(),
     )
 
 

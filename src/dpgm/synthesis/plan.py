@@ -30,7 +30,7 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
     ),
     "pair counts": (
         "measure",
-        "records holding each pair of popular items; up to 17 items, centred",
+        "records holding each pair of popular items; centred up to 17 items and where records are dense",
         "sqrt(sets within the bound); centred: the bound",
     ),
     "triple counts": (

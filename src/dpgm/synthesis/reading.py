@@ -40,9 +40,12 @@ class Reading:
         inside[chosen] = True
         share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
         law = np.ones(1) if self.lengths is None else self.lengths.law
+        return thinned(law, float(share), self.columns_within(chosen))
+
+    def columns_within(self, chosen: NDArray[np.int64]) -> int:
+        """The number of table columns with a value among chosen positions."""
         columns = [block for block in self.domain.blocks if block.softmax]
-        held = sum(bool(inside[block.start : block.stop].any()) for block in columns)
-        return thinned(law, float(share), held)
+        return sum(bool(((chosen >= block.start) & (chosen < block.stop)).any()) for block in columns)
 
 
 def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) -> Reading:

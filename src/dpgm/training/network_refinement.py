@@ -14,7 +14,8 @@ from torch import Tensor
 
 from dpgm.models.mixture import Mixture
 from dpgm.models.vae import VAE
-from dpgm.training.refinement import FitRule, LengthTarget, MomentTarget, chances_of, match_moments
+from dpgm.training.refinement import FitRule, chances_of, match_moments
+from dpgm.training.targets import LengthTarget, Target
 
 # Learning rates as shares of the rule's (which is made for logits), and a tolerance that starts small: what training
 # has found beyond the measured statistics should survive.
@@ -47,7 +48,7 @@ def refine_mixture(
     mixture: Mixture,
     records: int,
     profile: Tensor,
-    targets: Sequence[MomentTarget],
+    targets: Sequence[Target],
     lengths: LengthTarget | None,
     rule: FitRule,
     *,

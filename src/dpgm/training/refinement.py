@@ -1,9 +1,4 @@
-"""Moves a mixture of products until it shows the measured statistics. Sees released values only, never data.
-
-The moments of a mixture of products are exact: order 1 is w'p, order 2 p'diag(w)p, orders 3 and 4 the products of
-pairs. Long records were down-weighted when the statistics were measured, so the model is asked for the same
-down-weighted statistic: each component's moments are scaled by the mean weight its records would have had.
-"""
+"""Moves a mixture of products until it shows the measured statistics. Sees released values only, never data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,34 +11,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.models.products import Products
 from dpgm.training.length_law import length_law
-
-
-@dataclass(frozen=True)
-class MomentTarget:
-    """What the model should show for the sets of `order` positions out of `positions`.
-
-    `values` and `variances` are (T,) for order 1, (T, T) for order 2, (pairs, T) for order 3, (pairs, pairs) for
-    order 4; an infinite variance means "not measured". `kept` is the weight of a record with n = 0, 1, ... of
-    the positions.
-    """
-
-    order: int
-    positions: Tensor
-    kept: Tensor
-    values: Tensor
-    variances: Tensor
-    emphasis: float = 1.0
-    tolerance: float = 0.003  # relative errors below this do not matter
-
-
-@dataclass(frozen=True)
-class LengthTarget:
-    """Counts of records by groups of lengths: `groups[n]` is the group of length n = 0 .. longest."""
-
-    groups: Tensor
-    values: Tensor
-    variances: Tensor
-    tolerance: float = 0.003
+from dpgm.training.targets import LengthTarget, Scale, Target
 
 
 @dataclass(frozen=True)
@@ -112,7 +80,7 @@ def fit_moments(
     domain: Domain,
     records: int,
     profile: Tensor,
-    targets: Sequence[MomentTarget],
+    targets: Sequence[Target],
     lengths: LengthTarget | None,
     rule: FitRule,
     *,
@@ -142,7 +110,7 @@ def match_moments(
     domain: Domain,
     records: int,
     profile: Tensor,
-    targets: Sequence[MomentTarget],
+    targets: Sequence[Target],
     lengths: LengthTarget | None,
     rule: FitRule,
     *,
@@ -150,12 +118,12 @@ def match_moments(
 ) -> None:
     """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
     free = _free(domain)
-    units = [_units(domain, target.positions) for target in targets]
+    scalings = [target.scaling(domain) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
     )
-    scales: list[tuple[Tensor, Tensor]] = []
+    scales: list[Scale] = []
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
         for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
@@ -164,16 +132,12 @@ def match_moments(
         probabilities, weights = model.probabilities(), model.weights()
         if step % rule.refresh == 0:
             with torch.no_grad():
-                scales = [
-                    _retention(target, unit(probabilities)) for target, unit in zip(targets, units, strict=True)
-                ]
+                scales = [scaling(probabilities) for scaling in scalings]
         loss = probabilities.new_zeros(())
         for target, scale in zip(targets, scales, strict=True):
-            shown = records * moments(
-                target.order, probabilities.index_select(1, target.positions), weights, *scale
-            )
+            shown = records * target.shown(probabilities, weights, scale)
             tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
-            scatter = target.variances + (tolerance * target.values.clamp(min=0)) ** 2
+            scatter = target.variances + (tolerance * target.size) ** 2
             loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
         if lengths is not None:
             law = length_law(probabilities[:, free], len(lengths.groups) - 1)
@@ -200,57 +164,6 @@ def _free(domain: Domain) -> Tensor:
         if block.softmax:
             free[block.start : block.stop] = False
     return free
-
-
-def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: Tensor) -> Tensor:
-    """Moments of the mixture, each set's share in a component scaled by level - slope x (sum of its chances).
-
-    Args:
-        order: 1 to 4.
-        chances: (k, T) probabilities of the positions.
-        weights: (k,).
-        level: (k,) mean weight of records that hold a set of unlikely items.
-        slope: (k,) by how much it is smaller per likely item of the set.
-    """
-    level, slope = (weights * level)[:, None], (weights * slope)[:, None]
-    if order == 1:
-        return (chances * (level - slope * chances)).sum(dim=0)
-    if order == 2:
-        half = (chances * (0.5 * level - slope * chances)).T @ chances
-        return half + half.T
-    left, right = torch.triu_indices(chances.shape[1], chances.shape[1], 1)
-    first, second = chances.index_select(1, left), chances.index_select(1, right)
-    pairs, sums = first * second, first + second
-    if order == 3:
-        return (pairs * (level - slope * sums)).T @ chances - (pairs * slope).T @ chances**2
-    half = (pairs * (0.5 * level - slope * sums)).T @ pairs
-    return half + half.T
-
-
-def _retention(target: MomentTarget, chances: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean weight, in every component, of records that hold a given set (see `moments`)."""
-    law = length_law(chances, min(len(target.kept), chances.shape[1] + 1) - 1)
-    law = law / law.sum(dim=1, keepdim=True)
-    kept = torch.cat([target.kept, target.kept[-1:].expand(target.order)])
-    others = law @ kept[target.order : target.order + law.shape[1]]  # the set comes on top of n other ones
-    members = law @ kept[: law.shape[1]]  # the set is among the n
-    return others, (others - members) / target.order
-
-
-def _units(domain: Domain, positions: Tensor) -> Callable[[Tensor], Tensor]:
-    """Chances of the independent zero-one units among `positions`: an item each, a table column together."""
-    chosen = set(positions.tolist())
-    single = [p for b in domain.blocks if not b.softmax for p in range(b.start, b.stop) if p in chosen]
-    columns = [[p for p in range(b.start, b.stop) if p in chosen] for b in domain.blocks if b.softmax]
-    joint = [torch.tensor(column) for column in columns if column]
-    index = torch.tensor(single, dtype=torch.long)
-
-    def chances(probabilities: Tensor) -> Tensor:
-        parts = [probabilities[:, index]]
-        parts += [probabilities[:, column].sum(dim=1, keepdim=True).clamp(max=1.0) for column in joint]
-        return torch.cat(parts, dim=1)
-
-    return chances
 
 
 def _start(

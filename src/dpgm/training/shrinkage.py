@@ -18,6 +18,7 @@ _EDGES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
 _PSEUDO = 20.0
 _FEW = 5.0
 _SIZES = 60  # of counts, on the grid
+_SPREADS = np.geomspace(0.003, 1.0, 12)
 
 
 def shrink(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, Floats]:
@@ -45,6 +46,28 @@ def shrink_alone(noisy: Floats, std: float) -> tuple[Floats, Floats]:
     return _posterior(noisy, std, centres[None, :], widths[None, :], start, _FEW)
 
 
+def shrink_signed(noisy: Floats, std: float, expected: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    """Posterior mean and deviation of numbers that lie on both sides of what is expected of them.
+
+    Args:
+        noisy: measured numbers.
+        std: standard deviation of the noise.
+        expected: of every number.
+        scale: positive; deviations from the expectation are normal, of unknown size on this scale.
+    """
+    prior_variance = (scale[:, None] * _SPREADS) ** 2
+    total = prior_variance + std**2
+    off = (noisy - expected)[:, None]
+    log_likelihood = -0.5 * (off**2 / total + np.log(total))
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    start = np.full(len(_SPREADS), 1 / len(_SPREADS))
+    joint = _weigh(likelihood, start, _PSEUDO)
+    gain = prior_variance / total
+    mean = (joint * gain * off).sum(axis=1)
+    variance = (joint * (gain * std**2 + (gain * off) ** 2)).sum(axis=1) - mean**2
+    return expected + mean, np.sqrt(np.maximum(variance, 1e-12))
+
+
 def _shrink_alike(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, Floats]:
     start = np.exp(-0.5 * np.log(np.maximum(_LIFTS, 0.02)) ** 2)
     start /= start.sum()
@@ -59,15 +82,20 @@ def _posterior(
     total = prior_variance + std**2
     log_likelihood = -0.5 * ((noisy[:, None] - centres) ** 2 / total + np.log(total))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    law = start.copy()
-    for _ in range(_ROUNDS):
-        joint = likelihood * law
-        joint /= joint.sum(axis=1, keepdims=True)
-        law = (joint.sum(axis=0) + pseudo * start) / (len(noisy) + pseudo)
-    joint = likelihood * law
-    joint /= joint.sum(axis=1, keepdims=True)
+    joint = _weigh(likelihood, start, pseudo)
     gain = prior_variance / total
     means = centres + gain * (noisy[:, None] - centres)
     mean = (joint * means).sum(axis=1)
     variance = (joint * (gain * std**2 + means**2)).sum(axis=1) - mean**2
     return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+
+def _weigh(likelihood: Floats, start: Floats, pseudo: float) -> Floats:
+    """Share of every law in every number, the laws' own shares found by expectation maximisation."""
+    law = start.copy()
+    for _ in range(_ROUNDS):
+        joint = likelihood * law
+        joint /= joint.sum(axis=1, keepdims=True)
+        law = (joint.sum(axis=0) + pseudo * start) / (len(likelihood) + pseudo)
+    joint = likelihood * law
+    return joint / joint.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
