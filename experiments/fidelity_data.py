@@ -13,7 +13,19 @@ from dpgm.data.records import Records
 from dpgm.data.simulate import simulate_transit
 from dpgm.evaluation.counting_queries import item_frequencies
 
-SETS = ("msnbc", "msweb", "retail", "tw_ny", "tw_ny 1303", "transit", "nltcs", "msweb16", "retail16")
+SETS = (
+    "msnbc",
+    "msweb",
+    "retail",
+    "tw_ny",
+    "tw_ny 1303",
+    "transit",
+    "nltcs",
+    "msweb16",
+    "retail16",
+    "plants",
+    "accidents",
+)
 TABLES = ("adult",)
 
 

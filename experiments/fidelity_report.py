@@ -25,6 +25,8 @@ SETS = {
     "nltcs": "nltcs, 21.6k x 16",
     "msweb16": "msweb, top 16",
     "retail16": "retail, top 16",
+    "plants": "plants, 23.2k x 69",
+    "accidents": "accidents, 17.0k x 111",
 }
 MAIN = (*POPULAR, "lengths")
 ERRORS = (*POPULAR, *ANY, *PAPER, "together", "lengths")
