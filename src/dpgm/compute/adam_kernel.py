@@ -53,6 +53,8 @@ def adam(
     if not HAS_NUMBA:
         return False
     corrected = rate / (1 - beta1**step)
-    for p, g, m, v, scale in zip(parameters, gradients, first, second, scales.tolist(), strict=True):
-        _adam(p, g, m, v, scale, corrected, beta1, beta2, tiny, 1 - beta2**step)
+    # The last model first: its gradient has got its noise last and may still be in the cache.
+    for model in reversed(range(len(parameters))):
+        p, g, m, v = parameters[model], gradients[model], first[model], second[model]
+        _adam(p, g, m, v, float(scales[model]), corrected, beta1, beta2, tiny, 1 - beta2**step)
     return True
