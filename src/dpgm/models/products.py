@@ -27,14 +27,12 @@ class Products:
         domain: the public domain; the probabilities of a table column sum to 1 within each component.
         weights: (k,) shares of the components; they sum to 1.
         probabilities: (k, m).
-        balances: whether samples of moderate size are balanced (`models/balance.py`).
     """
 
     kind = "products"
 
-    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor, *, balances: bool = True) -> None:
+    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor) -> None:
         self.domain = domain
-        self.balances = balances
         self.weights = weights.detach().double().cpu()
         self.probabilities = probabilities.detach().float().cpu()
 
@@ -118,11 +116,20 @@ class Products:
         (`models/balance.py`). Rounding goes through components that are alike one after the other, so that what
         one loses a similar one gains.
         """
-        seed = int(torch.randint(2**62, (1,), generator=generator))
-        random = np.random.default_rng(seed)
+        random = _random(generator)
+        return self._draw(count, random.random(), random, balances=True)
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts, stratified but not balanced.
+
+        If the phases of all parts are spread evenly over [0, 1), the rounding of components evens out over the parts.
+        """
+        return self._draw(count, phase, _random(generator), balances=False)
+
+    def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
         order = self._neighbours()
         weights = self.weights.numpy()[order]
-        sizes = _rounded(count * weights / weights.sum(), random.random())
+        sizes = _rounded(count * weights / weights.sum(), phase)
         used = sizes > 0
         sizes, order = sizes[used], order[used]
         starts = np.cumsum(sizes) - sizes
@@ -136,7 +143,7 @@ class Products:
                 places, items = _subsets(probabilities, sizes, starts, random)
                 parts.append(places * self.domain.width + block.start + items)
         keys = np.concatenate(parts)
-        if self.balances:
+        if balances:
             keys = balanced(self.domain, self.weights.numpy(), self.probabilities.numpy(), keys, sizes, random)
         places = keys // self.domain.width
         shuffled = random.permutation(count)  # place -> record
@@ -147,14 +154,14 @@ class Products:
         np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
 
-    def loose(self) -> "Products":
-        """The same mixture, whose samples are not balanced: for many records in small parts."""
-        return Products(self.domain, self.weights, self.probabilities, balances=False)
-
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""
         frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[:_SORTED_BY]
         return np.lexsort((self.probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
+
+
+def _random(generator: torch.Generator) -> np.random.Generator:
+    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
 
 
 def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:

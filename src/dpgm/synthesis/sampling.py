@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CHUNK = 16_384
 MOST = 10_000_000_000
 MISSING = "missing"  # what `--where field=missing` calls a missing value
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly over [0, 1)
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
 
 
@@ -42,12 +43,12 @@ def sample_chunks(
     validation.whole(records=count, at_least=0, at_most=MOST)
     _check_seed(seed)
     root = secrets.randbits(62) if seed is None else seed
-    generator, chunk = _source(generator, count)
-    sizes = [min(chunk, count - start) for start in range(0, count, chunk)]
+    source = _Source(generator, count, root)
+    sizes = [min(source.chunk, count - start) for start in range(0, count, source.chunk)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
 
     def draw(number: int) -> Records:
-        return generator.sample(sizes[number], generator=_generator(root, number))
+        return source.draw(sizes[number], number)
 
     if threads == 1:
         yield from map(draw, range(len(sizes)))
@@ -78,10 +79,9 @@ class Conditioned:
         self, generator: Generator, domain: Domain, where: Sequence[str], *, seed: int | None = None
     ) -> None:
         _check_seed(seed)
-        self._generator, self._size = _source(generator, MOST)
+        self._source = _Source(generator, MOST, secrets.randbits(62) if seed is None else seed)
         self._where = list(where)
         self._positions = [position_of(domain, condition) for condition in where]
-        self._root = secrets.randbits(62) if seed is None else seed
         self._found = self._drawn = 0
 
     @property
@@ -93,7 +93,7 @@ class Conditioned:
         """`count` records, in chunks."""
         number = given = 0
         while given < count:
-            chunk = self._generator.sample(self._size, generator=_generator(self._root, number))
+            chunk = self._source.draw(self._source.chunk, number)
             number += 1
             hits = chunk.take(np.flatnonzero(_holds_all(chunk, self._positions)))
             self._drawn += len(chunk)
@@ -177,12 +177,25 @@ def position_of(domain: Domain, condition: str) -> int:
     )
 
 
-def _source(generator: Generator, count: int) -> tuple[Generator, int]:
-    """What to draw from, and how many records at once: few are balanced over all of them, many come in small chunks."""
-    products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
-    if not isinstance(products, Products):
-        return generator, CHUNK
-    return (products, max(count, 1)) if count <= MOST_RECORDS else (products.loose(), CHUNK)
+class _Source:
+    """Where chunks come from: few records are balanced over all of them, many come in small chunks."""
+
+    def __init__(self, generator: Generator, count: int, root: int) -> None:
+        products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
+        self._generator = products if isinstance(products, Products) else generator
+        self._root = root
+        self._phase = float(np.random.default_rng(root).random())
+        whole = isinstance(products, Products) and count <= MOST_RECORDS
+        self.chunk = max(count, 1) if whole else CHUNK
+        self._in_parts = isinstance(products, Products) and not whole
+
+    def draw(self, count: int, number: int) -> Records:
+        """The records of chunk `number`."""
+        draws = _generator(self._root, number)
+        if self._in_parts:
+            assert isinstance(self._generator, Products)
+            return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
+        return self._generator.sample(count, generator=draws)
 
 
 def _check_seed(seed: int | None) -> None:

@@ -1,0 +1,32 @@
+import numpy as np
+import torch
+
+from dpgm.data.domain import Domain
+from dpgm.models.products import Products
+from dpgm.synthesis import sampling
+from dpgm.synthesis.sampling import sample, sample_chunks
+
+
+def listed(items=10):
+    """All sets of a few items, each a component of its own."""
+    held = torch.tensor([[float(mask >> item & 1) for item in range(items)] for mask in range(2**items)])
+    weights = torch.rand(2**items, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 8
+    return Products(Domain.of_items(items), weights / weights.sum(), held)
+
+
+def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
+    monkeypatch.setattr(sampling, "CHUNK", 500)
+    monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
+    model, count = listed(), 100_000
+    drawn = sample(model, model.domain, count, seed=1).to_dense(np.int64)
+    counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
+    # Rounding each of 200 parts by chance alone would leave deviations of about 4 records, and 15 at most.
+    assert np.abs(counts - count * model.weights.numpy()).max() < 5
+
+
+def test_parts_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr(sampling, "CHUNK", 500)
+    monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
+    alone, together = (list(sample_chunks(listed(), 3_000, seed=2, threads=threads)) for threads in (1, 3))
+    assert [len(part) for part in alone] == [500] * 6
+    assert all((a.indices == b.indices).all() for a, b in zip(alone, together, strict=True))
