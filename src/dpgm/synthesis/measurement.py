@@ -210,7 +210,8 @@ def _coupling(law: Floats, records: int) -> float:
 
 def _components(width: int, records: int) -> int:
     """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
-    least = min(int(np.clip(400_000 / width, 100, 250)), max(4, records // 20))
+    affordable = np.clip(120_000 / width, min(250.0, 400_000 / width), 400.0)
+    least = min(int(max(affordable, 100)), max(4, records // 20))
     return int(np.clip(sqrt(records) / 2, least, 400))
 
 
