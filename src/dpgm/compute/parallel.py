@@ -42,7 +42,7 @@ def from_first(value: Tensor) -> Tensor:
 
 
 def _where_ranks_meet(value: Tensor) -> Tensor:
-    """The value on a device that the ranks' backend can reach: NCCL sees CUDA memory only."""
+    """The value where the ranks' backend can reach it: NCCL sees CUDA memory only, Gloo takes no notice of strides."""
     if torch.distributed.get_backend() == "nccl" and value.device.type == "cpu":
-        return value.cuda()
-    return value
+        value = value.cuda()
+    return value.contiguous()

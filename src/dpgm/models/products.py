@@ -168,7 +168,9 @@ def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -
     """Whole numbers next to `shares` (along the first axis) whose running sums are off by less than 1."""
     running = np.floor(np.cumsum(shares, axis=0) + offset + 1e-9).astype(np.int64)
     if shares.ndim == 1:
-        running[-1:] = round(float(shares.sum()))
+        total = round(float(shares.sum()))
+        running = np.minimum(running, total)
+        running[-1:] = total
     return np.diff(running, axis=0, prepend=np.zeros_like(running[:1]))
 
 

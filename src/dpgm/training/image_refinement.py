@@ -7,14 +7,15 @@ the hidden layers are measured once for them at the end.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from dpgm.compute.precision import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.models.image import ImageGenerator
 from dpgm.models.image_networks import ImageNetwork, Parameters, Watched, initial_parameters
@@ -72,7 +73,7 @@ def fit_images(
         progress: told the share of the work done.
     """
     fit = _Fit(measured, architecture, settings, generator, torch.device(device))
-    with _matrix_precision(fit.device):
+    with matrix_precision("high" if fit.device.type == "cuda" else "highest"):
         for step in range(settings.steps):
             fit.step(step)
             if progress is not None and (step % 50 == 49 or step + 1 == settings.steps):
@@ -197,15 +198,3 @@ class _Part:
             self._memory.mul_(memory).add_(mean, alpha=1 - memory)
             self._weight = memory * self._weight + (1 - memory)
         return loss
-
-
-@contextmanager
-def _matrix_precision(device: torch.device) -> Iterator[None]:
-    """Faster products on a GPU for the length of a fit: the measured values are fixed by then."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

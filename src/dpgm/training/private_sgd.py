@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
+from dpgm.compute.precision import matrix_precision
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
@@ -146,10 +147,11 @@ class Trainer:
     def run(self, steps: int | None = None, *, progress: Progress | None = None) -> None:
         """Take that many further steps; all that are left by default."""
         left = self.settings.steps - self.done
-        for _ in range(left if steps is None else min(steps, left)):
-            self._step()
-            if progress is not None:
-                progress(self.done, self.settings.steps)
+        with matrix_precision("highest"):  # a norm rounded more coarsely could let a record exceed its bound
+            for _ in range(left if steps is None else min(steps, left)):
+                self._step()
+                if progress is not None:
+                    progress(self.done, self.settings.steps)
         self._check()
 
     def _check(self) -> None:
