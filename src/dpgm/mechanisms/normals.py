@@ -21,7 +21,7 @@ from dpgm.compute.compiled import wide_vectors
 from dpgm.mechanisms.counter_generators import Words
 from dpgm.mechanisms.randomness import Randomness
 
-CHUNK = 1 << 15  # words at a time: they stay in the cache between the cipher and the kernel
+CHUNK = 1 << 16  # words at a time: they stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
 LARGEST = 2.0**63 * BELOW_ONE
 
