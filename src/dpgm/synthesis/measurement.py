@@ -40,6 +40,7 @@ UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
 _CLEARLY = 0.7  # of the error that counts promise, or less
+_FEW = 0.0003  # share of the records by which counts of lengths may be off
 _MORE_TRIPLES = 50  # where noise is far below what matters
 
 
@@ -179,7 +180,7 @@ def moment_targets(
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
     targets: list[Target] = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
-    lengths = None if reading.lengths is None else _length_target(reading.lengths)
+    lengths = None if reading.lengths is None else _length_target(reading.lengths, records)
     rule = FitRule(
         components=_components(domain.width, records),
         steps=2000 if narrow else 800,
@@ -307,11 +308,17 @@ def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]]
 
 
-def _length_target(lengths: Lengths) -> LengthTarget:
+def _length_target(lengths: Lengths, records: int) -> LengthTarget:
+    """Counts of lengths; a few records in ten thousand do not matter.
+
+    Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
+    products that are never empty are seldom short.
+    """
+    stds = np.maximum(lengths.stds, _FEW * records)
     return LengthTarget(
         groups=torch.from_numpy(lengths.groups),
         values=torch.from_numpy(lengths.counts).float(),
-        variances=torch.from_numpy(lengths.stds**2).float(),
+        variances=torch.from_numpy(stds**2).float(),
     )
 
 
