@@ -92,8 +92,8 @@ def test_words_give_the_normals_of_the_formula(method):
     add_pairs(radii, angles, first, second, 1.0, 0.0)
     for pair, up, across in zip(pairs, first, second, strict=True):
         radius, true_up, true_across = exact_pair(*pair)
-        assert abs(up - true_up) < 2.0**-45 * radius
-        assert abs(across - true_across) < 2.0**-45 * radius
+        assert abs(up - true_up) < 2e-15 * radius
+        assert abs(across - true_across) < 2e-15 * radius
 
 
 def test_reaches_beyond_nine_deviations_and_no_radius_is_zero(method):

@@ -3,9 +3,7 @@
 Box and Muller's method, two words for two normals. The first gives the radius, sqrt(-2 log u), from a uniform u of
 63 bits, so the tails are right up to 9.4 standard deviations. The second gives a point on the quarter circle (52
 bits) and two signs. No word is rejected and nothing branches, so numba, where it is installed, turns the loop into
-vector instructions; else numpy computes the same from the same words, to rounding. The functions are Chebyshev
-polynomials with an error below 2^-45 of a radius. That is less than a millionth of a step of the grid that sums are
-rounded to, and smooth, so that it changes the law by as little and leaves no holes.
+vector instructions; else numpy computes the same from the same words, to rounding.
 """
 
 import math
@@ -70,38 +68,37 @@ def _add_pairs(
         # The uniform x 2^63, which saves scaling it.
         uniform = float(np.int64(radii[i] >> np.uint64(1))) + 0.5
         uniform = uniform if uniform < LARGEST else LARGEST
-        # uniform = 2^exponent x part, part / 2^63 in [sqrt(1/2), sqrt(2)); the logarithm of that is f x a polynomial of
-        # f = part / 2^63 - 1, its even and odd terms apart so that neither waits for the other: relative error 2^-45.
+        # uniform = 2^exponent x part, part / 2^63 in [sqrt(1/2), sqrt(2)); the logarithm of that by the odd series
+        # of s, with the coefficients of fdlibm: relative error 2^-58.
         bits = np.float64(uniform).view(np.uint64)
         exponent = np.uint64(bits - root) & powers  # x 2^52, signed
-        f = np.uint64(bits - exponent).view(np.float64) * 2.0**-63 - 1.0
-        z = f * f
-        even = 0.11110667407062838 + z * (
-            0.091026777139586 + z * (0.07525682174652285 + z * (0.07808645964311096 + z * 0.03550255209682033))
+        part = np.uint64(bits - exponent).view(np.float64)
+        s = (part - 2.0**63) / (part + 2.0**63)
+        z = s * s
+        series = 2.222219843214978396e-1 + z * (
+            1.818357216161805012e-1 + z * (1.531383769920937332e-1 + z * 1.479819860511658591e-1)
         )
-        even = 0.9999999999999978 + z * (
-            0.3333333333366278 + z * (0.19999999913523026 + z * (0.14285723158995764 + z * even))
-        )
-        odd = -0.1000239910190662 + z * (
-            -0.0830874085245487 + z * (-0.07175470440668202 + z * -0.07434589714878563)
-        )
-        odd = -0.5000000000005124 + z * (
-            -0.24999999980097665 + z * (-0.16666668870064102 + z * (-0.12499895335731784 + z * odd))
+        series = 6.666666666666735130e-1 + z * (
+            3.999999999940941908e-1 + z * (2.857142874366239149e-1 + z * series)
         )
         # Without the root of 2, which the quarter circle's middle brings: sin and cos of (pi/4 + y) are
         # (cos y +- sin y) / sqrt(2).
-        minus_log = float(np.int64(exponent)) * (-0.6931471805599453 * 2.0**-52) - f * (even + f * odd)
+        minus_log = float(np.int64(exponent)) * (-0.6931471805599453 * 2.0**-52) - s * (2.0 + z * series)
         radius = std * math.sqrt(minus_log)
-        # y in (-pi/4, pi/4); error of sine and cosine 2^-45.
+        # y in (-pi/4, pi/4); sine and cosine of fdlibm, relative error 2^-57.
         word = angles[i]
         y = np.uint64(((word >> np.uint64(10)) & magnitude) | one).view(np.float64) - (1.5 - 2.0**-53)
         y *= math.pi / 2
         z = y * y
-        sine = -0.00019841266916985966 + z * (2.755599092956532e-06 + z * -2.4805636241834762e-08)
-        sine = y + y * z * (-0.16666666666663885 + z * (0.008333333331079223 + z * sine))
-        cosine = 2.4801585210990515e-05 + z * (-2.7556369695573007e-07 + z * 2.0700600483433117e-09)
-        cosine = 0.04166666666666468 + z * (-0.0013888888887277342 + z * cosine)
-        cosine = 1.0 + z * (-0.5 + z * cosine)
+        sine = -1.98412698298579493134e-4 + z * (
+            2.75573137070700676789e-6 + z * (-2.50507602534068634195e-8 + z * 1.58969099521155010221e-10)
+        )
+        sine = y + y * z * (-1.66666666666666324348e-1 + z * (8.33333333332248946124e-3 + z * sine))
+        cosine = 2.48015872894767294178e-5 + z * (
+            -2.75573143513906633035e-7 + z * (2.08757232129817482790e-9 - z * 1.13596475577881948265e-11)
+        )
+        cosine = 4.16666666666666019037e-2 + z * (-1.38888888888741095749e-3 + z * cosine)
+        cosine = 1.0 - 0.5 * z + z * z * cosine
         up = np.float64(cosine + sine).view(np.uint64) ^ (word & sign)
         across = np.float64(cosine - sine).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
         first[i] = (first[i] + radius * np.uint64(up).view(np.float64) + rounder) - rounder
