@@ -50,8 +50,8 @@ class CentredPairs:
 
     @property
     def sensitivity(self) -> float:
-        """The limit of s / sqrt(2)."""
-        return self.limit / STEPS**2 / sqrt(2)
+        """The norm of a record at the limit, at most."""
+        return centred_bound(self.limit / STEPS**2)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,3 +97,11 @@ class CentredPairs:
         # (16 x_i - a)(16 x_j - b), multiplied out
         sums = STEPS**2 * both[i, j] - STEPS * (offsets[j] * one[i] + offsets[i] * one[j])
         return torch.from_numpy(sums + offsets[i] * offsets[j] * none)
+
+
+def centred_bound(limit: float) -> float:
+    """The norm that weights of limit / s keep every record within.
+
+    Over pairs i < j the squares (y_i y_j)² add up to ((sum of y²)² - sum of y⁴) / 2, at most s² / 2.
+    """
+    return limit / sqrt(2)

@@ -4,13 +4,14 @@ A larger bound keeps more of long records and needs more noise. Both are weighed
 items, from lengths and frequencies that were released before.
 """
 
-from math import comb, sqrt
+from math import comb
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
+from dpgm.statistics.centred_pairs import centred_bound
 from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
 
@@ -24,9 +25,7 @@ _DRAWS = 4000
 _SEEN = 0.98
 
 
-def choose_cap(
-    order: int, law: Floats, profile: Floats, records: int, noise: float, doubt: float = 1.0
-) -> tuple[int, float]:
+def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float) -> tuple[int, float]:
     """The bound on a record's items that balances noise against what down-weighting distorts, and its cost.
 
     Both are relative errors of a popular set of `order` items, counts below 0.1 % of the records taken as that.
@@ -37,7 +36,6 @@ def choose_cap(
         profile: share of the records that hold each position.
         records: the public number of records.
         noise: multiplier.
-        doubt: scales how wrong the correction for down-weighting may be.
     """
     sizes = np.arange(len(law))
     sets = np.array([comb(int(n), order) for n in sizes], dtype=np.float64)
@@ -48,7 +46,7 @@ def choose_cap(
     for cap in range(order, len(law)):
         kept = clip_steps(len(law) - 1, order, cap) * GRID
         retained = float((law * sets * kept).sum() / (law * sets).sum())
-        cost = relative_error(order, noise * clip_bound(order, cap), retained, expected, yardstick, doubt)
+        cost = relative_error(order, noise * clip_bound(order, cap), retained, expected, yardstick)
         if cost < best_cost:
             best, best_cost = cap, cost
     return max(best, order), best_cost
@@ -89,7 +87,7 @@ def choose_limit(sizes: Floats, expected: Floats, yardstick: Floats, noise: floa
     for limit in np.unique(np.quantile(sizes, np.linspace(0.05, 1, 60))):
         kept = np.minimum(1.0, limit / sizes)
         retained = float((sizes**2 * kept).sum() / (sizes**2).sum())
-        cost = relative_error(2, noise * limit / sqrt(2), retained, expected, yardstick, doubt=1.0)
+        cost = relative_error(2, noise * centred_bound(limit), retained, expected, yardstick)
         if cost < best_cost:
             best, best_cost = float(limit), cost
     return best, best_cost
@@ -105,9 +103,12 @@ def popular_sets(order: int, law: Floats, profile: Floats, records: int) -> tupl
 
 
 def relative_error(
-    order: int, std: float, retained: float, expected: Floats, yardstick: Floats, doubt: float
+    order: int, std: float, retained: float, expected: Floats, yardstick: Floats, doubt: float = 1.0
 ) -> float:
-    """Squared relative error of a popular set from noise and from the correction for what was not retained."""
+    """Squared relative error of a popular set from noise and from the correction for what was not retained.
+
+    `doubt` scales how wrong that correction may be.
+    """
     noisy = std / retained * float((1 / yardstick).mean())
     distorted = doubt * _DISTORTION[order] * (1 - retained) / retained * float((expected / yardstick).mean())
     return noisy**2 + distorted**2

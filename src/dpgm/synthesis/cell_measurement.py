@@ -18,6 +18,7 @@ from dpgm.statistics.record_lengths import RecordLengths, item_positions, record
 from dpgm.statistics.statistic import GRID, Measured, ask
 from dpgm.synthesis.bound_choice import SANITY, popular_sets, relative_error
 from dpgm.synthesis.length_histogram import read_lengths
+from dpgm.synthesis.reading import possible_shares
 from dpgm.training.table_fit import Shown, ShownLengths, fit_table
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -89,9 +90,7 @@ def _profile(items: Measured[CellSets], law: Floats, records: int) -> Floats:
     kept = asked.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
     held = items.value.numpy() / records + asked.offsets[0] / STEPS * (law @ kept)
-    floor = max(0.2 * items.std / records, 0.01 / records)
-    profile: Floats = np.clip(held / max(retained, 1e-3), min(floor, 0.5), 0.999)
-    return profile
+    return possible_shares(held / max(retained, 1e-3), items.std, records)
 
 
 def likely_records(profile: Floats, law: Floats) -> Floats:

@@ -2,7 +2,8 @@
 
 `measurement_spends` says what a plan must pay for, from public numbers alone. `measure` asks the gateway: record
 lengths first, then item counts, then counts of pairs, triples and quadruples of the items that the noisy counts
-rank highest; how far long records are down-weighted follows from the values released before. `fit_products` is
+rank highest; how far long records are down-weighted, and whether pairs are centred, follows from the values released
+before. `fit_products` is
 post-processing.
 """
 
@@ -117,9 +118,9 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap, cost = choose_cap(order, law, profile[chosen], records, noise)
-        if order == 2:
-            pairs, centred_cost = _centred_pairs(np.sort(chosen), profile, reading, records, noise)
-            if law @ np.arange(len(law)) >= _DENSE and centred_cost < _CLEARLY * cost:
+        if order == 2 and law @ np.arange(len(law)) >= _DENSE:
+            pairs, centred_cost = _centred_pairs(np.sort(chosen), law, profile, reading, records, noise)
+            if centred_cost < _CLEARLY * cost:
                 centred = ask(gateway, pairs, noise)
                 continue
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
@@ -128,12 +129,12 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
 
 
 def _centred_pairs(
-    chosen: NDArray[np.int64], profile: Floats, reading: Reading, records: int, noise: float
+    chosen: NDArray[np.int64], law: Floats, profile: Floats, reading: Reading, records: int, noise: float
 ) -> tuple[CentredPairs, float]:
     """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
     domain, offsets = reading.domain, offsets_near(profile[chosen])
-    held, law = reading.columns_within(chosen), reading.within(chosen, profile)
-    sizes = likely_sizes(np.array(offsets) / STEPS, chosen, profile, law[held:], domain)
+    items = law[reading.columns_within(chosen) :]  # without the columns, of which each record has all
+    sizes = likely_sizes(np.array(offsets) / STEPS, chosen, profile, items, domain)
     expected, yardstick = popular_sets(2, law, profile[chosen], records)
     limit, cost = choose_limit(sizes, expected, yardstick, noise)
     steps = max(1, round(limit * STEPS**2))

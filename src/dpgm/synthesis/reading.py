@@ -70,10 +70,15 @@ def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) ->
     sizes = np.arange(len(law))
     kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
-    shares = item_counts(items)[0] / (max(retained, 1e-3) * records)
-    floor = max(0.2 * items.std / records, 0.01 / records)
-    profile: Floats = np.clip(shares, min(floor, 0.5), 0.999)
+    profile = possible_shares(item_counts(items)[0] / (max(retained, 1e-3) * records), items.std, records)
     for block in reading.domain.blocks:
         if block.softmax:
             profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
     return profile
+
+
+def possible_shares(shares: Floats, std: float, records: int) -> Floats:
+    """Noisy shares of the records, kept off 0 and 1: what noise hides may still be there."""
+    floor = max(0.2 * std / records, 0.01 / records)
+    kept: Floats = np.clip(shares, min(floor, 0.5), 0.999)
+    return kept

@@ -182,19 +182,18 @@ class _Source:
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
         products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
-        self._generator = products if isinstance(products, Products) else generator
+        whole = products is not None and count <= MOST_RECORDS
+        self.chunk = max(count, 1) if whole else CHUNK
+        self._generator = products or generator
+        self._parts: Products | None = None if whole else products
         self._root = root
         self._phase = float(np.random.default_rng(root).random())
-        whole = isinstance(products, Products) and count <= MOST_RECORDS
-        self.chunk = max(count, 1) if whole else CHUNK
-        self._in_parts = isinstance(products, Products) and not whole
 
     def draw(self, count: int, number: int) -> Records:
         """The records of chunk `number`."""
         draws = _generator(self._root, number)
-        if self._in_parts:
-            assert isinstance(self._generator, Products)
-            return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
+        if self._parts is not None:
+            return self._parts.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
         return self._generator.sample(count, generator=draws)
 
 
