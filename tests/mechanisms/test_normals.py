@@ -12,6 +12,7 @@ from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 
 FINE = 2.0**-40
+KINDS = np.uint64, np.uint32
 
 
 @pytest.fixture
@@ -74,22 +75,24 @@ def exact_pair(radius_word, angle_word):
     uniform = min((float(radius_word >> 1) + 0.5) * 2.0**-63, 1 - 2.0**-53)
     with mpmath.workdps(40):
         radius = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf(uniform)))
-        angle = (mpmath.mpf((angle_word >> 10) % 2**52) + 0.5) / 2**52 * mpmath.pi / 2
-        signs = (-1) ** (angle_word >> 63), (-1) ** (angle_word >> 62)
+        angle = (mpmath.mpf(angle_word % 2**30) + 0.5) / 2**30 * mpmath.pi / 2
+        signs = (-1) ** (angle_word >> 31), (-1) ** (angle_word >> 30)
         return radius, signs[0] * radius * mpmath.sin(angle), signs[1] * radius * mpmath.cos(angle)
 
 
+ANGLES = [0, 1, 2**16, 2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 2**29, 2**32 - 2**30, 2**32 - 1]
 CORNERS = [0, 1, 2**10, 2**52, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 2**12, 2**64 - 2**10 - 1]
 
 
 def test_words_give_the_normals_of_the_formula(method):
     words = SeededRandomness(3).words(600).tolist()
     words[:300:3] = [word >> (index % 60) for index, word in enumerate(words[:300:3])]  # small ones: far tails
-    pairs = [*zip(words[:300], words[300:], strict=True), *itertools.product(CORNERS, CORNERS)]
-    radii, angles = (np.array(column, dtype=np.uint64) for column in zip(*pairs, strict=True))
+    angles = [word >> 32 for word in words[300:]]
+    pairs = [*zip(words[:300], angles, strict=True), *itertools.product(CORNERS, ANGLES)]
+    radii, angles = (np.array(of, dtype) for of, dtype in zip(zip(*pairs, strict=True), KINDS, strict=True))
     first, second = np.zeros(len(pairs)), np.zeros(len(pairs))
     add_pairs = normals_module._compiled() or normals_module._add_pairs_in_numpy
-    add_pairs(radii, angles, first, second, 1.0, 0.0)
+    assert add_pairs(radii, angles, first, second, 1.0, 0.0, np.inf)
     for pair, up, across in zip(pairs, first, second, strict=True):
         radius, true_up, true_across = exact_pair(*pair)
         assert abs(up - true_up) < 2e-15 * radius
@@ -98,8 +101,9 @@ def test_words_give_the_normals_of_the_formula(method):
 
 def test_reaches_beyond_nine_deviations_and_no_radius_is_zero(method):
     radii = np.array([0, 2**64 - 1], dtype=np.uint64)
-    angles, first, second = np.full(2, 2**61, dtype=np.uint64), np.zeros(2), np.zeros(2)
-    (normals_module._compiled() or normals_module._add_pairs_in_numpy)(radii, angles, first, second, 1.0, 0.0)
+    angles, first, second = np.full(2, 2**29, dtype=np.uint32), np.zeros(2), np.zeros(2)
+    add_pairs = normals_module._compiled() or normals_module._add_pairs_in_numpy
+    add_pairs(radii, angles, first, second, 1.0, 0.0, np.inf)
     radius = np.hypot(first, second)
     assert radius[0] > 9.4
     assert 0 < radius[1] < 2e-8
@@ -108,12 +112,13 @@ def test_reaches_beyond_nine_deviations_and_no_radius_is_zero(method):
 def test_compiled_interpreted_and_numpy_kernels_agree():
     compiled = normals_module._compiled()
     assert compiled is not None
-    words = SeededRandomness(5).words(4000)
+    words = SeededRandomness(5).words(3000)
     results = []
     for add_pairs in (compiled, normals_module._add_pairs, normals_module._add_pairs_in_numpy):
         out = np.zeros(4000)
         with np.errstate(over="ignore"):  # shifted signs
-            add_pairs(words[:2000], words[2000:], out[:2000], out[2000:], 2.0, 1.5 * 2.0**52 * FINE)
+            angles = words[2000:].view(np.uint32)
+            add_pairs(words[:2000], angles, out[:2000], out[2000:], 2.0, 1.5 * 2.0**52 * FINE, np.inf)
         results.append(out)
     for other in results[1:]:
         assert np.allclose(results[0], other, rtol=0, atol=4 * FINE)
@@ -127,6 +132,14 @@ def test_says_whether_all_sums_are_finite(method, wrong, place):
         assert add_normals(out, 1.0, FINE, SeededRandomness(0))
         out[place] = wrong
         assert not add_normals(out, 1.0, FINE, SeededRandomness(0))
+
+
+def test_sums_too_large_for_their_numbers_are_not_finite(method):
+    for value, fine in ((3e38, 2.0**100), (-3.4e38, 2.0**100)):
+        out = np.full(100, value, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            assert not add_normals(out, 1e38, fine, SeededRandomness(0))
+        assert not np.isfinite(out).all()
 
 
 def test_numbers_of_a_pair_are_independent(method):

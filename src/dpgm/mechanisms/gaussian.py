@@ -3,7 +3,7 @@
 Integers (a query with a grid) are exact: rounded_gaussian.py says why the accounting covers what is drawn.
 
 Floats (gradient sums) are mitigated, not proved. The theorem is about real numbers; a sum of doubles has holes
-that can betray its summands (Mironov 2012). Noise is drawn from two 64-bit words a pair of normals, correct to 9.4
+that can betray its summands (Mironov 2012). Noise is drawn from 96 random bits a pair of normals, correct to 9.4
 standard deviations, added in double precision, and the sum is rounded to a public grid of about 2^-20 of the
 sensitivity, so that every grid point in reach is hit by a great many pairs of words whatever the exact value was
 and the low-order bits, which the known attacks read, are gone. The device of Holohan and Braghin (adding several

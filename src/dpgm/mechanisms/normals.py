@@ -1,16 +1,17 @@
 """Normals from random words, added to a vector in one pass: `out = round(out + std * normal)` to a grid.
 
-Box and Muller's method, two words for two normals. The first gives the radius, sqrt(-2 log u), from a uniform u of
-63 bits, so the tails are right up to 9.4 standard deviations. The second gives a point on the quarter circle (52
-bits) and two signs. No word is rejected and nothing branches, so numba, where it is installed, turns the loop into
-vector instructions; else numpy computes the same from the same words, to rounding.
+Box and Muller's method, 96 bits for two normals. A word of 64 gives the radius, sqrt(-2 log u), from a uniform u of
+63 bits, so the tails are right up to 9.4 standard deviations. Half a word gives a point on the quarter circle (30
+bits) and two signs; a normal is the product of both, so its values lie far closer together than that circle's points.
+Nothing is rejected and nothing branches, so numba, where it is installed, turns the loop into vector instructions;
+else numpy computes the same from the same words, to rounding.
 """
 
 import math
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ from dpgm.compute.compiled import wide_vectors
 from dpgm.mechanisms.counter_generators import Words
 from dpgm.mechanisms.randomness import Randomness
 
-CHUNK = 1 << 16  # words at a time: they stay in the cache between the cipher and the kernel
+CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
 LARGEST = 2.0**63 * BELOW_ONE
+HalfWords: TypeAlias = NDArray[np.uint32]
 
 
 def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> bool:
@@ -31,39 +33,48 @@ def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomne
     """
     # Adding and subtracting 1.5 x 2^52 grid steps rounds a double to the grid.
     rounder = 1.5 * 2.0**52 * grid
+    limit = float(np.finfo(out.dtype).max)
     add_pairs = _compiled() or _add_pairs_in_numpy
-    spoiled = 0
+    finite = True
     for start in range(0, len(out), CHUNK):
         part = out[start : start + CHUNK]
         half = (len(part) + 1) // 2
-        words = _workspace.words[: 2 * half]
+        words = _workspace.words[: half + (half + 1) // 2]
         randomness.fill(words)
-        if len(part) % 2:  # the last normal has no partner
-            spare = np.zeros(1, dtype=out.dtype)
-            spoiled += add_pairs(words[half - 1 : half], words[-1:], part[half - 1 : half], spare, std, rounder)
+        radii, angles = words[:half], words[half:].view(np.uint32)
         pairs = len(part) // 2
-        spoiled += add_pairs(words[:pairs], words[half : half + pairs], part[:pairs], part[half:], std, rounder)
-    return spoiled == 0
+        finite &= add_pairs(radii[:pairs], angles[:pairs], part[:pairs], part[half:], std, rounder, limit)
+        if pairs < half:  # the last normal has no partner
+            spare = np.zeros(1, dtype=out.dtype)
+            finite &= add_pairs(radii[pairs:], angles[pairs:half], part[pairs:half], spare, std, rounder, limit)
+    return finite
 
 
 class _Workspace(threading.local):
     """A thread's words, so that nothing is allocated from the second call on."""
 
     def __init__(self) -> None:
-        self.words = np.empty(CHUNK, dtype=np.uint64)
+        self.words = np.empty(3 * CHUNK // 4, dtype=np.uint64)
 
 
 _workspace = _Workspace()
 
 
 def _add_pairs(
-    radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
-) -> int:
-    """Two normals of every pair of words, added to `first` and `second`; returns how many pairs are not finite then."""
+    radii: Words,
+    angles: HalfWords,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    std: float,
+    rounder: float,
+    limit: float,
+) -> bool:
+    """Two normals of every pair of words, added to `first` and `second`; returns whether all sums are below `limit`."""
     magnitude, sign = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(1 << 63)
     one, powers = np.uint64(0x3FF << 52), np.uint64(0xFFF << 52)  # the bits of 1.0 and of every exponent
     root = np.uint64(0x3FE6A09E667F3BCD + (63 << 52))  # the bits of 2^63 x sqrt(1/2)
     wide_vectors()
+    spoiled = False
     for i in range(len(second)):
         # The uniform x 2^63, which saves scaling it.
         uniform = float(np.int64(radii[i] >> np.uint64(1))) + 0.5
@@ -86,8 +97,8 @@ def _add_pairs(
         minus_log = float(np.int64(exponent)) * (-0.6931471805599453 * 2.0**-52) - s * (2.0 + z * series)
         radius = std * math.sqrt(minus_log)
         # y in (-pi/4, pi/4); sine and cosine of fdlibm, relative error 2^-57.
-        word = angles[i]
-        y = np.uint64(((word >> np.uint64(10)) & magnitude) | one).view(np.float64) - (1.5 - 2.0**-53)
+        word = np.uint64(angles[i])
+        y = np.uint64(((word << np.uint64(22)) & magnitude) | one).view(np.float64) - (1.5 - 2.0**-31)
         y *= math.pi / 2
         z = y * y
         sine = -1.98412698298579493134e-4 + z * (
@@ -98,36 +109,43 @@ def _add_pairs(
             -2.75573143513906633035e-7 + z * (2.08757232129817482790e-9 - z * 1.13596475577881948265e-11)
         )
         cosine = 4.16666666666666019037e-2 + z * (-1.38888888888741095749e-3 + z * cosine)
-        cosine = 1.0 - 0.5 * z + z * z * cosine
-        up = np.float64(cosine + sine).view(np.uint64) ^ (word & sign)
-        across = np.float64(cosine - sine).view(np.uint64) ^ ((word << np.uint64(1)) & sign)
-        first[i] = (first[i] + radius * np.uint64(up).view(np.float64) + rounder) - rounder
-        second[i] = (second[i] + radius * np.uint64(across).view(np.float64) + rounder) - rounder
-    # In a loop of its own: a count would make the compiler unroll the one above beyond the registers.
-    spoiled = 0
-    for i in range(len(second)):
-        spoiled += (first[i] - first[i] != 0) | (second[i] - second[i] != 0)
-    return spoiled
+        cosine = 1.0 + z * (-0.5 + z * cosine)
+        up = np.float64(cosine + sine).view(np.uint64) ^ ((word << np.uint64(32)) & sign)
+        across = np.float64(cosine - sine).view(np.uint64) ^ ((word << np.uint64(33)) & sign)
+        one_sum = (first[i] + radius * np.uint64(up).view(np.float64) + rounder) - rounder
+        other_sum = (second[i] + radius * np.uint64(across).view(np.float64) + rounder) - rounder
+        first[i] = one_sum
+        second[i] = other_sum
+        spoiled |= not (abs(one_sum) <= limit and abs(other_sum) <= limit)
+    return not spoiled
 
 
 def _add_pairs_in_numpy(
-    radii: Words, angles: Words, first: NDArray[Any], second: NDArray[Any], std: float, rounder: float
-) -> int:
+    radii: Words,
+    angles: HalfWords,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    std: float,
+    rounder: float,
+    limit: float,
+) -> bool:
     """The same in whole arrays."""
     uniform = np.minimum(((radii >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63, BELOW_ONE)
     radius = std * np.sqrt(-2 * np.log(uniform))
-    quarter = ((angles >> np.uint64(10)) & np.uint64(2**52 - 1)).astype(np.float64)
-    quarter = (quarter + 0.5) * (math.pi / 2 * 2.0**-52)
+    quarter = ((angles & np.uint32(2**30 - 1)).astype(np.float64) + 0.5) * (math.pi / 2 * 2.0**-30)
     up, across = radius * np.sin(quarter), radius * np.cos(quarter)
-    up[angles >> np.uint64(63) == 1] *= -1
-    across[(angles >> np.uint64(62)) & np.uint64(1) == 1] *= -1
-    first[:] = (first + up + rounder) - rounder
-    second[:] = (second + across + rounder) - rounder
-    return int((~np.isfinite(first) | ~np.isfinite(second)).sum())
+    up[angles >> np.uint32(31) == 1] *= -1
+    across[(angles >> np.uint32(30)) & np.uint32(1) == 1] *= -1
+    spoiled = False
+    for values, normals in ((first, up), (second, across)):
+        sums = (values + normals + rounder) - rounder
+        spoiled |= not bool((np.abs(sums) <= limit).all())
+        values[:] = sums
+    return not spoiled
 
 
 @cache
-def _compiled() -> Callable[..., int] | None:
+def _compiled() -> Callable[..., bool] | None:
     """The kernel, from numba's cache on disk after the first time; None without numba."""
     try:
         from numba import njit
