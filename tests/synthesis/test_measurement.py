@@ -123,6 +123,47 @@ def test_one_record_moves_no_release_by_more_than_declared(row):
     assert assert_bounded(run, random_records(MIXED, 60), Records.from_lists([row], MIXED)) <= 1 + 1e-6
 
 
+ITEMS = Domain.of_items(40)
+
+
+def run_items(gateway):
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5})
+    model = fit_products(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
+    asked = measured.scaled.statistic
+    return {"scaled": measured.scaled.value, "asked": [asked.scales, asked.offsets, asked.limit]} | model.state()
+
+
+def uneven_records(count, seed=0):
+    """Of forty items some are held by most records and some by hardly any."""
+    chances = np.linspace(0, 0.8, 40) ** 3
+    return Records.from_dense(np.random.default_rng(seed).random((count, 40)) < chances, ITEMS)
+
+
+@pytest.mark.parametrize("row", [[], [0], [0, 1, 2, 39], list(range(40))])
+def test_one_record_moves_no_release_by_more_than_declared_where_items_are_scaled(row):
+    assert assert_bounded(run_items, uneven_records(600), Records.from_lists([row], ITEMS)) <= 1 + 1e-6
+
+
+def test_the_fit_to_scaled_items_depends_on_released_values_alone():
+    assert_playback_invariant(run_items, [uneven_records(600), uneven_records(7, seed=1)])
+
+
+def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_same_price():
+    domain, count, errors = Domain.of_items(300), 20_000, {"two": 0.0, "one": 0.0}
+    chances = 0.3 / np.arange(1, 301)
+    records = Records.from_dense(np.random.default_rng(0).random((count, 300)) < chances, domain)
+    held = np.bincount(records.indices, minlength=300)
+    two = noises_for(domain, count, 1)
+    together = (two["item counts"] ** -2 + two["scaled item counts"] ** -2) ** -0.5
+    one = {"record lengths": two["record lengths"], "item counts": together}
+    for seed in range(3):
+        for name, noises in (("two", two), ("one", one)):
+            measured = measure(Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises)
+            found = measurement.measured_profile(measured, domain, count).frequencies * count
+            errors[name] += np.abs(found - held)[30:].sum()
+    assert errors["two"] < 0.85 * errors["one"]
+
+
 DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
 
 

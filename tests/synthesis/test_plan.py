@@ -95,7 +95,14 @@ def test_the_paper_preset_uses_the_papers_choices():
 @pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
 def test_networks_pay_for_the_statistics_they_are_refined_to(domain):
     split = shares(make_plan(Config(1.0, model="vae", clusters=3), 20_000, domain))
-    measured = ("record lengths", "item counts", "pair counts", "triple counts", "quadruple counts")
+    measured = (
+        "record lengths",
+        "item counts",
+        "scaled item counts",
+        "pair counts",
+        "triple counts",
+        "quadruple counts",
+    )
     assert split["pair counts"] > 0.1
     assert sum(split.get(name, 0) for name in measured) == pytest.approx(0.8, abs=0.01)
     assert split["norms"] + split["gradients"] == pytest.approx(0.1, abs=0.01)

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("short_refinement")
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
+COUNTS = {"record lengths", "item counts", "scaled item counts", "pair counts", "triple counts", "quadruple counts"}
 TENSORS = {
-    "products": {"weights": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}}
-    | {"probabilities": {"record lengths", "item counts", "pair counts", "triple counts", "quadruple counts"}},
+    "products": {"weights": COUNTS, "probabilities": COUNTS},
     "vae": {
-        "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths", "pair counts"},
-        "weights": {"cluster sizes", "item counts", "record lengths", "pair counts"},
-        "points": {"item counts", "record lengths", "pair counts"},
-        "point_shares": {"item counts", "record lengths", "pair counts"},
+        "parameters": {"norms", "gradients", "cluster profiles"} | COUNTS,
+        "weights": {"cluster sizes"} | COUNTS,
+        "points": COUNTS,
+        "point_shares": COUNTS,
     },
     "rbm": {
         "parameters": {"norms", "gradients", "cluster profiles", "item counts", "record lengths"},

@@ -15,6 +15,20 @@ def test_rare_counts_are_pulled_down_and_large_ones_stay():
     assert deviation[rare].mean() < 5 < deviation[large].mean() < 16
 
 
+def test_noise_may_differ_from_count_to_count():
+    draws = np.random.default_rng(0)
+    counts, std = draws.exponential(2.0, 400), np.where(np.arange(400) < 200, 1.0, 30.0)
+    noisy = counts + std * draws.normal(size=400)
+    mean, deviation = shrink_alone(noisy, std)
+    sharp, blurred = slice(0, 200), slice(200, 400)
+    assert np.abs(mean - counts)[sharp].mean() < np.abs(noisy - counts)[sharp].mean()
+    assert np.abs(mean - counts)[blurred].mean() < 0.2 * np.abs(noisy - counts)[blurred].mean()
+    assert deviation[sharp].mean() < deviation[blurred].mean() < 5
+    same, also = shrink_alone(noisy[sharp], 1.0), shrink_alone(noisy[sharp], np.ones(200))
+    assert np.array_equal(same[0], also[0])
+    assert np.array_equal(same[1], also[1])
+
+
 def test_order_is_kept():
     noisy = np.random.default_rng(1).normal(20, 30, 300)
     mean, _ = shrink_alone(noisy, 10.0)

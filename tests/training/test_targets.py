@@ -4,7 +4,7 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.models.products import Products
-from dpgm.training.targets import CentredTarget
+from dpgm.training.targets import CentredTarget, ScaledItemTarget
 
 DOMAIN = Domain((ItemSet("items", tuple(range(30))), Categorical("colour", ("red", "green", "blue"))))
 
@@ -30,3 +30,24 @@ def test_centred_moments_are_those_of_drawn_records(limit):
     np.fill_diagonal(measured, False)
     assert np.abs(shown - wanted)[measured].max() < 0.004
     assert np.abs(wanted[measured]).max() > 0.02 * min(limit, 10)
+
+
+@pytest.mark.parametrize("limit", [0.3, 1.0, 3.0, 100.0])
+@pytest.mark.parametrize("likely", [0.1, 0.9])
+def test_scaled_items_are_those_of_drawn_records(limit, likely):
+    draws = torch.Generator().manual_seed(0)
+    domain = Domain.of_items(40)
+    chances = likely * torch.rand((4, 40), generator=draws)
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    scales = (1 + 15 * torch.rand(40, generator=draws)).round() / 16
+    offsets = (weights @ chances * 16).round() / 16
+    unused = torch.zeros(40)
+    target = ScaledItemTarget(scales, offsets, limit, unused, unused, unused)
+    shown = target.shown(chances, weights, target.scaling(domain)(chances)).numpy()
+
+    drawn = Products(domain, weights.double(), chances).sample(400_000, generator=draws).to_dense(np.float32)
+    scaled = (drawn - offsets.numpy()) * scales.numpy()
+    kept = np.sqrt(np.minimum(1, limit / (scaled**2).sum(axis=1).clip(1e-9)))
+    wanted = (scaled * kept[:, None]).mean(axis=0)
+    assert np.abs(shown - wanted).max() < 0.002
+    assert np.abs(wanted).max() > 0.008

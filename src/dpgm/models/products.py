@@ -15,9 +15,11 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError, UsageError
-from dpgm.models.balance import balanced
+from dpgm.models.balance import MOST_RECORDS, balanced
+from dpgm.models.rounding import evened
 
 _SORTED_BY = 32
+_SETTLED = 24  # positions, up to which the sizes of components without chance are evened out
 
 
 class Products:
@@ -129,7 +131,10 @@ class Products:
     def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
         order = self._neighbours()
         weights = self.weights.numpy()[order]
-        sizes = _rounded(count * weights / weights.sum(), phase)
+        expected = count * weights / weights.sum()
+        sizes = _rounded(expected, phase)
+        if balances and count <= MOST_RECORDS and self.domain.width <= _SETTLED and self._settled:
+            sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
         used = sizes > 0
         sizes, order = sizes[used], order[used]
         starts = np.cumsum(sizes) - sizes
@@ -153,6 +158,11 @@ class Products:
         indptr = np.zeros(count + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
+
+    @property
+    def _settled(self) -> bool:
+        """Whether all records of a component are alike."""
+        return bool(((self.probabilities == 0) | (self.probabilities == 1)).all())
 
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""

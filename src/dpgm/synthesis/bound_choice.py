@@ -4,7 +4,8 @@ A larger bound keeps more of long records and needs more noise. Both are weighed
 items, from lengths and frequencies that were released before.
 """
 
-from math import comb
+from dataclasses import dataclass
+from math import comb, sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +22,9 @@ Ints: TypeAlias = NDArray[np.int64]
 SANITY = 0.001  # counts below this share of the records matter little
 # How wrong the correction for down-weighting may be, as a share of what was cut, by order.
 _DISTORTION = {1: 0.3, 2: 0.4, 3: 0.6, 4: 0.6}
+_SCALED_DISTORTION = 0.6  # rare items are found together, in records that are scaled down more than most
 _DRAWS = 4000
+_DISTINCT = 500  # items, up to which draws hold none twice
 _SEEN = 0.98
 
 
@@ -52,8 +55,25 @@ def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: fl
     return max(best, order), best_cost
 
 
-def likely_sizes(offsets: Floats, chosen: Ints, profile: Floats, law: Floats, domain: Domain) -> Floats:
-    """Draws of s, the sum of (x_i - offset_i)² over chosen positions, for records of independent items and columns.
+@dataclass(frozen=True)
+class LikelyRecords:
+    """Draws of records of independent items and columns: s, the sum of scale_i² (x_i - offset_i)², and items held."""
+
+    sizes: Floats
+    lengths: Ints
+
+    @property
+    def shares(self) -> Floats:
+        """How likely an item is found in each: in proportion to its length."""
+        counted = self.lengths if self.lengths.any() else np.ones(len(self.lengths))
+        shares: Floats = counted / counted.sum()
+        return shares
+
+
+def likely_records_of(
+    offsets: Floats, chosen: Ints, profile: Floats, law: Floats, domain: Domain, scales: Floats | float = 1.0
+) -> LikelyRecords:
+    """Records to reckon with before any was seen.
 
     Args:
         offsets: of every chosen position.
@@ -61,11 +81,13 @@ def likely_sizes(offsets: Floats, chosen: Ints, profile: Floats, law: Floats, do
         profile: share of the records that hold each position of the domain.
         law: share of the records that hold n = 0, 1, ... chosen items, table columns not counted.
         domain: the public domain.
+        scales: of every chosen position, or of all.
     """
     draws = np.random.default_rng(0)
-    sizes = np.full(_DRAWS, float((offsets**2).sum()))
+    sizes = np.full(_DRAWS, float(((scales * offsets) ** 2).sum()))
+    lengths = np.zeros(_DRAWS, dtype=np.int64)
     rise = np.zeros(domain.width)
-    rise[chosen] = 1 - 2 * offsets
+    rise[chosen] = np.square(scales) * (1 - 2 * offsets)
     for block in domain.blocks:
         if block.softmax:
             chances = profile[block.start : block.stop]
@@ -73,10 +95,20 @@ def likely_sizes(offsets: Floats, chosen: Ints, profile: Floats, law: Floats, do
     items = chosen[item_positions(domain)[chosen]]
     if len(items) and law[1:].sum() > 0:
         lengths = draws.choice(len(law), _DRAWS, p=law / law.sum())
-        held = draws.choice(items, int(lengths.sum()), p=profile[items] / profile[items].sum())
-        sizes += np.bincount(np.repeat(np.arange(_DRAWS), lengths), rise[held], minlength=_DRAWS)
-    bounded: Floats = np.maximum(sizes, 1e-3)
-    return bounded
+        sizes += _held(rise[items], profile[items], lengths, draws)
+    return LikelyRecords(np.maximum(sizes, 1e-3), lengths)
+
+
+def _held(rise: Floats, chances: Floats, lengths: Ints, draws: np.random.Generator) -> Floats:
+    """Sums of `rise` over as many items as `lengths` says, drawn by their odds; with repetition if there are many."""
+    if len(rise) > _DISTINCT:
+        held = draws.choice(len(rise), int(lengths.sum()), p=chances / chances.sum())
+        return np.bincount(np.repeat(np.arange(_DRAWS), lengths), rise[held], minlength=_DRAWS).astype(np.float64)
+    odds = np.log(chances) - np.log1p(-chances) + draws.gumbel(size=(_DRAWS, len(rise)))
+    running = np.cumsum(rise[np.argsort(-odds, axis=1)], axis=1)
+    last = np.minimum(lengths, len(rise)) - 1
+    sums: Floats = np.where(last >= 0, running[np.arange(_DRAWS), last], 0.0)
+    return sums
 
 
 def choose_limit(sizes: Floats, expected: Floats, yardstick: Floats, noise: float) -> tuple[float, float]:
@@ -88,6 +120,33 @@ def choose_limit(sizes: Floats, expected: Floats, yardstick: Floats, noise: floa
         kept = np.minimum(1.0, limit / sizes)
         retained = float((sizes**2 * kept).sum() / (sizes**2).sum())
         cost = relative_error(2, noise * centred_bound(limit), retained, expected, yardstick)
+        if cost < best_cost:
+            best, best_cost = float(limit), cost
+    return best, best_cost
+
+
+def choose_scaled_limit(
+    likely: LikelyRecords, scales: Floats, profile: Floats, records: int, noise: float
+) -> tuple[float, float]:
+    """The limit of s (see `ScaledItems`) that balances noise against distortion, and its cost.
+
+    Args:
+        likely: draws of records.
+        scales: of every item.
+        profile: share of the records that hold each item.
+        records: the public number of records.
+        noise: multiplier.
+    """
+    counts, popularity = records * profile, profile / profile.sum()
+    yardstick = np.maximum(counts, SANITY * records)
+    noisy = float(popularity @ (1 / (scales * yardstick)))
+    distorted = _SCALED_DISTORTION * float(popularity @ (counts / yardstick))
+    sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, _SEEN))
+    best, best_cost = float(sizes.max()), np.inf
+    for limit in np.unique(np.quantile(sizes, np.linspace(0.05, 1, 60))):
+        kept = np.sqrt(np.minimum(1.0, limit / sizes))
+        retained = float(likely.shares @ kept)
+        cost = (noise * sqrt(limit) / retained * noisy) ** 2 + (distorted * (1 - retained) / retained) ** 2
         if cost < best_cost:
             best, best_cost = float(limit), cost
     return best, best_cost

@@ -1,10 +1,9 @@
 """Measure low-order statistics once, then fit a mixture of products to them: the default for item sets and tables.
 
 `measurement_spends` says what a plan must pay for, from public numbers alone. `measure` asks the gateway: record
-lengths first, then item counts, then counts of pairs, triples and quadruples of the items that the noisy counts
-rank highest; how far long records are down-weighted, and whether pairs are centred, follows from the values released
-before. `fit_products` is
-post-processing.
+lengths first, then item counts (a rough look, and where there are items alone a second one on scales that suit them),
+then counts of pairs, triples and quadruples of the items that rank highest; how far long records are down-weighted,
+and whether pairs are centred, follows from the values released before. `fit_products` is post-processing.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +24,20 @@ from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, column_of, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.scaled_items import NAME as SCALED
+from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import GRID, Measured, ask, clip_bound, clip_steps
-from dpgm.synthesis.bound_choice import SANITY, choose_cap, choose_limit, likely_sizes, popular_sets
+from dpgm.synthesis.bound_choice import (
+    SANITY,
+    choose_cap,
+    choose_limit,
+    likely_records_of,
+    popular_sets,
+)
 from dpgm.synthesis.cell_measurement import lists_cells
 from dpgm.synthesis.length_histogram import Lengths
 from dpgm.synthesis.reading import Reading, item_counts, item_profile, read
+from dpgm.synthesis.scaled_measurement import scaled_counts, scaled_items, scaled_target
 from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink, shrink_signed
 from dpgm.training.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments
@@ -41,6 +49,7 @@ UNKNOWN_WIDTH = 1000  # planned for when no domain is given
 _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
 _CLEARLY = 0.7  # of the error that counts promise, or less
+_ROUGH = 0.1  # of what item counts get: for the first look, by which they are scaled
 _FEW = 0.0003  # share of the records by which counts of lengths may be off
 _MORE_TRIPLES = 50  # where noise is far below what matters
 
@@ -53,6 +62,7 @@ class Measurements:
     items: Measured[ItemCounts]
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
+    scaled: Measured[ScaledItems] | None = None  # once item counts are roughly known
 
 
 def measurement_spends(
@@ -75,13 +85,18 @@ def measurement_spends(
     if order == 3 and 3 < width <= NARROW:
         order = 4
     first = 0.27 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
+    if free == width:  # up to about a hundred items, pairs are easily found
+        first += 0.15 * min(1.0, max(0.0, 2 - width / 65))
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first, 0.97 - first),
         3: (0.03, first, 0.43 * (0.97 - first), 0.57 * (0.97 - first)),
-        4: (0.03, 0.20, 0.28, 0.26, 0.23) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
+        4: (0.03, 0.45, 0.21, 0.165, 0.145) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
+    if free == width and order > 1 and not listed:  # items alone: the first look at them is a rough one
+        shares = (shares[0], _ROUGH * shares[1], (1 - _ROUGH) * shares[1], *shares[2:])
+        names = (*names[:2], SCALED, *names[2:])
     if free == 0:
         shares, names = shares[1:], names[1:]
     total = sum(shares)
@@ -107,7 +122,11 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
     ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
     guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
     items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)[0]), noise)
-    profile = item_profile(items, reading, records)
+    profile, ranking = item_profile(items, reading, records), items.value.numpy()
+    scaled = None
+    if SCALED in noises:
+        scaled = ask(gateway, scaled_items(profile, reading, records, noises[SCALED]), noises[SCALED])
+        profile = ranking = scaled_counts(items, scaled, reading, records).profile
     orders = [order for order in _SUBSET if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []
     centred = None
@@ -115,7 +134,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         noise, size = noises[NAMES[order]], _SUBSET[order]
         if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
             size = _MORE_TRIPLES
-        chosen = np.argsort(-items.value.numpy(), kind="stable")[: min(size, domain.width)]
+        chosen = np.argsort(-ranking, kind="stable")[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap, cost = choose_cap(order, law, profile[chosen], records, noise)
         if order == 2 and law @ np.arange(len(law)) >= _DENSE:
@@ -125,7 +144,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
                 continue
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
         tuples.append(ask(gateway, sets, noise))
-    return Measurements(lengths, items, tuple(tuples), centred)
+    return Measurements(lengths, items, tuple(tuples), centred, scaled)
 
 
 def _centred_pairs(
@@ -134,7 +153,7 @@ def _centred_pairs(
     """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
     domain, offsets = reading.domain, offsets_near(profile[chosen])
     items = law[reading.columns_within(chosen) :]  # without the columns, of which each record has all
-    sizes = likely_sizes(np.array(offsets) / STEPS, chosen, profile, items, domain)
+    sizes = likely_records_of(np.array(offsets) / STEPS, chosen, profile, items, domain).sizes
     expected, yardstick = popular_sets(2, law, profile[chosen], records)
     limit, cost = choose_limit(sizes, expected, yardstick, noise)
     steps = max(1, round(limit * STEPS**2))
@@ -180,7 +199,14 @@ def moment_targets(
     reading = read(measurements.lengths, domain, records)
     profile = item_profile(measurements.items, reading, records)
     narrow = domain.width <= NARROW
-    targets: list[Target] = [_item_target(measurements.items, reading, emphasis=3.0 if narrow else 30.0)]
+    emphasis = 3.0 if narrow else 30.0
+    targets: list[Target] = []
+    if measurements.scaled is None:
+        targets.append(_item_target(measurements.items, reading, emphasis))
+    else:
+        found = scaled_counts(measurements.items, measurements.scaled, reading, records)
+        targets.append(scaled_target(measurements.scaled.statistic, found, records, emphasis))
+        profile = found.profile
     lengths = None if reading.lengths is None else _length_target(reading.lengths, records)
     rule = FitRule(
         components=_components(domain.width, records),
@@ -339,4 +365,7 @@ def measured_profile(measured: Measurements, domain: Domain, records: int) -> Pr
     sizes = np.arange(len(law))
     kept = clip_steps(len(law) - 1, 1, measured.items.statistic.cap) * GRID
     retained = float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)) or 1.0
-    return Profile(item_profile(measured.items, reading, records), measured.items.statistic.cap, retained)
+    profile = item_profile(measured.items, reading, records)
+    if measured.scaled is not None:
+        profile = scaled_counts(measured.items, measured.scaled, reading, records).profile
+    return Profile(profile, measured.items.statistic.cap, retained)

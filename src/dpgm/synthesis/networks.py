@@ -45,7 +45,7 @@ def fit_networks(
     if plan.settings.warm_start:
         start = model.warm(start, frequencies)
     mixture = _train(gateway, plan, model, start, weights, draws, around)
-    if measured.tuples:
+    if measured.tuples or measured.centred is not None:
         return _refine(mixture, measured, plan, draws, around)
     if plan.settings.calibrate:
         mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)

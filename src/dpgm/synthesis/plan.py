@@ -28,6 +28,11 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
         "records holding each item; up to 17 items, centred",
         "sqrt(length bound); centred: the bound",
     ),
+    "scaled item counts": (
+        "profile",
+        "records holding each item, rare items on a larger scale, less what most records hold",
+        "the bound",
+    ),
     "pair counts": (
         "measure",
         "records holding each pair of popular items; centred up to 17 items and where records are dense",

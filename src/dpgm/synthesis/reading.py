@@ -66,19 +66,23 @@ def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
 
 def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
-    law = reading.whole
-    sizes = np.arange(len(law))
-    kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
-    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
-    profile = possible_shares(item_counts(items)[0] / (max(retained, 1e-3) * records), items.std, records)
+    profile = possible_shares(item_counts(items)[0] / (_retained(items, reading) * records), items.std, records)
     for block in reading.domain.blocks:
         if block.softmax:
             profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
     return profile
 
 
-def possible_shares(shares: Floats, std: float, records: int) -> Floats:
+def _retained(items: Measured[ItemCounts], reading: Reading) -> float:
+    """Mean weight, in the first release, of the records that hold an item."""
+    law = reading.whole
+    sizes = np.arange(len(law))
+    kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
+    return max(float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)), 1e-3)
+
+
+def possible_shares(shares: Floats, std: float | Floats, records: int) -> Floats:
     """Noisy shares of the records, kept off 0 and 1: what noise hides may still be there."""
-    floor = max(0.2 * std / records, 0.01 / records)
-    kept: Floats = np.clip(shares, min(floor, 0.5), 0.999)
+    floor = np.maximum(0.2 * std, 0.01) / records
+    kept: Floats = np.clip(shares, np.minimum(floor, 0.5), 0.999)
     return kept

@@ -37,13 +37,21 @@ def shrink(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, Floats]
     return mean, deviation
 
 
-def shrink_alone(noisy: Floats, std: float) -> tuple[Floats, Floats]:
-    """Posterior mean and standard deviation of every count, given nothing but all the noisy values."""
-    std = max(std, 1e-12)
-    centres = np.concatenate([[0.0], np.geomspace(0.05 * std, 1.05 * max(float(noisy.max()), 3 * std), _SIZES)])
+def shrink_alone(noisy: Floats, std: float | Floats) -> tuple[Floats, Floats]:
+    """Posterior mean and standard deviation of every count, given nothing but all the noisy values.
+
+    Args:
+        noisy: measured counts.
+        std: standard deviation of the noise, of all or of each.
+    """
+    std = np.maximum(std, 1e-12)
+    least = float(np.min(std))
+    centres = np.concatenate([[0.0], np.geomspace(0.05 * least, 1.05 * max(float(noisy.max()), 3 * least), _SIZES)])
     widths = 0.5 * np.gradient(centres)
     start = np.full(len(centres), 1 / len(centres))
-    return _posterior(noisy, std, centres[None, :], widths[None, :], start, _FEW)
+    return _posterior(
+        noisy, np.broadcast_to(std, noisy.shape)[:, None], centres[None, :], widths[None, :], start, _FEW
+    )
 
 
 def shrink_signed(noisy: Floats, std: float, expected: Floats, scale: Floats) -> tuple[Floats, Floats]:
@@ -75,7 +83,7 @@ def _shrink_alike(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, 
 
 
 def _posterior(
-    noisy: Floats, std: float, centres: Floats, widths: Floats, start: Floats, pseudo: float
+    noisy: Floats, std: float | Floats, centres: Floats, widths: Floats, start: Floats, pseudo: float
 ) -> tuple[Floats, Floats]:
     """Counts are drawn from normal laws (centres, widths) in unknown shares; `start` counts as `pseudo` of them."""
     prior_variance = widths**2

@@ -16,6 +16,7 @@ from dpgm.data.domain import Domain
 from dpgm.training.length_law import length_law
 
 Scale: TypeAlias = tuple[Tensor, Tensor]  # of every component's moments: a level and a slope
+_RUNGS = 9  # between which the weight of records that hold an item is interpolated
 
 
 class Target(Protocol):
@@ -85,6 +86,46 @@ class MomentTarget:
     def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records that hold each set, weighted."""
         return moments(self.order, probabilities.index_select(1, self.positions), weights, *scale)
+
+
+@dataclass(frozen=True)
+class ScaledItemTarget:
+    """Sums of scale_i (x_i - offset_i) over records of weight min(1, sqrt(limit / s)), for all positions.
+
+    s is the sum of scale_i² (x_i - offset_i)².
+    """
+
+    scales: Tensor
+    offsets: Tensor
+    limit: float
+    values: Tensor
+    variances: Tensor
+    size: Tensor
+    emphasis: float = 1.0
+    tolerance: float = 0.003
+
+    def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
+        """Mean weight of every component's records, and how much less it is of those that hold an item."""
+        rises, nothing = self.scales**2 * (1 - 2 * self.offsets), ((self.scales * self.offsets) ** 2).sum()
+        ladder = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, _RUNGS)
+        near = (1 - (rises - ladder[:, None]).abs() / (ladder[1] - ladder[0])).clamp(min=0)
+
+        def scale(chances: Tensor) -> Scale:
+            s, shares = _skewed(nothing + chances @ rises, chances, rises)
+            mean = (self._weight(s) * shares).sum(dim=1)
+            with_item = torch.stack([(self._weight(s + rise) * shares).sum(dim=1) for rise in ladder], dim=1)
+            return mean, (with_item - mean[:, None]) @ near
+
+        return scale
+
+    def _weight(self, s: Tensor) -> Tensor:
+        return (self.limit / s.clamp(min=1e-9)).sqrt().clamp(max=1.0)
+
+    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """Mean of each sum over the records, weighted."""
+        mean, drop = scale
+        off = (weights * mean) @ (probabilities - self.offsets)
+        return self.scales * (off + weights @ (probabilities * (1 - probabilities) * drop))
 
 
 @dataclass(frozen=True)
@@ -174,6 +215,16 @@ def _retention(target: MomentTarget, chances: Tensor) -> tuple[Tensor, Tensor]:
     others = law @ kept[target.order : target.order + law.shape[1]]  # the set comes on top of n other ones
     members = law @ kept[: law.shape[1]]  # the set is among the n
     return others, (others - members) / target.order
+
+
+def _skewed(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tensor]:
+    """(k, nodes) values of s and their shares (nodes,), from its first three moments (Cornish and Fisher)."""
+    nodes = torch.linspace(-4, 4, 33)
+    scatter = chances * (1 - chances)
+    spread = (scatter @ rises**2).clamp(min=1e-9).sqrt()
+    skew = (scatter * (1 - 2 * chances)) @ rises**3 / spread**3
+    s = mean[:, None] + spread[:, None] * (nodes + skew[:, None].clamp(-3, 3) / 6 * (nodes**2 - 1))
+    return s, torch.softmax(-(nodes**2) / 2, dim=0)
 
 
 def _column_sums(values: Tensor, owners: Tensor) -> Tensor:

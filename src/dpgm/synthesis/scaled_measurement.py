@@ -1,0 +1,102 @@
+"""The second look at items: which scales and offsets to ask for, and what the answer says."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpgm.statistics.cell_sets import STEPS, offsets_near
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.scaled_items import ScaledItems
+from dpgm.statistics.statistic import Measured
+from dpgm.synthesis.bound_choice import SANITY, choose_scaled_limit, likely_records_of
+from dpgm.synthesis.reading import Reading, item_profile, possible_shares
+from dpgm.training.shrinkage import shrink_alone
+from dpgm.training.targets import ScaledItemTarget
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_EVENNESS = 0.25  # the scale of an item falls with this power of its count
+_LEANS = (0.0, 0.5, 1.0)  # how far offsets lean from frequencies to one half, where all records weigh alike
+_RUNGS = 9
+
+
+def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) -> ScaledItems:
+    """Rare items on a larger scale, within the bound that balances noise against what scaling down distorts.
+
+    Args:
+        profile: share of the records that hold each item, roughly.
+        reading: the lengths.
+        records: the public number of records.
+        noise: multiplier.
+    """
+    domain = reading.domain
+    weights = np.maximum(profile, SANITY) ** -_EVENNESS
+    scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
+    tried = []
+    for lean in _LEANS:
+        offsets = offsets_near(profile + lean * (0.5 - profile))
+        likely = likely_records_of(
+            np.array(offsets) / STEPS, np.arange(domain.width), profile, reading.whole, domain, scales / STEPS
+        )
+        limit, cost = choose_scaled_limit(likely, scales / STEPS, profile, records, noise)
+        tried.append((cost, offsets, max(1, round(limit * STEPS**4))))
+    _, offsets, steps = min(tried, key=lambda found: found[0])
+    return ScaledItems(domain, tuple(scales.tolist()), offsets, steps)
+
+
+@dataclass(frozen=True)
+class ScaledReading:
+    """Shares of the records that hold each item; posterior means and deviations of the sums themselves."""
+
+    profile: Floats
+    values: Floats
+    stds: Floats
+
+
+def scaled_counts(
+    items: Measured[ItemCounts], scaled: Measured[ScaledItems], reading: Reading, records: int
+) -> ScaledReading:
+    """What the second look says; the first, a rough one, tells which records to expect.
+
+    Args:
+        items: the first.
+        scaled: the second.
+        reading: the lengths.
+        records: the public number of records.
+    """
+    asked = scaled.statistic
+    rough = item_profile(items, reading, records)
+    scales, offsets = np.array(asked.scales) / STEPS, np.array(asked.offsets) / STEPS
+    everything = np.arange(asked.domain.width)
+    likely = likely_records_of(offsets, everything, rough, reading.whole, asked.domain, scales)
+    rises, nothing, limit = asked.rises / STEPS**4, asked.nothing / STEPS**4, asked.limit / STEPS**4
+
+    def weight(sizes: Floats) -> Floats:
+        weights: Floats = np.sqrt(np.minimum(1.0, limit / np.maximum(sizes, 1e-9)))
+        return weights
+
+    # An item that is found in a record of n is one of the n.
+    others = nothing + (likely.sizes - nothing) * (1 - 1 / np.maximum(likely.lengths, 1))
+    ladder = np.linspace(rises.min(), rises.max() + 1e-6, _RUNGS)
+    kept = np.maximum(np.interp(rises, ladder, [likely.shares @ weight(others + rise) for rise in ladder]), 1e-3)
+    beyond = offsets * records * float(weight(likely.sizes).mean())
+    counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales)
+    profile = possible_shares(counts / (kept * records), stds / kept, records)
+    return ScaledReading(profile, scales * (counts - beyond), scales * stds)
+
+
+def scaled_target(asked: ScaledItems, found: ScaledReading, records: int, emphasis: float) -> ScaledItemTarget:
+    """What the model should show of the second look."""
+    scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (asked.scales, asked.offsets))
+    return ScaledItemTarget(
+        scales=scales,
+        offsets=offsets,
+        limit=asked.limit / STEPS**4,
+        values=torch.from_numpy(found.values).float(),
+        variances=torch.from_numpy(found.stds**2).float(),
+        size=scales * torch.from_numpy(records * found.profile).float(),
+        emphasis=emphasis,
+    )
