@@ -26,6 +26,7 @@ _SCALED_DISTORTION = 0.6  # rare items are found together, in records that are s
 _DRAWS = 4000
 _DISTINCT = 500  # items, up to which draws hold none twice
 _SEEN = 0.98
+_UNSEEN = 600  # records
 
 
 def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float) -> tuple[int, float]:
@@ -141,7 +142,8 @@ def choose_scaled_limit(
     yardstick = np.maximum(counts, SANITY * records)
     noisy = float(popularity @ (1 / (scales * yardstick)))
     distorted = _SCALED_DISTORTION * float(popularity @ (counts / yardstick))
-    sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, _SEEN))
+    # Of many records the longest are seen too; few of them are not worth a bound that all pay for.
+    sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, max(_SEEN, 1 - _UNSEEN / records)))
     best, best_cost = float(sizes.max()), np.inf
     for limit in np.unique(np.quantile(sizes, np.linspace(0.05, 1, 60))):
         kept = np.sqrt(np.minimum(1.0, limit / sizes))

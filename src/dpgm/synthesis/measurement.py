@@ -71,7 +71,8 @@ def measurement_spends(
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
     Triples pay when their noise (with the whole budget) is below 0.1 % of the records, or 0.4 % where all possible
-    records are listed (`cells`: see `measure_cells`); quadruples when, besides, there are few positions.
+    records are listed (`cells`: see `measure_cells`), but not for tables; quadruples when, besides, there are few
+    positions.
     """
     width = UNKNOWN_WIDTH if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
@@ -80,7 +81,8 @@ def measurement_spends(
     order = 2 if width > 1 else 1
     listed = cells and domain is not None and lists_cells(domain)
     matters = SANITY * records * (4.0 if listed else min(1.0, 350 / width))  # centred sums have less noise
-    if width > 2 and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= matters:
+    few_or_items = free == width or width <= NARROW  # else pairs, centred, say more at any budget
+    if width > 2 and few_or_items and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= matters:
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
@@ -207,7 +209,7 @@ def moment_targets(
         found = scaled_counts(measurements.items, measurements.scaled, reading, records)
         targets.append(scaled_target(measurements.scaled.statistic, found, records, emphasis))
         profile = found.profile
-    lengths = None if reading.lengths is None else _length_target(reading.lengths, records)
+    lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, records)
     rule = FitRule(
         components=_components(domain.width, records),
         steps=2000 if narrow else 800,
@@ -335,17 +337,20 @@ def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]]
 
 
-def _length_target(lengths: Lengths, records: int) -> LengthTarget:
+def _length_target(lengths: Lengths, measurements: Measurements, records: int) -> LengthTarget:
     """Counts of lengths; a few records in ten thousand do not matter.
 
     Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
-    products that are never empty are seldom short.
+    products that are never empty are seldom short. On the other hand, tens of thousands of pairs that are known very
+    well would drown the lengths, which count the more, the smaller the noise of pairs.
     """
     stds = np.maximum(lengths.stds, _FEW * records)
+    pairs = max((measured.std for measured in measurements.tuples[:1]), default=np.inf)
     return LengthTarget(
         groups=torch.from_numpy(lengths.groups),
         values=torch.from_numpy(lengths.counts).float(),
         variances=torch.from_numpy(stds**2).float(),
+        emphasis=float(np.clip(SANITY * records / (3 * pairs), 1.0, 5.0)),
     )
 
 

@@ -144,7 +144,7 @@ def match_moments(
             shown = torch.zeros(len(lengths.values)).index_add(0, lengths.groups, records * (weights @ law))
             tolerance = rule.first_tolerance * (lengths.tolerance / rule.first_tolerance) ** done
             scatter = lengths.variances + (tolerance * lengths.values) ** 2
-            loss = loss + ((shown - lengths.values) ** 2 / scatter).sum()
+            loss = loss + lengths.emphasis * ((shown - lengths.values) ** 2 / scatter).sum()
         if rule.coupling > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)

@@ -179,6 +179,7 @@ class LengthTarget:
     groups: Tensor
     values: Tensor
     variances: Tensor
+    emphasis: float = 1.0
     tolerance: float = 0.003
 
 
