@@ -5,6 +5,7 @@ moments are exact, sampling is a matter of counting, and so is conditioning on s
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError, UsageError
-from dpgm.models.balance import MOST_RECORDS, balanced
+from dpgm.models.balance import balanced
 from dpgm.models.rounding import evened
 
 _SORTED_BY = 32
@@ -133,7 +134,7 @@ class Products:
         weights = self.weights.numpy()[order]
         expected = count * weights / weights.sum()
         sizes = _rounded(expected, phase)
-        if balances and count <= MOST_RECORDS and self.domain.width <= _SETTLED and self._settled:
+        if balances and self.domain.width <= _SETTLED and self.settled:
             sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
         used = sizes > 0
         sizes, order = sizes[used], order[used]
@@ -159,8 +160,8 @@ class Products:
         np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
 
-    @property
-    def _settled(self) -> bool:
+    @cached_property
+    def settled(self) -> bool:
         """Whether all records of a component are alike."""
         return bool(((self.probabilities == 0) | (self.probabilities == 1)).all())
 

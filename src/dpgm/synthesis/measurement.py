@@ -86,13 +86,13 @@ def measurement_spends(
         order = 3
     if order == 3 and 3 < width <= NARROW:
         order = 4
-    first = 0.27 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
+    first = 0.24 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     if free == width:  # up to about a hundred items, pairs are easily found
-        first += 0.15 * min(1.0, max(0.0, 2 - width / 65))
+        first += 0.21 * min(1.0, max(0.0, 2 - width / 65))
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first, 0.97 - first),
-        3: (0.03, first, 0.43 * (0.97 - first), 0.57 * (0.97 - first)),
+        3: (0.03, first, 0.42 * (0.97 - first), 0.58 * (0.97 - first)),
         4: (0.03, 0.45, 0.21, 0.165, 0.145) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))

@@ -21,7 +21,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
-from dpgm.models.balance import MOST_RECORDS
+from dpgm.models.balance import MOST_RECORDS, MOST_SETTLED
 from dpgm.models.products import Products
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.surroundings import Progress, silent
@@ -182,7 +182,7 @@ class _Source:
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
         products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
-        whole = products is not None and count <= MOST_RECORDS
+        whole = products is not None and count <= (MOST_SETTLED if products.settled else MOST_RECORDS)
         self.chunk = max(count, 1) if whole else CHUNK
         self._generator = products or generator
         self._parts: Products | None = None if whole else products
