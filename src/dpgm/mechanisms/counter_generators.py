@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Words: TypeAlias = NDArray[np.uint64]
 
 
-PIECE = 1 << 18  # bytes enciphered at once
+PIECE = 1 << 19  # bytes enciphered at once
 LONGEST = 1 << 35  # bytes a nonce: GCM's counter of 32 bits reaches twice as far
 
 
