@@ -17,6 +17,7 @@ def listed(items=10):
 def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
     monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
+    monkeypatch.setattr(sampling, "MOST_HELD", 1_000)
     model, count = listed(), 100_000
     drawn = sample(model, model.domain, count, seed=1).to_dense(np.int64)
     counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
@@ -27,6 +28,15 @@ def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
 def test_parts_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
     monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
+    monkeypatch.setattr(sampling, "MOST_HELD", 1_000)
     alone, together = (list(sample_chunks(listed(), 3_000, seed=2, threads=threads)) for threads in (1, 3))
     assert [len(part) for part in alone] == [500] * 6
     assert all((a.indices == b.indices).all() for a, b in zip(alone, together, strict=True))
+
+
+def test_items_and_pairs_of_few_items_come_out_right_in_large_samples():
+    model, count = listed(), 150_000
+    drawn = sample(model, model.domain, count, seed=1).to_dense(np.float64)
+    held = model.probabilities.double()
+    wanted = count * ((held * model.weights[:, None]).T @ held).numpy()
+    assert np.abs(drawn.T @ drawn - wanted).max() < 4

@@ -13,7 +13,6 @@ from dpgm.compute.swaps import balance
 from dpgm.data.domain import Domain
 
 MOST_RECORDS = 100_000  # beyond, chance errors are small anyway
-MOST_SETTLED = 1_000_000  # where components leave nothing to chance, and their sizes alone are evened out
 _PAIRS = 1000  # the most frequent positions whose pairs are looked at
 _TRIPLES = 60
 _SWEEPS = 50

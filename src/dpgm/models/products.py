@@ -20,7 +20,7 @@ from dpgm.models.balance import balanced
 from dpgm.models.rounding import evened
 
 _SORTED_BY = 32
-_SETTLED = 24  # positions, up to which the sizes of components without chance are evened out
+_SETTLED = 24  # positions
 
 
 class Products:
@@ -117,7 +117,8 @@ class Products:
         them that hold an item are fixed up to rounding, and which of the component's records hold the item is
         random, but for exchanges that bring the counts of pairs and triples nearer to the mixture's
         (`models/balance.py`). Rounding goes through components that are alike one after the other, so that what
-        one loses a similar one gains.
+        one loses a similar one gains; where nothing is left to chance it is arranged so that items and pairs come
+        out right (`models/rounding.py`).
         """
         random = _random(generator)
         return self._draw(count, random.random(), random, balances=True)
@@ -134,7 +135,7 @@ class Products:
         weights = self.weights.numpy()[order]
         expected = count * weights / weights.sum()
         sizes = _rounded(expected, phase)
-        if balances and self.domain.width <= _SETTLED and self.settled:
+        if balances and self.settled:
             sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
         used = sizes > 0
         sizes, order = sizes[used], order[used]
@@ -162,8 +163,9 @@ class Products:
 
     @cached_property
     def settled(self) -> bool:
-        """Whether all records of a component are alike."""
-        return bool(((self.probabilities == 0) | (self.probabilities == 1)).all())
+        """Whether there are few positions and all records of a component are alike."""
+        certain = (self.probabilities == 0) | (self.probabilities == 1)
+        return self.domain.width <= _SETTLED and bool(certain.all())
 
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""

@@ -21,8 +21,9 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
-from dpgm.models.balance import MOST_RECORDS, MOST_SETTLED
+from dpgm.models.balance import MOST_RECORDS
 from dpgm.models.products import Products
+from dpgm.models.rounding import MOST_HELD
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.surroundings import Progress, silent
 
@@ -177,12 +178,19 @@ def position_of(domain: Domain, condition: str) -> int:
     )
 
 
+def _evens_out(products: Products, count: int) -> bool:
+    """Whether components leave nothing to chance and few items are held: the whole sample is then rounded at once."""
+    return (
+        products.settled and count * float(products.weights @ products.probabilities.double().sum(1)) <= MOST_HELD
+    )
+
+
 class _Source:
     """Where chunks come from: few records are balanced over all of them, many come in small chunks."""
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
         products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
-        whole = products is not None and count <= (MOST_SETTLED if products.settled else MOST_RECORDS)
+        whole = products is not None and (count <= MOST_RECORDS or _evens_out(products, count))
         self.chunk = max(count, 1) if whole else CHUNK
         self._generator = products or generator
         self._parts: Products | None = None if whole else products
