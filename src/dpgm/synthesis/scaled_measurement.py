@@ -1,6 +1,7 @@
 """The second look at items: which scales and offsets to ask for, and what the answer says."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -18,13 +19,13 @@ from dpgm.training.targets import ScaledItemTarget
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_EVENNESS = 0.25  # the scale of an item falls with this power of its count
+_POWERS = (0.25, 0.0)  # the scale of an item falls with one of these powers of its count
 _LEANS = (0.0, 0.5, 1.0)  # how far offsets lean from frequencies to one half, where all records weigh alike
 _RUNGS = 9
 
 
 def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) -> ScaledItems:
-    """Rare items on a larger scale, within the bound that balances noise against what scaling down distorts.
+    """Scales, offsets and bound that promise the smallest error of popular items.
 
     Args:
         profile: share of the records that hold each item, roughly.
@@ -33,18 +34,17 @@ def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) 
         noise: multiplier.
     """
     domain = reading.domain
-    weights = np.maximum(profile, SANITY) ** -_EVENNESS
-    scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
     tried = []
-    for lean in _LEANS:
+    for power, lean in product(_POWERS, _LEANS):
+        weights = np.maximum(profile, SANITY) ** -power
+        scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
         offsets = offsets_near(profile + lean * (0.5 - profile))
         likely = likely_records_of(
             np.array(offsets) / STEPS, np.arange(domain.width), profile, reading.whole, domain, scales / STEPS
         )
         limit, cost = choose_scaled_limit(likely, scales / STEPS, profile, records, noise)
-        tried.append((cost, offsets, max(1, round(limit * STEPS**4))))
-    _, offsets, steps = min(tried, key=lambda found: found[0])
-    return ScaledItems(domain, tuple(scales.tolist()), offsets, steps)
+        tried.append((cost, ScaledItems(domain, tuple(scales.tolist()), offsets, max(1, round(limit * STEPS**4)))))
+    return min(tried, key=lambda found: found[0])[1]
 
 
 @dataclass(frozen=True)
