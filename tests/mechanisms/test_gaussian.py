@@ -24,23 +24,34 @@ def test_floats_are_changed_in_place_and_lie_on_a_grid(dtype):
     noisy = add_noise(exact, query((100, 30), sensitivity=0.75), 2.0, SeededRandomness(0))
     assert noisy is exact
     assert stats.kstest((noisy.double().numpy().ravel() - 5) / 1.5, "norm").pvalue > 1e-7
-    steps = noisy.double() * 2.0**20 / 0.5  # the sensitivity's power of two is 1/2
+    steps = noisy.double() * 2.0**12  # the deviation is 1.5, next to the power of two 2
     assert torch.equal(steps, steps.round())
 
 
-def test_the_grid_is_between_two_to_the_minus_21_and_minus_20_of_the_sensitivity():
+def smallest_step(sensitivity, noise):
+    exact = torch.zeros(200_000, dtype=torch.float64)
+    return float(add_noise(exact, query((200_000,), sensitivity), noise, SeededRandomness(0)).unique().diff().min())
+
+
+def test_the_grid_is_a_share_of_the_deviation_and_not_too_fine_for_the_sensitivity():
     for sensitivity in (0.3, 1.0, 7.0, 1000.0):
-        noisy = add_noise(
-            torch.zeros(5000, dtype=torch.float64), query((5000,), sensitivity), 1.0, SeededRandomness(0)
-        )
-        gaps = noisy.unique().diff()
-        assert sensitivity * 2.0**-21 <= gaps.min() <= sensitivity * 2.0**-20 * 4
+        for noise in (0.1, 1.0, 500.0):
+            assert 2.0**-13 <= smallest_step(sensitivity, noise) / (noise * sensitivity) <= 2.0**-12
+        for noise in (1e-3, 1e-6):
+            assert 2.0**-21 <= smallest_step(sensitivity, noise) / sensitivity <= 2.0**-20
+
+
+def test_a_square_of_the_grid_is_crossed_by_thousands_of_directions():
+    # Both normals of a pair are released: what few directions leave out would tell values apart.
+    for noise in (0.5, 6.0, 65.0, 3_545.0):
+        between = 9.4 * noise * 2 * math.pi / 2**32  # neighbouring directions, as far out as they reach
+        assert smallest_step(1.0, noise) / between > 5_000
 
 
 def test_a_tensor_that_is_not_contiguous_gets_its_noise():
     exact = torch.zeros(50, 40).T
     add_noise(exact, query((40, 50)), 1.0, SeededRandomness(0))
-    assert torch.all(exact != 0)
+    assert stats.kstest(exact.reshape(-1).numpy(), "norm").pvalue > 1e-7
 
 
 def test_rows_that_lie_apart_get_their_noise_and_what_is_between_does_not():

@@ -17,7 +17,7 @@ def listed(items=10):
 def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
     monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
-    monkeypatch.setattr(sampling, "MOST_HELD", 1_000)
+    monkeypatch.setattr(sampling, "LARGEST", 1_000)
     model, count = listed(), 100_000
     drawn = sample(model, model.domain, count, seed=1).to_dense(np.int64)
     counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
@@ -28,7 +28,7 @@ def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
 def test_parts_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
     monkeypatch.setattr(sampling, "MOST_RECORDS", 1_000)
-    monkeypatch.setattr(sampling, "MOST_HELD", 1_000)
+    monkeypatch.setattr(sampling, "LARGEST", 1_000)
     alone, together = (list(sample_chunks(listed(), 3_000, seed=2, threads=threads)) for threads in (1, 3))
     assert [len(part) for part in alone] == [500] * 6
     assert all((a.indices == b.indices).all() for a, b in zip(alone, together, strict=True))
@@ -40,3 +40,9 @@ def test_items_and_pairs_of_few_items_come_out_right_in_large_samples():
     held = model.probabilities.double()
     wanted = count * ((held * model.weights[:, None]).T @ held).numpy()
     assert np.abs(drawn.T @ drawn - wanted).max() < 4
+
+
+def test_a_billion_empty_records_come_in_parts():
+    empty = Products(Domain.of_items(3), torch.ones(1, dtype=torch.float64), torch.zeros(1, 3))
+    assert sum(1 for _ in zip(sample_chunks(empty, 10**9, seed=0, threads=1), range(2), strict=False)) == 2
+    assert sampling._Source(empty, 10**9, 0).chunk == sampling.CHUNK

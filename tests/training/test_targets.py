@@ -45,7 +45,7 @@ def test_scaled_items_are_those_of_drawn_records(limit, likely):
     target = ScaledItemTarget(scales, offsets, limit, unused, unused, unused)
     shown = target.shown(chances, weights, target.scaling(domain)(chances)).numpy()
 
-    drawn = Products(domain, weights.double(), chances).sample(400_000, generator=draws).to_dense(np.float32)
+    drawn = Products(domain, weights.double(), chances).sample(100_000, generator=draws).to_dense(np.float32)
     scaled = (drawn - offsets.numpy()) * scales.numpy()
     kept = np.sqrt(np.minimum(1, limit / (scaled**2).sum(axis=1).clip(1e-9)))
     wanted = (scaled * kept[:, None]).mean(axis=0)

@@ -4,13 +4,16 @@ Integers (a query with a grid) are exact: rounded_gaussian.py says why the accou
 
 Floats (gradient sums) are mitigated, not proved. The theorem is about real numbers; a sum of doubles has holes
 that can betray its summands (Mironov 2012). Noise is drawn from 96 random bits a pair of normals, correct to 9.4
-standard deviations, added in double precision, and the sum is rounded to a public grid of about 2^-20 of the
-sensitivity, so that every grid point in reach is hit by a great many pairs of words whatever the exact value was
-and the low-order bits, which the known attacks read, are gone. The device of Holohan and Braghin (adding several
+standard deviations, added in double precision, and the sum is rounded to a public grid of 2^-13 to 2^-12 of the
+standard deviation (and no finer than 2^-21 of the sensitivity). The two normals of a pair are a point in the plane, on
+one of 2^32 rays; a square of the grid is crossed by thousands of them (30,000 at 2.7 standard deviations), each with
+its own 2^63 radii, so every grid point in reach is hit by a great many pairs of words whatever the exact value was and
+the low-order bits, which the known attacks read, are gone. The device of Holohan and Braghin (adding several
 independent normals, so that inverting one is harder) protects those low-order bits; with the rounding there is
 nothing left for it to protect, so it is not used.
 
-On an accelerator the normals are torch's double-precision ones, correct to 8.5 standard deviations.
+On an accelerator the normals are torch's double-precision ones, correct to 8.5 standard deviations, and the grid is
+2^-21 to 2^-20 of the sensitivity.
 
 In a parallel run rank 0 draws and adds the noise, and every rank receives the noisy value.
 """
@@ -100,7 +103,7 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
 
 def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
     """Whether all of the noisy values are finite."""
-    grid = math.ldexp(1.0, math.frexp(sensitivity)[1] - 21)
+    grid = math.ldexp(1.0, math.frexp(max(noise, 2.0**-8) * sensitivity)[1] - 13)
     flat = exact.detach()
     if flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]:
         parts = list(flat)  # rows that lie apart, each contiguous

@@ -2,7 +2,7 @@
 
 Box and Muller's method, 96 bits for two normals. A word of 64 gives the radius, sqrt(-2 log u), from a uniform u of
 63 bits, so the tails are right up to 9.4 standard deviations. Half a word gives a point on the quarter circle (30
-bits) and two signs; a normal is the product of both, so its values lie far closer together than that circle's points.
+bits) and two signs: 2^32 directions, which is enough for a grid of 2^-13 standard deviations or more (see gaussian.py).
 Nothing is rejected and nothing branches, so numba, where it is installed, turns the loop into vector instructions;
 else numpy computes the same from the same words, to rounding.
 """

@@ -38,8 +38,8 @@ def balanced(
         random: source of the exchanges tried.
     """
     count = int(sizes.sum())
-    settled = bool(((probabilities == 0) | (probabilities == 1)).all())  # nothing is left to chance
-    if not HAS_NUMBA or settled or not 1 < count <= MOST_RECORDS:
+    certain = bool(((probabilities == 0) | (probabilities == 1)).all())  # nothing is left to chance
+    if not HAS_NUMBA or certain or not 1 < count <= MOST_RECORDS:
         return keys
     frequent = np.argsort(-(weights @ probabilities), kind="stable")
     rank = np.empty(domain.width, dtype=np.int64)

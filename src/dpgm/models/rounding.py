@@ -8,7 +8,7 @@ down there, as long as that brings the counts of items and pairs nearer to what 
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_HELD = 3_000_000  # items in all records of a sample that is rounded as a whole
+LARGEST = 3_000_000  # records and items of a sample that is rounded as a whole
 _MOVES = 1500
 _CANDIDATES = 4000
 _SANITY = 0.001  # counts below this share of the records matter little

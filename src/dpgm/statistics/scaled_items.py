@@ -37,7 +37,6 @@ class ScaledItems:
     offsets: tuple[int, ...]  # in steps of 1 / STEPS
     limit: int
     name: str = NAME
-    order: int = 1
 
     @property
     def sensitivity(self) -> float:

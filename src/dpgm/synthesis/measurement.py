@@ -25,7 +25,6 @@ from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, column_of, pair_places
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.scaled_items import NAME as SCALED
-from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import GRID, Measured, ask, clip_bound, clip_steps
 from dpgm.synthesis.bound_choice import (
     SANITY,
@@ -36,8 +35,8 @@ from dpgm.synthesis.bound_choice import (
 )
 from dpgm.synthesis.cell_measurement import lists_cells
 from dpgm.synthesis.length_histogram import Lengths
-from dpgm.synthesis.reading import Reading, item_counts, item_profile, read
-from dpgm.synthesis.scaled_measurement import scaled_counts, scaled_items, scaled_target
+from dpgm.synthesis.reading import Reading, item_counts, item_profile, read, retained
+from dpgm.synthesis.scaled_measurement import ScaledReading, read_scaled, scaled_items, scaled_target
 from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink, shrink_signed
 from dpgm.training.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments
@@ -62,7 +61,7 @@ class Measurements:
     items: Measured[ItemCounts]
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
-    scaled: Measured[ScaledItems] | None = None  # once item counts are roughly known
+    scaled: ScaledReading | None = None  # the second look at items, and what it says
 
 
 def measurement_spends(
@@ -96,7 +95,9 @@ def measurement_spends(
         4: (0.03, 0.45, 0.21, 0.165, 0.145) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
     }[order]
     names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
-    if free == width and order > 1 and not listed:  # items alone: the first look at them is a rough one
+    if (
+        domain is not None and free == width and order > 1 and not listed
+    ):  # items alone: the first look is a rough one
         shares = (shares[0], _ROUGH * shares[1], (1 - _ROUGH) * shares[1], *shares[2:])
         names = (*names[:2], SCALED, *names[2:])
     if free == 0:
@@ -127,8 +128,9 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
     profile, ranking = item_profile(items, reading, records), items.value.numpy()
     scaled = None
     if SCALED in noises:
-        scaled = ask(gateway, scaled_items(profile, reading, records, noises[SCALED]), noises[SCALED])
-        profile = ranking = scaled_counts(items, scaled, reading, records).profile
+        released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED]), noises[SCALED])
+        scaled = read_scaled(released, profile, reading, records)
+        profile = ranking = scaled.profile
     orders = [order for order in _SUBSET if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []
     centred = None
@@ -199,16 +201,14 @@ def moment_targets(
 ) -> Targets:
     """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
     reading = read(measurements.lengths, domain, records)
-    profile = item_profile(measurements.items, reading, records)
+    profile = _profile(measurements, reading, records)
     narrow = domain.width <= NARROW
     emphasis = 3.0 if narrow else 30.0
     targets: list[Target] = []
     if measurements.scaled is None:
         targets.append(_item_target(measurements.items, reading, emphasis))
     else:
-        found = scaled_counts(measurements.items, measurements.scaled, reading, records)
-        targets.append(scaled_target(measurements.scaled.statistic, found, records, emphasis))
-        profile = found.profile
+        targets.append(scaled_target(measurements.scaled, records, emphasis))
     lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, records)
     rule = FitRule(
         components=_components(domain.width, records),
@@ -345,12 +345,12 @@ def _length_target(lengths: Lengths, measurements: Measurements, records: int) -
     well would drown the lengths, which count the more, the smaller the noise of pairs.
     """
     stds = np.maximum(lengths.stds, _FEW * records)
-    pairs = max((measured.std for measured in measurements.tuples[:1]), default=np.inf)
+    pairs = [measured.std for measured in measurements.tuples if measured.statistic.order == 2]
     return LengthTarget(
         groups=torch.from_numpy(lengths.groups),
         values=torch.from_numpy(lengths.counts).float(),
         variances=torch.from_numpy(stds**2).float(),
-        emphasis=float(np.clip(SANITY * records / (3 * pairs), 1.0, 5.0)),
+        emphasis=float(np.clip(SANITY * records / (3 * max(pairs[0], 1e-9)), 1.0, 5.0)) if pairs else 1.0,
     )
 
 
@@ -366,11 +366,10 @@ class Profile:
 def measured_profile(measured: Measurements, domain: Domain, records: int) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
     reading = read(measured.lengths, domain, records)
-    law = reading.whole
-    sizes = np.arange(len(law))
-    kept = clip_steps(len(law) - 1, 1, measured.items.statistic.cap) * GRID
-    retained = float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)) or 1.0
-    profile = item_profile(measured.items, reading, records)
-    if measured.scaled is not None:
-        profile = scaled_counts(measured.items, measured.scaled, reading, records).profile
-    return Profile(profile, measured.items.statistic.cap, retained)
+    cap, kept = measured.items.statistic.cap, retained(measured.items, reading)
+    return Profile(_profile(measured, reading, records), cap, kept)
+
+
+def _profile(measured: Measurements, reading: Reading, records: int) -> Floats:
+    """Share of the records that hold each position, by the last look at them."""
+    return item_profile(measured.items, reading, records) if measured.scaled is None else measured.scaled.profile

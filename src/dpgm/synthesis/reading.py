@@ -66,14 +66,14 @@ def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
 
 def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
-    profile = possible_shares(item_counts(items)[0] / (_retained(items, reading) * records), items.std, records)
+    profile = possible_shares(item_counts(items)[0] / (retained(items, reading) * records), items.std, records)
     for block in reading.domain.blocks:
         if block.softmax:
             profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
     return profile
 
 
-def _retained(items: Measured[ItemCounts], reading: Reading) -> float:
+def retained(items: Measured[ItemCounts], reading: Reading) -> float:
     """Mean weight, in the first release, of the records that hold an item."""
     law = reading.whole
     sizes = np.arange(len(law))

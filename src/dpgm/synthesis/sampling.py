@@ -23,7 +23,7 @@ from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.models.balance import MOST_RECORDS
 from dpgm.models.products import Products
-from dpgm.models.rounding import MOST_HELD
+from dpgm.models.rounding import LARGEST
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.surroundings import Progress, silent
 
@@ -179,10 +179,9 @@ def position_of(domain: Domain, condition: str) -> int:
 
 
 def _evens_out(products: Products, count: int) -> bool:
-    """Whether components leave nothing to chance and few items are held: the whole sample is then rounded at once."""
-    return (
-        products.settled and count * float(products.weights @ products.probabilities.double().sum(1)) <= MOST_HELD
-    )
+    """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
+    mean_length = float(products.weights @ products.probabilities.double().sum(dim=1))
+    return products.settled and count * (1 + mean_length) <= LARGEST
 
 
 class _Source:

@@ -9,11 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm.statistics.cell_sets import STEPS, offsets_near
-from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import Measured
 from dpgm.synthesis.bound_choice import SANITY, choose_scaled_limit, likely_records_of
-from dpgm.synthesis.reading import Reading, item_profile, possible_shares
+from dpgm.synthesis.reading import Reading, possible_shares
 from dpgm.training.shrinkage import shrink_alone
 from dpgm.training.targets import ScaledItemTarget
 
@@ -51,24 +50,22 @@ def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) 
 class ScaledReading:
     """Shares of the records that hold each item; posterior means and deviations of the sums themselves."""
 
+    released: Measured[ScaledItems]
     profile: Floats
     values: Floats
     stds: Floats
 
 
-def scaled_counts(
-    items: Measured[ItemCounts], scaled: Measured[ScaledItems], reading: Reading, records: int
-) -> ScaledReading:
-    """What the second look says; the first, a rough one, tells which records to expect.
+def read_scaled(scaled: Measured[ScaledItems], rough: Floats, reading: Reading, records: int) -> ScaledReading:
+    """What the second look says.
 
     Args:
-        items: the first.
-        scaled: the second.
+        scaled: the release.
+        rough: share of the records that hold each item by the first look; it tells which records to expect.
         reading: the lengths.
         records: the public number of records.
     """
     asked = scaled.statistic
-    rough = item_profile(items, reading, records)
     scales, offsets = np.array(asked.scales) / STEPS, np.array(asked.offsets) / STEPS
     everything = np.arange(asked.domain.width)
     likely = likely_records_of(offsets, everything, rough, reading.whole, asked.domain, scales)
@@ -85,11 +82,12 @@ def scaled_counts(
     beyond = offsets * records * float(weight(likely.sizes).mean())
     counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales)
     profile = possible_shares(counts / (kept * records), stds / kept, records)
-    return ScaledReading(profile, scales * (counts - beyond), scales * stds)
+    return ScaledReading(scaled, profile, scales * (counts - beyond), scales * stds)
 
 
-def scaled_target(asked: ScaledItems, found: ScaledReading, records: int, emphasis: float) -> ScaledItemTarget:
+def scaled_target(found: ScaledReading, records: int, emphasis: float) -> ScaledItemTarget:
     """What the model should show of the second look."""
+    asked = found.released.statistic
     scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (asked.scales, asked.offsets))
     return ScaledItemTarget(
         scales=scales,

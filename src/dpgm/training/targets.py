@@ -105,7 +105,7 @@ class ScaledItemTarget:
     tolerance: float = 0.003
 
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
-        """Mean weight of every component's records, and how much less it is of those that hold an item."""
+        """Mean weight of every component's records, and by how much that of records that hold an item differs."""
         rises, nothing = self.scales**2 * (1 - 2 * self.offsets), ((self.scales * self.offsets) ** 2).sum()
         ladder = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, _RUNGS)
         near = (1 - (rises - ladder[:, None]).abs() / (ladder[1] - ladder[0])).clamp(min=0)
@@ -123,9 +123,9 @@ class ScaledItemTarget:
 
     def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Mean of each sum over the records, weighted."""
-        mean, drop = scale
+        mean, difference = scale
         off = (weights * mean) @ (probabilities - self.offsets)
-        return self.scales * (off + weights @ (probabilities * (1 - probabilities) * drop))
+        return self.scales * (off + weights @ (probabilities * (1 - probabilities) * difference))
 
 
 @dataclass(frozen=True)
