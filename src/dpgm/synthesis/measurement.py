@@ -49,6 +49,7 @@ _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
 _CLEARLY = 0.7  # of the error that counts promise, or less
 _ROUGH = 0.1  # of what item counts get: for the first look, by which they are scaled
+_CROWDED = 15  # items a record of those whose triples were counted, and more: the fit to triples comes to no end
 _FEW = 0.0003  # share of the records by which counts of lengths may be off
 _MORE_TRIPLES = 50  # where noise is far below what matters
 
@@ -223,13 +224,23 @@ def moment_targets(
         if measured.statistic.order == 2:
             expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
             targets.append(_tuple_target(measured, expected, profile, reading, records))
-    higher = [measured for measured in measurements.tuples if measured.statistic.order > 2]
+    higher = [
+        measured
+        for measured in measurements.tuples
+        if measured.statistic.order > 2 and (narrow or _items_within(measured, profile, reading) < _CROWDED)
+    ]
     if higher:
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
         brief = replace(rule, steps=rule.steps // 2)
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
         targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
     return Targets(start, tuple(targets), lengths, rule)
+
+
+def _items_within(measured: Measured[ItemTuples], profile: Floats, reading: Reading) -> float:
+    """How many of the positions whose sets were counted a record holds on average."""
+    law = reading.within(measured.statistic.positions, profile)
+    return float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
 
 
 def _coupling(law: Floats, records: int) -> float:
