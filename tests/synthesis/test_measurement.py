@@ -165,6 +165,15 @@ def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_sa
     assert errors["two"] < 0.85 * errors["one"]
 
 
+@pytest.mark.parametrize(("chance", "fitted"), [(0.1, True), (0.9, False)])
+def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
+    gateway = Gateway(random_records(ITEMS, 600, chance=chance), randomness=SeededRandomness(0))
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5})
+    assert 3 in [released.statistic.order for released in measured.tuples]
+    targets = measurement.moment_targets(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
+    assert (3 in [getattr(target, "order", None) for target in targets.moments]) == fitted
+
+
 DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
 
 
