@@ -41,6 +41,8 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
     if model == "products" or chosen.refines(domain):
         mechanisms += [Mechanism("pair counts", 4.0)]
+        if model == "vae" and not any(block.softmax for block in domain.blocks):
+            mechanisms += [Mechanism("scaled item counts", 4.0)]
     if model == "image":
         mechanisms = [Mechanism("class sizes", 5.0), Mechanism("mean embedding", 5.0)]
     elif model != "products":

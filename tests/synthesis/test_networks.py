@@ -11,6 +11,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.synthesis.generator import rebuild
+from dpgm.synthesis.measurement import measure
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import tiny_plan
@@ -34,8 +35,10 @@ def pair(records, first, second):
     return int((rows[:, first] & rows[:, second]).sum())
 
 
-def fit(plan):
-    gateway = Gateway(planted(), randomness=SeededRandomness(0), allowance=plan.mechanisms)
+def fit(plan, records=None):
+    gateway = Gateway(
+        planted() if records is None else records, randomness=SeededRandomness(0), allowance=plan.mechanisms
+    )
     draws = torch.Generator().manual_seed(0)
     generator = fit_generator(gateway, plan, WIDE, draws=draws, around=Surroundings())
     gateway.assert_complete()
@@ -59,3 +62,13 @@ def test_generated_records_show_the_measured_pairs_and_without_measuring_them_th
     without = dataclasses.replace(plan, mechanisms=tuple(m for m in plan.mechanisms if m.name != "pair counts"))
     drawn = fit(without).sample(RECORDS, generator=torch.Generator().manual_seed(1))
     assert pair(drawn, 0, 3) > 0.06 * RECORDS
+
+
+@pytest.mark.usefixtures("short_refinement")
+def test_networks_are_refined_to_centred_pairs_too():
+    dense = Records.from_dense(np.random.default_rng(0).random((RECORDS, 26)) < 0.9, WIDE)
+    plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05)
+    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), WIDE, RECORDS, plan.noises)
+    assert measured.centred is not None
+    assert not measured.tuples
+    assert "points" in fit(plan, dense).state()
