@@ -23,9 +23,10 @@ pytestmark = pytest.mark.usefixtures("short_refinement")
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
-COUNTS = {"record lengths", "item counts", "scaled item counts", "pair counts", "triple counts", "quadruple counts"}
+COUNTS = {"record lengths", "item counts", "scaled item counts", "pair counts"}
+LARGER = {"triple counts", "quadruple counts"}
 TENSORS = {
-    "products": {"weights": COUNTS, "probabilities": COUNTS},
+    "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
     "vae": {
         "parameters": {"norms", "gradients", "cluster profiles"} | COUNTS,
         "weights": {"cluster sizes"} | COUNTS,
