@@ -31,7 +31,8 @@ from dpgm.models.mixture import Mixture
 from dpgm.models.vae import VAE
 from dpgm.privacy.calibration import calibrate
 from dpgm.synthesis.config import Settings, default_clusters
-from dpgm.synthesis.measurement import measure, measurement_spends, moment_targets
+from dpgm.synthesis.measurement import measure, measurement_spends
+from dpgm.synthesis.products_fit import moment_targets
 from dpgm.training.network_refinement import refine_mixture
 
 RESULTS = Path(__file__).parent / "results" / "network_refinement.csv"

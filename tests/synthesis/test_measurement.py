@@ -10,11 +10,12 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
-from dpgm.synthesis import measurement
+from dpgm.synthesis import measurement, products_fit
 from dpgm.synthesis.bound_choice import choose_cap
 from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cells
 from dpgm.synthesis.length_histogram import read_lengths, thinned
-from dpgm.synthesis.measurement import fit_products, measure, measurement_spends
+from dpgm.synthesis.measurement import measure, measurement_spends
+from dpgm.synthesis.products_fit import fit_products
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
 TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
@@ -22,8 +23,8 @@ TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
 
 @pytest.fixture(autouse=True)
 def brief_fits(monkeypatch):
-    rule = measurement.FitRule
-    monkeypatch.setattr(measurement, "FitRule", lambda **settings: rule(**{**settings, "steps": 20}))
+    rule = products_fit.FitRule
+    monkeypatch.setattr(products_fit, "FitRule", lambda **settings: rule(**{**settings, "steps": 20}))
 
 
 def random_records(domain, count, seed=0, chance=0.3):
@@ -170,7 +171,7 @@ def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
     gateway = Gateway(random_records(ITEMS, 600, chance=chance), randomness=SeededRandomness(0))
     measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5})
     assert 3 in [released.statistic.order for released in measured.tuples]
-    targets = measurement.moment_targets(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
+    targets = products_fit.moment_targets(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
     assert (3 in [getattr(target, "order", None) for target in targets.moments]) == fitted
 
 

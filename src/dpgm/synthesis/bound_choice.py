@@ -71,7 +71,7 @@ class LikelyRecords:
         return shares
 
 
-def likely_records_of(
+def draw_likely(
     offsets: Floats, chosen: Ints, profile: Floats, law: Floats, domain: Domain, scales: Floats | float = 1.0
 ) -> LikelyRecords:
     """Records to reckon with before any was seen.

@@ -18,8 +18,9 @@ from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile, moment_targets
+from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.products_fit import moment_targets
 from dpgm.synthesis.surroundings import Surroundings
 from dpgm.training.bias_calibration import calibrate_biases
 from dpgm.training.network_refinement import refine_mixture

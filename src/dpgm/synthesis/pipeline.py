@@ -10,8 +10,9 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cells
 from dpgm.synthesis.generator import Generator
-from dpgm.synthesis.measurement import fit_products, measure
+from dpgm.synthesis.measurement import measure
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.products_fit import fit_products
 from dpgm.synthesis.surroundings import Surroundings
 
 

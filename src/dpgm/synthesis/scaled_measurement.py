@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import Measured
-from dpgm.synthesis.bound_choice import SANITY, choose_scaled_limit, likely_records_of
+from dpgm.synthesis.bound_choice import SANITY, choose_scaled_limit, draw_likely
 from dpgm.synthesis.reading import Reading, possible_shares
 from dpgm.training.shrinkage import shrink_alone
 from dpgm.training.targets import ScaledItemTarget
@@ -38,7 +38,7 @@ def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) 
         weights = np.maximum(profile, SANITY) ** -power
         scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
         offsets = offsets_near(profile + lean * (0.5 - profile))
-        likely = likely_records_of(
+        likely = draw_likely(
             np.array(offsets) / STEPS, np.arange(domain.width), profile, reading.whole, domain, scales / STEPS
         )
         limit, cost = choose_scaled_limit(likely, scales / STEPS, profile, records, noise)
@@ -68,7 +68,7 @@ def read_scaled(scaled: Measured[ScaledItems], rough: Floats, reading: Reading, 
     asked = scaled.statistic
     scales, offsets = np.array(asked.scales) / STEPS, np.array(asked.offsets) / STEPS
     everything = np.arange(asked.domain.width)
-    likely = likely_records_of(offsets, everything, rough, reading.whole, asked.domain, scales)
+    likely = draw_likely(offsets, everything, rough, reading.whole, asked.domain, scales)
     rises, nothing, limit = asked.rises / STEPS**4, asked.nothing / STEPS**4, asked.limit / STEPS**4
 
     def weight(sizes: Floats) -> Floats:

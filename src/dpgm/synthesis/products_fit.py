@@ -1,0 +1,231 @@
+"""A mixture of products that shows what was measured. Post-processing: only released values enter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import comb, sqrt
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain
+from dpgm.models.products import Products
+from dpgm.statistics.cell_sets import STEPS
+from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.item_tuples import ItemTuples, column_of, pair_places
+from dpgm.statistics.statistic import GRID, Measured, clip_steps
+from dpgm.synthesis.bound_choice import SANITY
+from dpgm.synthesis.length_histogram import Lengths
+from dpgm.synthesis.measurement import NARROW, Measurements, last_profile
+from dpgm.synthesis.reading import Reading, item_counts, read
+from dpgm.synthesis.scaled_measurement import scaled_target
+from dpgm.training.refinement import FitRule, fit_moments
+from dpgm.training.shrinkage import shrink, shrink_signed
+from dpgm.training.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_CROWDED = 15  # items a record of those whose triples were counted, and more: the fit to triples comes to no end
+_FEW = 0.0003  # share of the records by which counts of lengths may be off
+
+
+def fit_products(
+    measurements: Measurements,
+    domain: Domain,
+    records: int,
+    *,
+    generator: torch.Generator,
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
+    wanted = moment_targets(measurements, domain, records, generator=generator)
+    return fit_moments(
+        domain,
+        records,
+        wanted.profile,
+        wanted.moments,
+        wanted.lengths,
+        wanted.rule,
+        generator=generator,
+        progress=progress,
+    )
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a generator should show, as far as it was measured, and how to fit it."""
+
+    profile: torch.Tensor
+    moments: tuple[Target, ...]
+    lengths: LengthTarget | None
+    rule: FitRule
+
+
+def moment_targets(
+    measurements: Measurements, domain: Domain, records: int, *, generator: torch.Generator
+) -> Targets:
+    """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
+    reading = read(measurements.lengths, domain, records)
+    profile = last_profile(measurements, reading, records)
+    narrow = domain.width <= NARROW
+    emphasis = 3.0 if narrow else 30.0
+    targets: list[Target] = []
+    if measurements.scaled is None:
+        targets.append(_item_target(measurements.items, reading, emphasis))
+    else:
+        targets.append(scaled_target(measurements.scaled, records, emphasis))
+    lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, records)
+    rule = FitRule(
+        components=_components(domain.width, records),
+        steps=2000 if narrow else 800,
+        learning_rate=0.2 if narrow else 0.1,
+        coupling=300 / records if narrow else _coupling(reading.whole, records),
+    )
+    start = torch.from_numpy(profile).float()
+    if measurements.centred is not None:
+        targets.append(_centred_target(measurements.centred, profile, records))
+    for measured in measurements.tuples:
+        if measured.statistic.order == 2:
+            expected = profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
+            targets.append(_tuple_target(measured, expected, profile, reading, records))
+    higher = [
+        measured
+        for measured in measurements.tuples
+        if measured.statistic.order > 2 and (narrow or _items_within(measured, profile, reading) < _CROWDED)
+    ]
+    if higher:
+        # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
+        brief = replace(rule, steps=rule.steps // 2)
+        first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
+        targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records) for m in higher]
+    return Targets(start, tuple(targets), lengths, rule)
+
+
+def _items_within(measured: Measured[ItemTuples], profile: Floats, reading: Reading) -> float:
+    """How many of the positions whose sets were counted a record holds on average."""
+    law = reading.within(measured.statistic.positions, profile)
+    return float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
+
+
+def _coupling(law: Floats, records: int) -> float:
+    """The price of dependence: lower where records are long, since n items make n² / 2 pairs that may depend."""
+    mean = float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
+    return min(0.02, 3000 / records) * min(2.0, (5 / max(mean, 1e-12)) ** 2)
+
+
+def _components(width: int, records: int) -> int:
+    """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
+    affordable = np.clip(120_000 / width, min(250.0, 400_000 / width), 400.0)
+    least = min(int(max(affordable, 100)), max(4, records // 20))
+    return int(np.clip(sqrt(records) / 2, least, 400))
+
+
+def _shown(model: Products, sets: ItemTuples) -> Floats:
+    """Share of the model's records that hold each of the sets."""
+    chances = model.probabilities[:, torch.from_numpy(sets.positions)]
+    whole, none = torch.ones(model.components), torch.zeros(model.components)
+    shown = moments(sets.order, chances, model.weights.float(), whole, none)
+    return shown[_places(sets)].double().numpy()
+
+
+def _kept(order: int, cap: int, longest: int) -> torch.Tensor:
+    return torch.from_numpy(clip_steps(longest, order, cap) * GRID).float()
+
+
+def _room(law: Floats, size: int) -> int:
+    """Longest record the fit reckons with: what was seen, and some room."""
+    return int(min(size, len(law) + max(16, len(law) // 2)))
+
+
+def _item_target(items: Measured[ItemCounts], reading: Reading, emphasis: float) -> MomentTarget:
+    longest = _room(reading.whole, items.statistic.domain.width)
+    counts, stds = item_counts(items)
+    return MomentTarget(
+        order=1,
+        positions=torch.from_numpy(items.statistic.positions),
+        kept=_kept(1, items.statistic.cap, longest),
+        values=torch.from_numpy(counts).float(),
+        variances=torch.from_numpy(stds**2).float(),
+        emphasis=emphasis,
+    )
+
+
+def _tuple_target(
+    measured: Measured[ItemTuples], expected: Floats, profile: Floats, reading: Reading, records: int
+) -> MomentTarget:
+    """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
+    sets = measured.statistic
+    law = reading.within(sets.positions, profile)
+    values = measured.value.numpy()
+    kept = clip_steps(len(law) - 1, sets.order, sets.cap) * GRID
+    total = records * float(
+        (law * kept) @ np.array([comb(n, sets.order) for n in range(len(law))], dtype=np.float64)
+    )
+    doubt = (measured.std**2 * len(values), (0.1 * total) ** 2)
+    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), 1e-3)
+    expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
+    values, stds = shrink(values, measured.std, expected)
+    size = len(sets.positions)
+    pairs = size * (size - 1) // 2
+    shape = {2: (size, size), 3: (pairs, size), 4: (pairs, pairs)}[sets.order]
+    where = _places(sets)
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[where], variance[where] = values, stds**2
+    return MomentTarget(
+        order=sets.order,
+        positions=torch.from_numpy(sets.positions),
+        kept=_kept(sets.order, sets.cap, _room(law, size)),
+        values=torch.from_numpy(target).float(),
+        variances=torch.from_numpy(variance).float(),
+    )
+
+
+def _centred_target(measured: Measured[CentredPairs], profile: Floats, records: int) -> CentredTarget:
+    """Centred sums shrunk toward independence, whose sums are near 0."""
+    sets = measured.statistic
+    chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
+    i, j = sets.tuples.T
+    off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
+    values, stds = shrink_signed(
+        measured.value.numpy(), measured.std, records * off[i] * off[j], records * spread[i] * spread[j]
+    )
+    shape = (len(chances), len(chances))
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[i, j], variance[i, j] = values, stds**2
+    return CentredTarget(
+        positions=torch.from_numpy(sets.positions),
+        owners=torch.from_numpy(np.unique(column_of(sets.domain)[sets.positions], return_inverse=True)[1]),
+        offsets=torch.from_numpy(offsets).float(),
+        limit=sets.limit / STEPS**2,
+        values=torch.from_numpy(target).float(),
+        variances=torch.from_numpy(variance).float(),
+        size=torch.from_numpy(records * np.outer(chances, chances)).float(),
+    )
+
+
+def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the sets stand in the matrices of `moments`."""
+    listed = sets.tuples.T
+    if sets.order == 2:
+        return listed[0], listed[1]
+    place = pair_places(len(sets.positions))
+    return place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]]
+
+
+def _length_target(lengths: Lengths, measurements: Measurements, records: int) -> LengthTarget:
+    """Counts of lengths; a few records in ten thousand do not matter.
+
+    Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
+    products that are never empty are seldom short. On the other hand, tens of thousands of pairs that are known very
+    well would drown the lengths, which count the more, the smaller the noise of pairs.
+    """
+    stds = np.maximum(lengths.stds, _FEW * records)
+    pairs = [measured.std for measured in measurements.tuples if measured.statistic.order == 2]
+    return LengthTarget(
+        groups=torch.from_numpy(lengths.groups),
+        values=torch.from_numpy(lengths.counts).float(),
+        variances=torch.from_numpy(stds**2).float(),
+        emphasis=float(np.clip(SANITY * records / (3 * max(pairs[0], 1e-9)), 1.0, 5.0)) if pairs else 1.0,
+    )
