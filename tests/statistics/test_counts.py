@@ -12,6 +12,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples, column_of
+from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import record_lengths
 from dpgm.statistics.statistic import GRID, clip_steps
 
@@ -26,6 +27,7 @@ def records_of(rows, domain=ITEMS):
 def statistics(domain):
     width = domain.width
     listed = [record_lengths(domain), ItemCounts(domain, 1), ItemCounts(domain, 3)]
+    listed += [PopularLengths(domain, ((2, 0),)), PopularLengths(domain, ((3, 1), (3, 1, 0, 2)))]
     for order in (2, 3, 4):
         for cap in (order, order + 2):
             listed.append(ItemTuples(domain, tuple(range(width)), order, cap))
@@ -95,6 +97,12 @@ def test_lengths_count_items_only_and_put_long_records_in_the_last_bin():
     wide = Domain.of_items(600)
     histogram = exact(record_lengths(wide), records_of([list(range(600)), list(range(590))], wide))
     assert histogram.sum() == histogram[-1] == 2
+
+
+def test_popular_lengths_count_the_items_that_records_share_with_each_group():
+    some = [[0, 1], [1, 2, 6], [], [1, 2, 3], [4, 5]]
+    histograms = exact(PopularLengths(ITEMS, ((1, 2), (6, 1, 2, 3))), records_of(some))
+    assert histograms.tolist() == [[2, 1, 2, 0, 0], [2, 1, 0, 2, 0]]
 
 
 def test_a_sum_over_many_records_is_exact():

@@ -16,6 +16,7 @@ from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cell
 from dpgm.synthesis.length_histogram import read_lengths, thinned
 from dpgm.synthesis.measurement import measure, measurement_spends
 from dpgm.synthesis.products_fit import fit_products
+from dpgm.training.targets import LengthTarget
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
 TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
@@ -92,7 +93,10 @@ def test_more_budget_never_measures_less():
             {spend.name for spend in measurement_spends(Domain.of_items(width), 50_000, epsilon, 1e-6)}
             for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         ]
-        assert all(fewer <= more for fewer, more in itertools.pairwise(names))
+        assert all(fewer - {"popular lengths"} <= more for fewer, more in itertools.pairwise(names))
+        # triples of popular items say how many of them records hold
+        if width > 30:
+            assert all(("popular lengths" in measured) != ("triple counts" in measured) for measured in names)
 
 
 NOISES = {
@@ -128,11 +132,18 @@ ITEMS = Domain.of_items(40)
 
 
 def run_items(gateway):
-    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5})
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5, "popular lengths": 2.0})
     model = fit_products(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
     released = measured.scaled.released
     asked = released.statistic
-    return {"scaled": released.value, "asked": [asked.scales, asked.offsets, asked.limit]} | model.state()
+    popular = measured.popular
+    assert [len(group) for group in popular.statistic.groups] == [30]
+    return {
+        "scaled": released.value,
+        "asked": [asked.scales, asked.offsets, asked.limit],
+        "popular": popular.value,
+        "groups": popular.statistic.groups,
+    } | model.state()
 
 
 def uneven_records(count, seed=0):
@@ -164,6 +175,23 @@ def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_sa
             found = measurement.measured_profile(measured, domain, count).frequencies * count
             errors[name] += np.abs(found - held)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
+
+
+def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
+    domain, count = Domain.of_items(120), 20_000
+    rng = np.random.default_rng(0)
+    held = rng.random((count, 120)) < np.repeat([0.08, 0.01], [30, 90])
+    noises = noises_for(domain, count, 1)
+    gateway = Gateway(Records.from_dense(held, domain), randomness=SeededRandomness(0))
+    measured = measure(gateway, domain, count, noises)
+    assert sorted(measured.popular.statistic.groups[0]) == list(range(30))
+    targets = products_fit.moment_targets(measured, domain, count, generator=torch.Generator().manual_seed(0))
+    first, second = (target for target in targets.moments if isinstance(target, LengthTarget))
+    assert first.positions.tolist() == list(measured.popular.statistic.groups[0])
+    assert len(second.positions) == 100
+    real = np.bincount(held[:, :30].sum(axis=1), minlength=len(first.groups))
+    summed = np.bincount(first.groups.numpy(), real)
+    assert np.abs(first.values.numpy() - summed).max() < 5 * noises["popular lengths"] * 2**0.5
 
 
 @pytest.mark.parametrize(("chance", "fitted"), [(0.1, True), (0.9, False)])
@@ -211,7 +239,7 @@ def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_sh
     assert measured.centred is None
     assert measured.tuples[0].statistic.order == 2
     dense = dense_records(5_000)
-    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises)
+    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises_for(DENSE, 5_000, 3))
     assert measured.centred is not None
     assert 2 not in [released.statistic.order for released in measured.tuples]
 

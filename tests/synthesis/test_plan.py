@@ -99,6 +99,7 @@ def test_networks_pay_for_the_statistics_they_are_refined_to(domain):
         "record lengths",
         "item counts",
         "scaled item counts",
+        "popular lengths",
         "pair counts",
         "triple counts",
         "quadruple counts",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("short_refinement")
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
-COUNTS = {"record lengths", "item counts", "scaled item counts", "pair counts"}
+COUNTS = {"record lengths", "item counts", "scaled item counts", "popular lengths", "pair counts"}
 LARGER = {"triple counts", "quadruple counts"}
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},

@@ -26,7 +26,10 @@ def planted_targets():
         MomentTarget(2, everything, kept, wanted, variances),
     ]
     lengths = LengthTarget(
-        torch.arange(ITEMS + 1), torch.tensor([0.0, 0, 500, 500, 0, 0, 0]), torch.full((ITEMS + 1,), 4.0)
+        everything,
+        torch.arange(ITEMS + 1),
+        torch.tensor([0.0, 0, 500, 500, 0, 0, 0]),
+        torch.full((ITEMS + 1,), 4.0),
     )
     return profile, targets, lengths
 

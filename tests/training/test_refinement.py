@@ -8,7 +8,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.training.length_law import length_law
 from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink
-from dpgm.training.targets import MomentTarget, moments
+from dpgm.training.targets import LengthTarget, MomentTarget, moments
 
 
 def exact_law(chances, longest):
@@ -68,6 +68,19 @@ def test_a_fit_shows_the_pairs_it_is_given():
     assert (shown - wanted)[wanted > 0].abs().max() < 10
     assert (1000 * weights @ chances - 500).abs().max() < 5
     assert torch.allclose(chances[:, 2:].sum(dim=1), torch.ones(6), atol=1e-5)
+
+
+def test_a_fit_shows_how_many_of_some_items_records_hold():
+    domain, profile, few = Domain.of_items(8), torch.full((8,), 0.5), torch.tensor([1, 3, 6])
+    wanted = torch.tensor([450.0, 50.0, 50.0, 450.0])
+    targets = [
+        MomentTarget(1, torch.arange(8), torch.ones(9), 1000 * profile, torch.ones(8)),
+        LengthTarget(few, torch.arange(4), wanted, torch.ones(4)),
+    ]
+    rule = FitRule(components=6, steps=400, coupling=0.0)
+    model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
+    held = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
+    assert np.abs(np.bincount(held.astype(int), minlength=4) - wanted.numpy()).max() < 30
 
 
 def test_shrinking_beats_both_the_noisy_counts_and_their_expectations():

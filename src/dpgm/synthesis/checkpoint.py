@@ -43,7 +43,7 @@ from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import read_tensors, write_tensors
 
-FORMAT = 2  # answers of older versions belong to other questions
+FORMAT = 3  # answers of older versions belong to other questions
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 `measurement_spends` says what a plan must pay for, from public numbers alone. `measure` asks the gateway: record
 lengths first, then item counts (a rough look, and where there are items alone a second one on scales that suit them),
-then counts of pairs, triples and quadruples of the items that rank highest; how far long records are down-weighted,
-and whether pairs are centred, follows from the values released before.
+then counts of pairs, triples and quadruples of the items that rank highest (or, instead of triples that cannot be
+afforded, how many of these items records hold); how far long records are down-weighted, and whether pairs are centred,
+follows from the values released before.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
+from dpgm.statistics.popular_lengths import NAME as POPULAR
+from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.scaled_items import NAME as SCALED
 from dpgm.statistics.statistic import Measured, ask, clip_bound
@@ -37,6 +40,8 @@ _SUBSET = {2: 300, 3: 30, 4: NARROW}
 _DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
 _CLEARLY = 0.7  # of the error that counts promise, or less
 _ROUGH = 0.1  # of what item counts get: for the first look, by which they are scaled
+_POPULAR = (30, 100)  # items, of which records hold so and so many; triples say that too, where they are measured
+_POPULAR_SHARE = 0.04
 _MORE_TRIPLES = 50  # where noise is far below what matters
 
 
@@ -49,6 +54,7 @@ class Measurements:
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
     scaled: ScaledReading | None = None  # the second look at items, and what it says
+    popular: Measured[PopularLengths] | None = None  # where triples are not measured
 
 
 def measurement_spends(
@@ -75,6 +81,8 @@ def measurement_spends(
     first = 0.24 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     if free == width:  # up to about a hundred items, pairs are easily found
         first += 0.21 * min(1.0, max(0.0, 2 - width / 65))
+        # The larger the noise beside what matters, the less pairs can be known.
+        first *= float(np.clip((sigma / (SANITY * records) / 0.15) ** (1 / 3), 1.0, 1.6))
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first, 0.97 - first),
@@ -86,6 +94,8 @@ def measurement_spends(
     if domain is not None and free == width and order > 1 and not listed:
         shares = (shares[0], _ROUGH * shares[1], (1 - _ROUGH) * shares[1], *shares[2:])
         names = (*names[:2], SCALED, *names[2:])
+        if order == 2 and width > _POPULAR[0]:
+            shares, names = (*shares, _POPULAR_SHARE), (*names, POPULAR)
     if free == 0:
         shares, names = shares[1:], names[1:]
     total = sum(shares)
@@ -108,8 +118,8 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
     reading = read(lengths, domain, records)
     noise = noises["item counts"]
     law = reading.whole
-    ranks = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
-    guess = np.minimum(ranks / ranks.sum() * (law @ np.arange(len(law))), 1.0)
+    zipf = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
+    guess = np.minimum(zipf / zipf.sum() * (law @ np.arange(len(law))), 1.0)
     items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)[0]), noise)
     profile, ranking = item_profile(items, reading, records), items.value.numpy()
     scaled = None
@@ -117,6 +127,11 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED]), noises[SCALED])
         scaled = read_scaled(released, profile, reading, records)
         profile = ranking = scaled.profile
+    ranks = np.argsort(-ranking, kind="stable")
+    popular = None
+    if POPULAR in noises:
+        groups = tuple(tuple(ranks[:size].tolist()) for size in _POPULAR if size < domain.width)
+        popular = ask(gateway, PopularLengths(domain, groups), noises[POPULAR])
     orders = [order for order in _SUBSET if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []
     centred = None
@@ -124,7 +139,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         noise, size = noises[NAMES[order]], _SUBSET[order]
         if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
             size = _MORE_TRIPLES
-        chosen = np.argsort(-ranking, kind="stable")[: min(size, domain.width)]
+        chosen = ranks[: min(size, domain.width)]
         law = reading.within(chosen, profile)
         cap, cost = choose_cap(order, law, profile[chosen], records, noise)
         if order == 2 and law @ np.arange(len(law)) >= _DENSE:
@@ -134,7 +149,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
                 continue
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
         tuples.append(ask(gateway, sets, noise))
-    return Measurements(lengths, items, tuple(tuples), centred, scaled)
+    return Measurements(lengths, items, tuple(tuples), centred, scaled, popular)
 
 
 def _centred_pairs(

@@ -33,6 +33,11 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
         "records holding each item, rare items on a larger scale, less what most records hold",
         "the bound",
     ),
+    "popular lengths": (
+        "measure",
+        "histograms of how many of the 30 and of the 100 most popular items records hold",
+        "sqrt(2); of one histogram 1",
+    ),
     "pair counts": (
         "measure",
         "records holding each pair of popular items; centred up to 17 items and where records are dense",

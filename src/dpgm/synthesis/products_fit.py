@@ -15,9 +15,11 @@ from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples, column_of, pair_places
+from dpgm.statistics.popular_lengths import PopularLengths
+from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
 from dpgm.synthesis.bound_choice import SANITY
-from dpgm.synthesis.length_histogram import Lengths
+from dpgm.synthesis.length_histogram import Lengths, read_lengths
 from dpgm.synthesis.measurement import NARROW, Measurements, last_profile
 from dpgm.synthesis.reading import Reading, item_counts, read
 from dpgm.synthesis.scaled_measurement import scaled_target
@@ -76,13 +78,14 @@ def moment_targets(
         targets.append(_item_target(measurements.items, reading, emphasis))
     else:
         targets.append(scaled_target(measurements.scaled, records, emphasis))
-    lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, records)
+    lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, domain, records)
     rule = FitRule(
         components=_components(domain.width, records),
         steps=2000 if narrow else 800,
         learning_rate=0.2 if narrow else 0.1,
         coupling=300 / records if narrow else _coupling(reading.whole, records),
     )
+    targets += _popular_targets(measurements.popular, records)
     start = torch.from_numpy(profile).float()
     if measurements.centred is not None:
         targets.append(_centred_target(measurements.centred, profile, records))
@@ -117,9 +120,9 @@ def _coupling(law: Floats, records: int) -> float:
 
 def _components(width: int, records: int) -> int:
     """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
-    affordable = np.clip(120_000 / width, min(250.0, 400_000 / width), 400.0)
-    least = min(int(max(affordable, 100)), max(4, records // 20))
-    return int(np.clip(sqrt(records) / 2, least, 400))
+    affordable = min(float(np.clip(2 * width, 400, 600)), max(100.0, 600_000 / width))
+    least = min(int(affordable), max(4, records // 20))
+    return int(np.clip(sqrt(records) / 2, least, max(400, least)))
 
 
 def _shown(model: Products, sets: ItemTuples) -> Floats:
@@ -214,7 +217,7 @@ def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return place[listed[0], listed[1]], listed[2] if sets.order == 3 else place[listed[2], listed[3]]
 
 
-def _length_target(lengths: Lengths, measurements: Measurements, records: int) -> LengthTarget:
+def _length_target(lengths: Lengths, measurements: Measurements, domain: Domain, records: int) -> LengthTarget:
     """Counts of lengths; a few records in ten thousand do not matter.
 
     Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
@@ -224,8 +227,28 @@ def _length_target(lengths: Lengths, measurements: Measurements, records: int) -
     stds = np.maximum(lengths.stds, _FEW * records)
     pairs = [measured.std for measured in measurements.tuples if measured.statistic.order == 2]
     return LengthTarget(
+        positions=torch.from_numpy(np.nonzero(item_positions(domain))[0]),
         groups=torch.from_numpy(lengths.groups),
         values=torch.from_numpy(lengths.counts).float(),
         variances=torch.from_numpy(stds**2).float(),
         emphasis=float(np.clip(SANITY * records / (3 * max(pairs[0], 1e-9)), 1.0, 5.0)) if pairs else 1.0,
     )
+
+
+def _popular_targets(popular: Measured[PopularLengths] | None, records: int) -> list[LengthTarget]:
+    """Counts of records by how many of the most popular items they hold."""
+    if popular is None:
+        return []
+    targets = []
+    for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True):
+        seen = read_lengths(noisy[: len(group) + 1], popular.std, records)
+        stds = np.maximum(seen.stds, _FEW * records)
+        targets.append(
+            LengthTarget(
+                positions=torch.tensor(group),
+                groups=torch.from_numpy(seen.groups),
+                values=torch.from_numpy(seen.counts).float(),
+                variances=torch.from_numpy(stds**2).float(),
+            )
+        )
+    return targets

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.models.products import Products
-from dpgm.training.length_law import length_law
 from dpgm.training.targets import LengthTarget, Scale, Target
 
 
@@ -118,6 +117,7 @@ def match_moments(
 ) -> None:
     """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
     free = _free(domain)
+    targets = [*targets, lengths] if lengths is not None else targets
     scalings = [target.scaling(domain) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
@@ -139,12 +139,6 @@ def match_moments(
             tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.size) ** 2
             loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
-        if lengths is not None:
-            law = length_law(probabilities[:, free], len(lengths.groups) - 1)
-            shown = torch.zeros(len(lengths.values)).index_add(0, lengths.groups, records * (weights @ law))
-            tolerance = rule.first_tolerance * (lengths.tolerance / rule.first_tolerance) ** done
-            scatter = lengths.variances + (tolerance * lengths.values) ** 2
-            loss = loss + lengths.emphasis * ((shown - lengths.values) ** 2 / scatter).sum()
         if rule.coupling > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)

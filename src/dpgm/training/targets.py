@@ -174,13 +174,31 @@ class CentredTarget:
 
 @dataclass(frozen=True)
 class LengthTarget:
-    """Counts of records by groups of lengths: `groups[n]` is the group of length n = 0 .. longest."""
+    """Counts of records by groups of lengths: `groups[n]` is the group of length n = 0 .. longest.
 
+    A length is the number of items among `positions`.
+    """
+
+    positions: Tensor
     groups: Tensor
     values: Tensor
     variances: Tensor
     emphasis: float = 1.0
     tolerance: float = 0.003
+
+    @property
+    def size(self) -> Tensor:
+        """The counts themselves."""
+        return self.values
+
+    def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
+        """All records weigh alike."""
+        return lambda probabilities: (probabilities.new_ones(()), probabilities.new_zeros(()))
+
+    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """Share of the records in each group."""
+        law = length_law(probabilities.index_select(1, self.positions), len(self.groups) - 1)
+        return torch.zeros(len(self.values)).index_add(0, self.groups, weights @ law)
 
 
 def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: Tensor) -> Tensor:
