@@ -81,7 +81,7 @@ def moment_targets(
     lengths = None if reading.lengths is None else _length_target(reading.lengths, measurements, domain, records)
     rule = FitRule(
         components=_components(domain.width, records),
-        steps=2000 if narrow else 800,
+        steps=2000 if narrow else 600,  # more would fit noise
         learning_rate=0.2 if narrow else 0.1,
         coupling=300 / records if narrow else _coupling(reading.whole, records),
     )
@@ -120,7 +120,7 @@ def _coupling(law: Floats, records: int) -> float:
 
 def _components(width: int, records: int) -> int:
     """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
-    affordable = min(float(np.clip(2 * width, 400, 600)), max(100.0, 600_000 / width))
+    affordable = min(float(np.clip(width, 400, 600)), max(100.0, 600_000 / width))
     least = min(int(affordable), max(4, records // 20))
     return int(np.clip(sqrt(records) / 2, least, max(400, least)))
 
