@@ -77,7 +77,8 @@ def test_every_domain_size_and_budget_gives_a_generator(domain, count, chance, e
 
 
 @pytest.mark.parametrize(
-    "domain", [None, Domain.of_items(1), Domain.of_items(17), Domain.of_items(1000), MIXED, TABLE]
+    "domain",
+    [None, MIXED, TABLE, *(Domain.of_items(width) for width in (1, 17, 30, 31, 65, 100, 101, 1000))],
 )
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("records", [1, 30_000, 4_400_000])
@@ -175,6 +176,44 @@ def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_sa
             found = measurement.measured_profile(measured, domain, count).frequencies * count
             errors[name] += np.abs(found - held)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
+
+
+WIDE = Domain.of_items(120)
+
+
+def wide_records(count, seed=0):
+    return Records.from_dense(np.random.default_rng(seed).random((count, 120)) < 0.3 / np.arange(1, 121), WIDE)
+
+
+def run_wide(gateway):
+    noises = {name: NOISES[name] for name in ("record lengths", "item counts", "pair counts")}
+    measured = measure(gateway, WIDE, 600, noises | {"scaled item counts": 0.5, "popular lengths": 2.0})
+    groups = measured.popular.statistic.groups
+    assert [len(group) for group in groups] == [30, 100]
+    assert set(groups[0]) < set(groups[1])
+    model = fit_products(measured, WIDE, 600, generator=torch.Generator().manual_seed(0))
+    return {"popular": measured.popular.value, "groups": groups} | model.state()
+
+
+@pytest.mark.parametrize("row", [[], [0], [0, 1, 2, 39], list(range(120))])
+def test_one_record_moves_no_release_by_more_than_declared_where_popular_items_are_counted(row):
+    assert assert_bounded(run_wide, wide_records(600), Records.from_lists([row], WIDE)) <= 1 + 1e-6
+
+
+def test_the_fit_to_popular_lengths_depends_on_released_values_alone():
+    assert_playback_invariant(run_wide, [wide_records(600), wide_records(7, seed=1)])
+
+
+def test_popular_lengths_after_a_gap_are_seen():
+    noisy = np.zeros(31)
+    noisy[0], noisy[12:22] = 18_500, 150
+    noisy += 30 * np.random.default_rng(0).normal(size=31)
+    seen = read_lengths(noisy, 30.0, 20_000, few=True)
+    assert len(seen.groups) == 31
+    assert seen.law[12:22].sum() == pytest.approx(0.075, abs=0.02)
+    assert seen.law[1:10].sum() < 0.02
+    nobody = read_lengths(np.r_[20_000.0, 30 * np.random.default_rng(1).normal(size=30)], 30.0, 20_000, few=True)
+    assert nobody.law[0] > 0.98
 
 
 def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():

@@ -51,6 +51,18 @@ def test_the_certificate_lists_what_ran_and_the_release_verifies(tmp_path):
     assert dpgm.load(tmp_path / "release").sample(20, seed=0) == synthesizer.sample(20, seed=0)
 
 
+def test_wide_sets_pay_for_popular_lengths_and_measure_them(tmp_path):
+    wide = Domain.of_items(120)
+    records = Records.from_dense(np.random.default_rng(0).random((300, 120)) < 0.05, wide)
+    synthesizer = dpgm.Synthesizer(epsilon=1.0).fit(records)
+    names = {mechanism.name for mechanism in synthesizer.certificate_.mechanisms}
+    assert "popular lengths" in names
+    assert "triple counts" not in names
+    assert set(synthesizer.certificate_.mechanisms) == set(synthesizer.plan_.mechanisms)
+    synthesizer.save(tmp_path / "release")
+    assert verify_release(tmp_path / "release").ok
+
+
 def test_a_seeded_run_is_marked_not_private(tmp_path):
     synthesizer = dpgm.Synthesizer(epsilon=1.0, randomness=SeededRandomness(3)).fit(RECORDS)
     synthesizer.save(tmp_path / "release")

@@ -112,7 +112,9 @@ class Checkpoint:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
         if not sound:
-            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
+            raise ArtefactError(
+                f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
+            )
         if not same_plan:
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
         if not same_data:

@@ -28,11 +28,17 @@ class Lengths:
         return float(self.law @ np.arange(len(self.law)))
 
 
-def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
+def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) -> Lengths:
     """Join neighbouring lengths until each group stands out of the noise; what never does is left out.
 
     Where counts are far above the noise a group is one length. In the tail groups grow (at most doubling), so that
     500 noisy empty bins do not add up to a crowd of very long records.
+
+    Args:
+        noisy: records of 0, 1, ... items.
+        std: standard deviation of the noise.
+        records: the public number of records.
+        few: there are few lengths, and after a gap there may be others that many records have.
     """
     groups = np.zeros(len(noisy), dtype=np.int64)
     counts: list[float] = []
@@ -44,14 +50,16 @@ def read_lengths(noisy: Floats, std: float, records: int) -> Lengths:
         while noisy[at : at + width].sum() < 3 * std * np.sqrt(width) and width < limit and at + width < len(noisy):
             width += 1
         total = float(noisy[at : at + width].sum())
-        if total < 2 * std * np.sqrt(width) and sum(counts) > 0.9 * records:
+        rest = noisy[at:]
+        gap = few and rest.sum() >= 2 * std * np.sqrt(len(rest))
+        if total < 2 * std * np.sqrt(width) and sum(counts) > 0.9 * records and not gap:
             break  # nothing visible here, and nearly everybody has been seen
         groups[at : at + width] = len(counts)
         counts.append(total)
         widths.append(width)
         at += width
     if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
-        width = min(len(noisy) - at, max(16, at))
+        width = len(noisy) - at if few else min(len(noisy) - at, max(16, at))
         groups[at : at + width] = len(counts)
         counts.append(0.0)
         widths.append(width)

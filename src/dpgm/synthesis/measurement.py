@@ -81,7 +81,7 @@ def measurement_spends(
     first = 0.24 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
     if free == width:  # up to about a hundred items, pairs are easily found
         first += 0.21 * min(1.0, max(0.0, 2 - width / 65))
-        # The larger the noise beside what matters, the less pairs can be known.
+    if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
         first *= float(np.clip((sigma / (SANITY * records) / 0.15) ** (1 / 3), 1.0, 1.6))
     shares = {
         1: (0.03, 0.97),

@@ -218,37 +218,41 @@ def _places(sets: ItemTuples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _length_target(lengths: Lengths, measurements: Measurements, domain: Domain, records: int) -> LengthTarget:
-    """Counts of lengths; a few records in ten thousand do not matter.
+    """Counts of lengths.
 
-    Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
-    products that are never empty are seldom short. On the other hand, tens of thousands of pairs that are known very
-    well would drown the lengths, which count the more, the smaller the noise of pairs.
+    Tens of thousands of pairs that are known very well would drown them, so they count the more, the smaller the noise
+    of pairs.
     """
-    stds = np.maximum(lengths.stds, _FEW * records)
     pairs = [measured.std for measured in measurements.tuples if measured.statistic.order == 2]
-    return LengthTarget(
-        positions=torch.from_numpy(np.nonzero(item_positions(domain))[0]),
-        groups=torch.from_numpy(lengths.groups),
-        values=torch.from_numpy(lengths.counts).float(),
-        variances=torch.from_numpy(stds**2).float(),
-        emphasis=float(np.clip(SANITY * records / (3 * max(pairs[0], 1e-9)), 1.0, 5.0)) if pairs else 1.0,
-    )
+    emphasis = float(np.clip(SANITY * records / (3 * max(pairs[0], 1e-9)), 1.0, 5.0)) if pairs else 1.0
+    return _counts_of_lengths(np.nonzero(item_positions(domain))[0], lengths, records, emphasis)
 
 
 def _popular_targets(popular: Measured[PopularLengths] | None, records: int) -> list[LengthTarget]:
     """Counts of records by how many of the most popular items they hold."""
     if popular is None:
         return []
-    targets = []
-    for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True):
-        seen = read_lengths(noisy[: len(group) + 1], popular.std, records)
-        stds = np.maximum(seen.stds, _FEW * records)
-        targets.append(
-            LengthTarget(
-                positions=torch.tensor(group),
-                groups=torch.from_numpy(seen.groups),
-                values=torch.from_numpy(seen.counts).float(),
-                variances=torch.from_numpy(stds**2).float(),
-            )
+    return [
+        _counts_of_lengths(
+            np.array(group), read_lengths(noisy[: len(group) + 1], popular.std, records, few=True), records
         )
-    return targets
+        for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True)
+    ]
+
+
+def _counts_of_lengths(
+    positions: NDArray[np.int64], lengths: Lengths, records: int, emphasis: float = 1.0
+) -> LengthTarget:
+    """Counts of records by the number of positions they hold; a few records in ten thousand do not matter.
+
+    Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
+    products that are never empty are seldom short.
+    """
+    stds = np.maximum(lengths.stds, _FEW * records)
+    return LengthTarget(
+        positions=torch.from_numpy(positions),
+        groups=torch.from_numpy(lengths.groups),
+        values=torch.from_numpy(lengths.counts).float(),
+        variances=torch.from_numpy(stds**2).float(),
+        emphasis=emphasis,
+    )
