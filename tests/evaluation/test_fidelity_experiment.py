@@ -190,3 +190,13 @@ def test_report_tells_where_sets_of_other_origin_are_behind():
     page = rewrite("<!-- table: other -->\n<!-- end -->", Runs(rows))
     assert "| -/.200/-/-/- (1) | -/.150/-/-/- (1) |" in page
     assert "| pop2 0.2000 (independent 0.1500) |" in page  # mst is ahead by less than a tenth
+
+
+def test_the_oracle_of_pairs_needs_budget():
+    from pair_limit import oracle_error
+
+    chances = np.linspace(0.05, 0.5, 12)
+    records = Records.from_dense(np.random.default_rng(0).random((2000, 12)) < chances, Domain.of_items(12))
+    little, much = (oracle_error(records, epsilon, cap=4, queries=20) for epsilon in (0.01, 30.0))
+    assert much < 0.05
+    assert little > 2 * much
