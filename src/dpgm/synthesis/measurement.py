@@ -82,7 +82,7 @@ def measurement_spends(
     if free == width:  # up to about a hundred items, pairs are easily found
         first += 0.21 * min(1.0, max(0.0, 2 - width / 65))
     if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
-        first *= float(np.clip((sigma / (SANITY * records) / 0.12) ** (1 / 3), 1.0, 1.6))
+        first *= float(np.clip((sigma / (SANITY * records) / 0.12) ** (1 / 3), 1.0, 1.25))
     shares = {
         1: (0.03, 0.97),
         2: (0.03, first, 0.97 - first),
