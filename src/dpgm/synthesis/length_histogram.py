@@ -51,7 +51,7 @@ def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) 
             width += 1
         total = float(noisy[at : at + width].sum())
         rest = noisy[at:]
-        gap = few and rest.sum() >= 2 * std * np.sqrt(len(rest))
+        gap = few and rest.sum() >= 4 * std * np.sqrt(len(rest))  # noise alone is hardly ever so large
         if total < 2 * std * np.sqrt(width) and sum(counts) > 0.9 * records and not gap:
             break  # nothing visible here, and nearly everybody has been seen
         groups[at : at + width] = len(counts)
