@@ -59,7 +59,7 @@ def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) 
         widths.append(width)
         at += width
     if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
-        width = len(noisy) - at if few else min(len(noisy) - at, max(16, at))
+        width = min(len(noisy) - at, max(16, at))
         groups[at : at + width] = len(counts)
         counts.append(0.0)
         widths.append(width)
