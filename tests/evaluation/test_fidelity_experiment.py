@@ -188,7 +188,7 @@ def test_report_tells_where_sets_of_other_origin_are_behind():
     errors = {"ours": 0.2, "independent": 0.15, "mst": 0.19}
     rows = [row_of(("h_dna", method, 1.0, 1, 0), {"pop2": error}, 1.0) for method, error in errors.items()]
     page = rewrite("<!-- table: other -->\n<!-- end -->", Runs(rows))
-    assert "| -/.200/-/-/- (1) | -/.150/-/-/- (1) |" in page
+    assert "|  | -/.200/-/-/- (1) | -/.150/-/-/- (1) |" in page
     assert "| pop2 0.2000 (independent 0.1500) |" in page  # mst is ahead by less than a tenth
 
 

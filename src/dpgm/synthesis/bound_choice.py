@@ -26,7 +26,7 @@ _SCALED_DISTORTION = 0.6  # rare items are found together, in records that are s
 _DRAWS = 4000
 _DISTINCT = 500  # items, up to which draws hold none twice
 _SEEN = 0.98
-_UNSEEN = 150  # records
+_UNSEEN = 150  # records, fewer than which the noise of lengths hides
 
 
 def choose_cap(order: int, law: Floats, profile: Floats, records: int, noise: float) -> tuple[int, float]:
