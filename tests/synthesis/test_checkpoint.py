@@ -11,9 +11,9 @@ from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.pipeline import fit_generator
-from dpgm.synthesis.surroundings import Surroundings
 from dpgm.synthesis.synthesizer import _open_gateway
 from synthesis_data import SETS, some_records, tiny_plan
 
@@ -29,7 +29,7 @@ class Killed(Exception):
 def _fit(plan, saved, seed):
     gateway = _open_gateway(RECORDS, plan, SeededRandomness(seed), saved)
     draws = torch.Generator().manual_seed(saved.public_seed)
-    generator = fit_generator(gateway, plan, SETS, draws=draws, around=Surroundings(checkpoint=saved))
+    generator = fit_generator(gateway, plan, SETS, draws=draws, context=RunContext(checkpoint=saved))
     gateway.assert_complete()
     return generator, gateway
 

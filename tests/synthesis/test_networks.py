@@ -10,10 +10,10 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.generator import rebuild
 from dpgm.synthesis.measurement import measure
 from dpgm.synthesis.pipeline import fit_generator
-from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import tiny_plan
 
 WIDE = Domain.of_items(26)
@@ -40,7 +40,7 @@ def fit(plan, records=None):
         planted() if records is None else records, randomness=SeededRandomness(0), allowance=plan.mechanisms
     )
     draws = torch.Generator().manual_seed(0)
-    generator = fit_generator(gateway, plan, WIDE, draws=draws, around=Surroundings())
+    generator = fit_generator(gateway, plan, WIDE, draws=draws, context=RunContext())
     gateway.assert_complete()
     assert {m.name: m.count for m in gateway.spent} == {m.name: m.count for m in plan.mechanisms}
     return generator

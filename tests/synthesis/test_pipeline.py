@@ -5,8 +5,8 @@ import torch
 
 from checks import assert_bounded, assert_coin_off, assert_playback_invariant
 from dpgm.data.records import Records
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.pipeline import fit_generator
-from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
@@ -24,7 +24,7 @@ CASES = [
 def _run(plan, domain):
     def run(gateway):
         generator = fit_generator(
-            gateway, plan, domain, draws=torch.Generator().manual_seed(5), around=Surroundings()
+            gateway, plan, domain, draws=torch.Generator().manual_seed(5), context=RunContext()
         )
         gateway.assert_complete()
         drawn = generator.sample(50, generator=torch.Generator().manual_seed(1))

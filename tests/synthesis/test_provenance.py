@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 import dpgm
 from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.surroundings import Surroundings
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
@@ -103,7 +103,7 @@ def _certificate(plan, architecture):
 
 
 def _write(gateway, plan, domain, path):
-    generator = fit_generator(gateway, plan, domain, draws=torch.Generator().manual_seed(1), around=Surroundings())
+    generator = fit_generator(gateway, plan, domain, draws=torch.Generator().manual_seed(1), context=RunContext())
     Release(domain, generator, _certificate(plan, generator.architecture)).save(path)
 
 

@@ -18,10 +18,10 @@ from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.products_fit import moment_targets
-from dpgm.synthesis.surroundings import Surroundings
 from dpgm.training.bias_calibration import calibrate_biases
 from dpgm.training.network_refinement import refine_mixture
 from dpgm.training.optimizer import OptimizerSettings
@@ -31,38 +31,38 @@ BLOCKS = 40  # training is charged and saved in this many blocks
 
 
 def fit_networks(
-    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
+    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Profile and further statistics, cluster, cluster profiles, train, refine."""
     k = plan.settings.clusters
-    measured = _measure(gateway, plan, domain, around)
+    measured = _measure(gateway, plan, domain, context)
     profile = measured_profile(measured, domain, plan.records)
     if k > 1:
-        _cluster(gateway, plan, domain, profile, draws, around)
+        _cluster(gateway, plan, domain, profile, draws, context)
     weights = _mixture_weights(gateway, plan)
     frequencies = _cluster_frequencies(gateway, plan, domain, profile, weights)
     model = _model(plan, domain)
     start = model.initial(k, generator=draws)
     if plan.settings.warm_start:
         start = model.warm(start, frequencies)
-    mixture = _train(gateway, plan, model, start, weights, draws, around)
+    mixture = _train(gateway, plan, model, start, weights, draws, context)
     if measured.tuples or measured.centred is not None:
-        return _refine(mixture, measured, plan, draws, around)
+        return _refine(mixture, measured, plan, draws, context)
     if plan.settings.calibrate:
         mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)
     return mixture
 
 
-def _measure(gateway: Gateway, plan: Plan, domain: Domain, around: Surroundings) -> Measurements:
+def _measure(gateway: Gateway, plan: Plan, domain: Domain, context: RunContext) -> Measurements:
     """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
-    around.progress("profile", 0, 1)
+    context.progress("profile", 0, 1)
     measured = measure(gateway, domain, plan.records, plan.noises)
-    around.progress("profile", 1, 1)
+    context.progress("profile", 1, 1)
     return measured
 
 
 def _refine(
-    mixture: Mixture, measured: Measurements, plan: Plan, draws: torch.Generator, around: Surroundings
+    mixture: Mixture, measured: Measurements, plan: Plan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
     wanted = moment_targets(measured, mixture.domain, plan.records, generator=draws)
@@ -74,44 +74,44 @@ def _refine(
         wanted.lengths,
         wanted.rule,
         generator=draws,
-        progress=around.percent("refine"),
+        progress=context.percent("refine"),
     )
 
 
 def _cluster(
-    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, draws: torch.Generator, around: Surroundings
+    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, draws: torch.Generator, context: RunContext
 ) -> None:
     """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
     settings = plan.settings
-    around.progress("cluster", 0, 1)
+    context.progress("cluster", 0, 1)
     frequencies = torch.from_numpy(profile.frequencies)
     features = FourierFeatures.for_domain(domain, settings.features, generator=draws, profile=frequencies)
     paper = settings.preset == "paper"
     count = settings.clusters * (1 if paper else STARTS)
-    if around.public is not None:
-        centers = centers_from_records(around.public, count, features, generator=draws)
+    if context.public is not None:
+        centers = centers_from_records(context.public, count, features, generator=draws)
     else:
         centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)
     clustering = private_kmeans(
         gateway,
         centers,
         features,
-        _runs_left(plan, around, "cluster counts", "cluster sums"),
+        _runs_left(plan, context, "cluster counts", "cluster sums"),
         plan.noise("cluster counts"),
         plan.noise("cluster sums"),
         generator=draws,
         clusters=settings.clusters,
         merge_after=plan.mechanism("cluster counts").count // 2,  # of the plan: the same after a crash
         shrink=not paper,
-        device=around.device,
+        device=context.device,
     )
-    gateway.keep(CLUSTERS, lambda records: clustering.predict(records, around.device))
-    around.progress("cluster", 1, 1)
+    gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))
+    context.progress("cluster", 1, 1)
 
 
-def _runs_left(plan: Plan, around: Surroundings, *names: str) -> int:
+def _runs_left(plan: Plan, context: RunContext, *names: str) -> int:
     """Iterations that can still be made: runs charged but lost in a crash come out of the planned ones."""
-    lost = {} if around.checkpoint is None else around.checkpoint.lost
+    lost = {} if context.checkpoint is None else context.checkpoint.lost
     left = min(plan.mechanism(name).count - lost.get(name, 0) for name in names)
     if left < 1:
         raise BudgetError(f"crashes have used up every run of {names[0]!r}; start again with a new budget.")
@@ -161,7 +161,7 @@ def _train(
     start: Tensor,
     weights: Tensor,
     draws: torch.Generator,
-    around: Surroundings,
+    context: RunContext,
 ) -> Mixture:
     """Private SGD in blocks; a block is charged before it runs and saved after it."""
     settings = plan.settings
@@ -183,11 +183,11 @@ def _train(
         cluster_weights=weights,
         initial_parameters=start,
         generator=draws,
-        device=around.device,
+        device=context.device,
     )
-    saved = around.checkpoint
+    saved = context.checkpoint
     if saved is None:
-        trainer.run(progress=lambda done, total: around.progress("train", done, total))
+        trainer.run(progress=lambda done, total: context.progress("train", done, total))
         return trainer.mixture()
     state = saved.trainer_state()
     if state is not None:
@@ -199,5 +199,5 @@ def _train(
         saved.charge("step", ahead)
         trainer.run(ahead)
         saved.save_steps(trainer.done, trainer.state())
-        around.progress("train", trainer.done, settings.steps)
+        context.progress("train", trainer.done, settings.steps)
     return trainer.mixture()

@@ -9,35 +9,35 @@ import torch
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cells
+from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.measurement import measure
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.products_fit import fit_products
-from dpgm.synthesis.surroundings import Surroundings
 
 
 def fit_generator(
-    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, around: Surroundings
+    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, context: RunContext
 ) -> Generator:
     """Measure, then make a generator that shows what was measured (products, images), or train networks."""
     if plan.settings.model == "products":
-        around.progress("measure", 0, 1)
+        context.progress("measure", 0, 1)
         if lists_cells(domain):
             listed = measure_cells(gateway, domain, plan.records, plan.noises)
-            around.progress("measure", 1, 1)
-            return fit_cells(listed, domain, plan.records, progress=around.percent("refine"))
+            context.progress("measure", 1, 1)
+            return fit_cells(listed, domain, plan.records, progress=context.percent("refine"))
         measured = measure(gateway, domain, plan.records, plan.noises)
-        around.progress("measure", 1, 1)
-        return fit_products(measured, domain, plan.records, generator=draws, progress=around.percent("refine"))
+        context.progress("measure", 1, 1)
+        return fit_products(measured, domain, plan.records, generator=draws, progress=context.percent("refine"))
     if plan.settings.model == "image":
         from dpgm.synthesis.image_measurement import fit_image_generator, measure_images
 
-        around.progress("measure", 0, 1)
-        embedded = measure_images(gateway, domain, plan.records, plan.noises, device=around.device)
-        around.progress("measure", 1, 1)
+        context.progress("measure", 0, 1)
+        embedded = measure_images(gateway, domain, plan.records, plan.noises, device=context.device)
+        context.progress("measure", 1, 1)
         return fit_image_generator(
-            embedded, domain, generator=draws, device=around.device, progress=around.percent("refine")
+            embedded, domain, generator=draws, device=context.device, progress=context.percent("refine")
         )
     from dpgm.synthesis.networks import fit_networks
 
-    return fit_networks(gateway, plan, domain, draws=draws, around=around)
+    return fit_networks(gateway, plan, domain, draws=draws, context=context)

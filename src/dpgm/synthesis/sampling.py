@@ -24,8 +24,8 @@ from dpgm.errors import UsageError
 from dpgm.models.balance import MOST_RECORDS
 from dpgm.models.products import Products
 from dpgm.models.rounding import LARGEST
+from dpgm.synthesis.context import Progress, silent
 from dpgm.synthesis.generator import Generator
-from dpgm.synthesis.surroundings import Progress, silent
 
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release

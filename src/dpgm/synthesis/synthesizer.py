@@ -32,12 +32,12 @@ from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.config import Config, Model, Preset
+from dpgm.synthesis.context import Progress, RunContext, silent
 from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
-from dpgm.synthesis.surroundings import Progress, Surroundings, silent
 
 if TYPE_CHECKING:
     from dpgm.privacy.ledger import Ledger
@@ -122,8 +122,8 @@ class Synthesizer:
             gateway = _open_gateway(records, plan, randomness, saved)
 
             draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
-            around = Surroundings(device, progress, saved, public)
-            generator = fit_generator(gateway, plan, records.domain, draws=draws, around=around)
+            context = RunContext(device, progress, saved, public)
+            generator = fit_generator(gateway, plan, records.domain, draws=draws, context=context)
             gateway.assert_complete()
 
             certificate = _certify(plan, gateway, generator, source, saved)

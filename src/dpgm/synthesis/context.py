@@ -18,7 +18,7 @@ def silent(stage: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunContext:
     """Settings beside the plan."""
 
     device: str = "cpu"
