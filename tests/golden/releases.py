@@ -1,0 +1,175 @@
+"""Seeded fits of every family, small enough to take seconds in all, and the digests of what they release.
+
+python tests/golden/releases.py            shows which digests differ from the recorded ones
+python tests/golden/releases.py --write    records them anew; say in the commit why they changed
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.records import Records
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import Training, calibrate
+from dpgm.synthesis.config import Config, default_delta, settle
+from dpgm.synthesis.plan import Plan, spends_of
+from dpgm.synthesis.synthesizer import Synthesizer
+from dpgm.training.refinement import FitRule
+
+RECORDED = Path(__file__).parent / "digests.json"
+
+FEW = Domain.of_items(12)
+MIDDLING = Domain.of_items(26)
+MANY = Domain.of_items(45)
+TABLE = Domain(
+    (
+        ItemSet("bought", tuple("abcdef")),
+        Categorical("region", ("n", "s", "w")),
+        Numeric("age", 0, 100, 5, integer=True),
+    )
+)
+WIDE_TABLE = Domain(tuple(Categorical(f"column {at}", tuple(range(3 + at % 3))) for at in range(9)))
+IMAGES = Domain((Image("image", 7, 6), Categorical("label", (0, 1, 2))), label="label")
+
+
+def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
+    """Random records: items by popularity, long and short records, columns that follow the first one."""
+    rng = np.random.default_rng(len(domain.fields) + count)
+    rows = []
+    for _ in range(count):
+        row: list[int] = []
+        level = rng.integers(3)
+        for block in domain.blocks:
+            if block.softmax:
+                row.append(block.start + int((level + rng.integers(2)) % block.width))
+            else:
+                chance = np.maximum((0.5 + 0.3 * level) / (1 + np.arange(block.width) ** 0.7), dense)
+                row += (block.start + np.flatnonzero(rng.random(block.width) < chance)).tolist()
+        rows.append(row)
+    return Records.from_lists(rows, domain)
+
+
+def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
+    """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
+    count, domain = len(records), records.domain
+    settings = replace(settle(config, domain, count), **fewer)
+    delta = default_delta(count)
+    training = Training(settings.sampling_rate, settings.steps) if settings.trains_networks else None
+    spends = spends_of(settings, domain, count, config.epsilon, delta)
+    mechanisms = calibrate(config.epsilon, delta, spends, training)
+    plan = Plan(config.epsilon, cost(mechanisms, delta).epsilon, delta, count, domain.width, settings, mechanisms)
+    with _short_refinement():
+        return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
+
+
+@contextmanager
+def _short_refinement() -> Iterator[None]:
+    """A tenth of the steps of a fit to moments."""
+    original = FitRule.__init__
+
+    def short(self: FitRule, *args: Any, **named: Any) -> None:
+        original(self, *args, **named)
+        object.__setattr__(self, "steps", max(self.steps // 10, 2))
+
+    with patch.object(FitRule, "__init__", short):
+        yield
+
+
+def _image() -> Synthesizer:
+    from dpgm.synthesis import image_measurement
+
+    rule = image_measurement.refinement_rule
+
+    def short(*args: Any) -> Any:
+        architecture, settings = rule(*args)
+        return architecture, replace(settings, steps=10, images=8)
+
+    with patch.object(image_measurement, "refinement_rule", short):
+        return _fit(Config(2.0), some_records(IMAGES, 300))
+
+
+def _networks(model: str, preset: str, clusters: int, **fewer: Any) -> Synthesizer:
+    config = Config(4.0, model=model, preset=preset, clusters=clusters)  # type: ignore[arg-type]
+    return _fit(config, some_records(FEW, 300), **fewer)
+
+
+CASES: Mapping[str, Callable[[], Synthesizer]] = {
+    "few items": lambda: _fit(Config(1.0), some_records(FEW, 400)),
+    "few items, quadruples": lambda: _fit(Config(8.0), some_records(FEW, 3000)),
+    "sets": lambda: _fit(Config(1.0), some_records(MANY, 600)),
+    "sets, triples": lambda: _fit(Config(10.0), some_records(MIDDLING, 4000)),
+    "sets, dense": lambda: _fit(Config(4.0), some_records(MIDDLING, 600, dense=0.8)),
+    "table": lambda: _fit(Config(1.0), some_records(TABLE, 600)),
+    "table, quadruples": lambda: _fit(Config(10.0), some_records(TABLE, 6000)),
+    "table, wide": lambda: _fit(Config(2.0), some_records(WIDE_TABLE, 600)),
+    "image": _image,
+    "vae": lambda: _networks("vae", "default", 2, steps=30, hidden=(12,), latent=3, features=16),
+    "vae, paper": lambda: _networks("vae", "paper", 2, hidden=(12,), features=16),
+    "rbm": lambda: _networks("rbm", "default", 2, steps=30, hidden=(12,), features=16),
+    "rbm, paper": lambda: _networks("rbm", "paper", 2, hidden=(12,), features=16),
+}
+
+
+def digests(name: str) -> dict[str, str]:
+    """Of the mechanisms, the model and a sample of one case, computed on one thread."""
+    with ExitStack() as stack:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        stack.callback(torch.set_num_threads, threads)
+        fitted = CASES[name]()
+        drawn = fitted.sample(300, seed=3)
+    spent = [asdict(mechanism) for mechanism in fitted.certificate_.mechanisms]
+    return {
+        "mechanisms": _sha(json.dumps(spent, sort_keys=True).encode()),
+        "model": _sha(*_bytes_of(fitted.generator_.state())),
+        "sample": _sha(drawn.indptr.tobytes(), drawn.indices.tobytes()),
+    }
+
+
+def machine() -> dict[str, str]:
+    """What the last bits of floating-point sums depend on."""
+    return {
+        "torch": torch.__version__.split("+")[0],
+        "numpy": np.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def recorded() -> dict[str, Any]:
+    """The digests on file, and the machine they were made on."""
+    return json.loads(RECORDED.read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+def _bytes_of(tensors: Mapping[str, torch.Tensor]) -> list[bytes]:
+    return [
+        f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.contiguous().numpy().tobytes()
+        for name, tensor in sorted(tensors.items())
+    ]
+
+
+def _sha(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:24]
+
+
+if __name__ == "__main__":
+    made = {name: digests(name) for name in CASES}
+    before = recorded()["digests"] if RECORDED.exists() else {}
+    for case, found in made.items():
+        differ = [part for part in found if before.get(case, {}).get(part) != found[part]]
+        print(f"{case}: {'differs in ' + ', '.join(differ) if differ else 'the same'}")
+    if "--write" in sys.argv[1:]:
+        RECORDED.write_text(json.dumps({"machine": machine(), "digests": made}, indent=1) + "\n", "utf-8")
