@@ -1,5 +1,6 @@
 """The public list is complete, documented and cheap to import."""
 
+import ast
 import importlib
 import re
 import subprocess
@@ -22,6 +23,50 @@ def test_all_is_sorted_and_every_name_exists_and_says_what_it_is():
     assert dir(dpgm) == dpgm.__all__
     with pytest.raises(AttributeError):
         dpgm.nonsense  # noqa: B018
+
+
+def test_type_checkers_and_the_running_program_see_the_same_names():
+    tree = ast.parse(Path(dpgm.__file__).read_text())
+    typed = {
+        (alias.asname or alias.name, f"{node.module}.{alias.name}")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpgm.")
+        for alias in node.names
+    }
+    assert typed == {(name, ".".join(home)) for name, home in dpgm._WHERE.items()}
+    assert set(dpgm.__all__) == {*dpgm._WHERE, "__version__"}
+
+
+USERS_SCRIPT = """
+import dpgm
+
+records = dpgm.read_records("visits.parquet")
+plan = dpgm.make_plan(dpgm.Config(1.0), len(records), records.domain)
+try:
+    fitted = dpgm.Synthesizer(epsilon=1.0).fit(records, plan=plan)
+except dpgm.UsageError as error:
+    raise SystemExit(str(error)) from error
+fitted.save("release")
+spent: float = dpgm.cost(plan.mechanisms, plan.delta).epsilon
+good: bool = dpgm.verify("release").ok
+drawn = dpgm.load("release").sample(10, seed=1)
+"""
+
+
+def test_a_users_script_is_typed_and_nothing_in_it_is_any(tmp_path):
+    names = [name for name in dpgm.__all__ if name != "__version__"]
+    script = USERS_SCRIPT + "".join(f"reveal_type(dpgm.{name})\n" for name in names) + "reveal_type(drawn)\n"
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
+    command += ["--cache-dir", str(ROOT / ".mypy_cache"), str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    revealed = re.findall(r'Revealed type is "(.*)"', done.stdout)
+    assert len(revealed) == len(names) + 1
+    vague = [name for name, kind in zip([*names, "drawn"], revealed, strict=True) if kind == "Any"]
+    assert not vague
+    (tmp_path / "script.py").write_text("import dpgm\n\ndpgm.nonsense\n")
+    assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 1
 
 
 def _modules_after(code: str) -> set[str]:

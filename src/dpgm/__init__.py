@@ -1,52 +1,150 @@
 """dpgm: differentially private mixtures of generative networks.
 
 Names are imported on first use, so that `import dpgm` and `dpgm --help` stay fast and the numerical packages
-run with torch and numpy alone.
+run with torch and numpy alone. Type checkers see the imports below; at run time `_HOMES` says where a name lives.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from dpgm.clustering.estimator import PrivateKernelKMeans
+    from dpgm.data.conversion import as_records
+    from dpgm.data.domain import Domain
+    from dpgm.data.domain_file import load_domain, save_domain
+    from dpgm.data.inspection import inspect_file
+    from dpgm.data.readers import read_records, read_source
+    from dpgm.data.records import Records
+    from dpgm.data.simulate import simulate_cdr, simulate_transit
+    from dpgm.data.source import Source
+    from dpgm.data.writers import RecordWriter, write_records
+    from dpgm.errors import (
+        ArtefactError,
+        BudgetError,
+        CheckFailed,
+        DiskError,
+        DpgmError,
+        InputError,
+        NotFittedError,
+        PrivacyWarning,
+        ResourceError,
+        UsageError,
+    )
+    from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem
+    from dpgm.evaluation.clustering_accuracy import clustering_accuracy
+    from dpgm.evaluation.evaluate import evaluate
+    from dpgm.evaluation.evaluation import Evaluation
+    from dpgm.evaluation.workload_file import read_workload
+    from dpgm.privacy.accountant import cost
+    from dpgm.privacy.certificate import Certificate, Verification
+    from dpgm.privacy.certificate import verify_release as verify
+    from dpgm.privacy.events import Mechanism
+    from dpgm.privacy.ledger import Ledger
+    from dpgm.report.html import write_report
+    from dpgm.statistics.fourier_features import FourierFeatures
+    from dpgm.synthesis.config import Config
+    from dpgm.synthesis.plan import Plan, make_plan, read_plan
+    from dpgm.synthesis.release import Release, load
+    from dpgm.synthesis.synthesizer import Synthesizer
+
+_ERRORS = (
+    "ArtefactError BudgetError CheckFailed DiskError DpgmError InputError NotFittedError PrivacyWarning "
+    "ResourceError UsageError"
+)
+# Module -> its public names, as here = as there.
 _HOMES = {
-    "Certificate": "dpgm.privacy.certificate",
-    "Ledger": "dpgm.privacy.ledger",
-    "Release": "dpgm.synthesis.release",
-    "Synthesizer": "dpgm.synthesis.synthesizer",
-    "load": "dpgm.synthesis.release",
-    "AnswerZero": "dpgm.evaluation.baselines",
-    "Evaluation": "dpgm.evaluation.evaluation",
-    "IndependentMarginals": "dpgm.evaluation.baselines",
-    "Mwem": "dpgm.evaluation.baselines",
-    "evaluate": "dpgm.evaluation.evaluate",
-    "read_workload": "dpgm.evaluation.workload_file",
-    "write_report": "dpgm.report.html",
-    "FourierFeatures": "dpgm.statistics.fourier_features",
-    "PrivateKernelKMeans": "dpgm.clustering.estimator",
-    "clustering_accuracy": "dpgm.evaluation.clustering_accuracy",
-    "Domain": "dpgm.data.domain",
-    "RecordWriter": "dpgm.data.writers",
-    "Records": "dpgm.data.records",
-    "Source": "dpgm.data.source",
-    "as_records": "dpgm.data.conversion",
-    "inspect_file": "dpgm.data.inspection",
-    "load_domain": "dpgm.data.domain_file",
-    "read_records": "dpgm.data.readers",
-    "read_source": "dpgm.data.readers",
-    "save_domain": "dpgm.data.domain_file",
-    "simulate_cdr": "dpgm.data.simulate",
-    "simulate_transit": "dpgm.data.simulate",
-    "write_records": "dpgm.data.writers",
+    "clustering.estimator": "PrivateKernelKMeans",
+    "data.conversion": "as_records",
+    "data.domain": "Domain",
+    "data.domain_file": "load_domain save_domain",
+    "data.inspection": "inspect_file",
+    "data.readers": "read_records read_source",
+    "data.records": "Records",
+    "data.simulate": "simulate_cdr simulate_transit",
+    "data.source": "Source",
+    "data.writers": "RecordWriter write_records",
+    "errors": _ERRORS,
+    "evaluation.baselines": "AnswerZero IndependentMarginals Mwem",
+    "evaluation.clustering_accuracy": "clustering_accuracy",
+    "evaluation.evaluate": "evaluate",
+    "evaluation.evaluation": "Evaluation",
+    "evaluation.workload_file": "read_workload",
+    "privacy.accountant": "cost",
+    "privacy.certificate": "Certificate Verification verify=verify_release",
+    "privacy.events": "Mechanism",
+    "privacy.ledger": "Ledger",
+    "report.html": "write_report",
+    "statistics.fourier_features": "FourierFeatures",
+    "synthesis.config": "Config",
+    "synthesis.plan": "Plan make_plan read_plan",
+    "synthesis.release": "Release load",
+    "synthesis.synthesizer": "Synthesizer",
+}
+_WHERE = {
+    name.split("=")[0]: (f"dpgm.{module}", name.split("=")[-1])
+    for module, names in _HOMES.items()
+    for name in names.split()
 }
 
-__all__ = sorted([*_HOMES, "__version__"])
+__all__ = [
+    "AnswerZero",
+    "ArtefactError",
+    "BudgetError",
+    "Certificate",
+    "CheckFailed",
+    "Config",
+    "DiskError",
+    "Domain",
+    "DpgmError",
+    "Evaluation",
+    "FourierFeatures",
+    "IndependentMarginals",
+    "InputError",
+    "Ledger",
+    "Mechanism",
+    "Mwem",
+    "NotFittedError",
+    "Plan",
+    "PrivacyWarning",
+    "PrivateKernelKMeans",
+    "RecordWriter",
+    "Records",
+    "Release",
+    "ResourceError",
+    "Source",
+    "Synthesizer",
+    "UsageError",
+    "Verification",
+    "__version__",
+    "as_records",
+    "clustering_accuracy",
+    "cost",
+    "evaluate",
+    "inspect_file",
+    "load",
+    "load_domain",
+    "make_plan",
+    "read_plan",
+    "read_records",
+    "read_source",
+    "read_workload",
+    "save_domain",
+    "simulate_cdr",
+    "simulate_transit",
+    "verify",
+    "write_records",
+    "write_report",
+]
 
+if not TYPE_CHECKING:  # a type checker must not take every misspelt name for Any
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dpgm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise AttributeError(f"module 'dpgm' has no attribute {name!r}")
+        module, there = _WHERE[name]
+        return getattr(import_module(module), there)
 
 
 def __dir__() -> list[str]:

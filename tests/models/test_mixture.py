@@ -8,8 +8,7 @@ import torch
 
 from dpgm.compute import draw_kernels
 from dpgm.data.domain import Domain
-from dpgm.errors import ArtefactError, UsageError
-from dpgm.models.factors import warm_start
+from dpgm.errors import ArtefactError
 from dpgm.models.mixture import Mixture
 from dpgm.models.outputs import Outputs
 from dpgm.models.rbm import RBM
@@ -66,7 +65,7 @@ def test_each_network_makes_its_share_in_random_order():
     model = VAE(Domain.of_items(2), (2,), 1)
     # Two networks that always give item 0 or item 1, whatever the latent is.
     frequencies = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    parameters = warm_start(model, frequencies, generator=generator())
+    parameters = model.warm(model.initial(len(frequencies), generator=generator()), frequencies)
     model.layout.weight(parameters, "decoder.1").zero_()
     drawn = Mixture(model, parameters, torch.tensor([0.25, 0.75])).sample(20_000, generator=generator())
     dense = drawn.to_dense()
@@ -98,13 +97,11 @@ def test_a_warm_start_shows_the_frequencies_it_was_given():
         frequencies[:, start:stop] = 1.0 / (stop - start)
     frequencies[0, 0], frequencies[1, 1] = 0.9, 0.03
     for model in (VAE(MIXED, (20,), 2), RBM(MIXED, 10, sweeps=5)):
-        parameters = warm_start(model, frequencies, generator=generator())
+        parameters = model.warm(model.initial(len(frequencies), generator=generator()), frequencies)
         for s in range(2):
             one = Mixture(model, parameters[s : s + 1], torch.ones(1))
             drawn = one.sample(4000, generator=generator()).to_dense().mean(0)
             assert np.abs(drawn - frequencies[s].numpy()).max() < 0.06
-    with pytest.raises(UsageError, match="frequencies"):
-        warm_start(VAE(MIXED), torch.zeros(2, 3), generator=generator())
 
 
 @pytest.mark.parametrize("make", [vae_mixture, rbm_mixture])

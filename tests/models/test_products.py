@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.errors import ArtefactError, UsageError
+from dpgm.errors import ArtefactError
 from dpgm.models.products import Products
 
 DOMAIN = Domain((ItemSet("items", tuple(range(5))), Categorical("colour", ("red", "green", "blue"))))
@@ -99,26 +99,6 @@ def test_a_damaged_state_is_refused(tensors):
 def test_a_damaged_architecture_is_refused(architecture):
     with pytest.raises(ArtefactError):
         Products.from_state(architecture, mixture().state(), DOMAIN)
-
-
-def test_conditioning_is_exact():
-    model = mixture()
-    everything = model.sample(300_000, generator=generator()).to_dense(np.float64)
-    chosen = everything[(everything[:, 2] == 1) & (everything[:, 6] == 1)]
-    conditioned = model.condition([2, 6]).sample(100_000, generator=generator()).to_dense(np.float64)
-    assert np.all(conditioned[:, [2, 6]] == 1)
-    assert np.all(conditioned[:, [5, 7]] == 0)
-    assert np.abs(chosen.mean(axis=0) - conditioned.mean(axis=0)).max() < 0.01
-
-
-def test_impossible_conditions_are_refused():
-    with pytest.raises(UsageError, match="two values"):
-        mixture().condition([5, 6])
-    with pytest.raises(UsageError, match="must lie"):
-        mixture().condition([8])
-    never = Products(Domain.of_items(2), torch.ones(1).double(), torch.tensor([[0.0, 0.5]]))
-    with pytest.raises(UsageError, match="probability 0"):
-        never.condition([0])
 
 
 def test_rounding_a_thousand_rare_components_keeps_the_counts_of_frequent_items():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import calibration
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import Spend, Training, calibrate, default_split, gaussian_mu, round_up
+from dpgm.privacy.calibration import Spend, Training, calibrate, gaussian_mu, round_up
 from dpgm.privacy.events import merged_noise
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
@@ -29,13 +29,12 @@ def test_training_alone_gets_the_oracles_noise(vector):
 
 
 @pytest.mark.parametrize("vector", VECTORS["calibration_full_default_split"])
-def test_the_default_split_gets_the_oracles_noise(vector):
-    split = default_split(
-        10,
-        cluster_steps=vector["T_K"],
-        cluster_share=vector["f_K"],
-        weight_share=vector["f_N"],
-        count_share=vector["count_share"],
+def test_a_split_over_clustering_and_training_gets_the_oracles_noise(vector):
+    steps, share, counts = vector["T_K"], vector["f_K"], vector["count_share"]
+    split = (
+        Spend("cluster counts", share * counts, steps),
+        Spend("cluster sums", share * (1 - counts), steps),
+        Spend("cluster weights", vector["f_N"]),
     )
     mechanisms = calibrate(vector["eps"], vector["delta"], split, Training(vector["q"], vector["T"], vector["f_C"]))
     noise = {mechanism.name: mechanism.noise for mechanism in mechanisms}
@@ -53,10 +52,6 @@ def test_the_budget_of_one_release_is_exact(vector):
     assert 1 / gaussian_mu(vector["eps"], vector["delta"]) == pytest.approx(vector["sigma"], rel=1e-9)
     (mechanism,) = calibrate(vector["eps"], vector["delta"], [Spend("all", 1.0)])
     assert vector["sigma"] <= mechanism.noise <= vector["sigma"] * (1 + 1e-4)
-
-
-def test_one_cluster_spends_nothing_on_clustering():
-    assert default_split(1) == ()
 
 
 def test_shares_are_shares_of_the_squared_signal():

@@ -247,13 +247,3 @@ class Model(Protocol):
     ) -> Tensor:
         """Output logits (count, m) of generated records from one model's parameters (1, P) and state (1, ...)."""
         ...
-
-
-def warm_start(model: Model, frequencies: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Starting parameters (k, P) whose generators show the given (noisy, public) item frequencies, (k, m)."""
-    if frequencies.ndim != 2 or frequencies.shape[1] != model.domain.width:
-        raise UsageError(
-            f"`frequencies` must have one row a cluster and one column an item ({model.domain.width}); "
-            f"got shape {tuple(frequencies.shape)}."
-        )
-    return model.warm(model.initial(len(frequencies), generator=generator), frequencies)

@@ -1,10 +1,10 @@
 """A mixture of products: k components, each with independent items and table columns of its own.
 
 A component has no latent variable; dependence between items comes from the choice of the component alone. All
-moments are exact, sampling is a matter of counting, and so is conditioning on some of the positions.
+moments are exact, and sampling is a matter of counting.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
-from dpgm.errors import ArtefactError, UsageError
+from dpgm.errors import ArtefactError
 from dpgm.models.balance import balanced
 from dpgm.models.rounding import evened
 
@@ -85,30 +85,6 @@ class Products:
         if any(bool(((total - 1).abs() > 1e-3).any()) for total in sums):
             raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
         return model
-
-    def condition(self, positions: Sequence[int]) -> "Products":
-        """The law of records that hold all of `positions`, exactly: no rejection.
-
-        Raises:
-            UsageError: a position outside the domain, two values of one column, or a combination of probability 0.
-        """
-        chosen = sorted(set(positions))
-        if chosen and not 0 <= chosen[0] <= chosen[-1] < self.domain.width:
-            raise UsageError(f"positions must lie in [0, {self.domain.width}).")
-        probabilities = self.probabilities.clone()
-        held = probabilities[:, chosen].double().clamp(min=0)
-        for block in self.domain.blocks:
-            inside = [position for position in chosen if block.start <= position < block.stop]
-            if block.softmax and inside:
-                if len(inside) > 1:
-                    raise UsageError("a table column cannot hold two values at once; condition on one of them.")
-                probabilities[:, block.start : block.stop] = 0.0
-        probabilities[:, chosen] = 1.0
-        weights = self.weights * held.prod(dim=1)
-        total = float(weights.sum())
-        if not total > 0:
-            raise UsageError("the model gives records with these values probability 0; ask for something else.")
-        return Products(self.domain, weights / total, probabilities)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records, stratified: components, items, and pairs of items appear as often as they should.

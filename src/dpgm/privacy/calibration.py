@@ -41,29 +41,6 @@ class Training:
     norm_share: float = 0.05
 
 
-def default_split(
-    clusters: int,
-    *,
-    cluster_steps: int = 8,
-    cluster_share: float = 0.10,
-    weight_share: float = 0.01,
-    count_share: float = 0.20,
-) -> tuple[Spend, ...]:
-    """The spends of PRIVACY.md 10: k-means with its counts and sums, then the mixture weights.
-
-    One cluster needs neither.
-    """
-    validation.whole(clusters=clusters, cluster_steps=cluster_steps, at_least=1)
-    if clusters == 1:
-        return ()
-    validation.probability(cluster_share=cluster_share, weight_share=weight_share, count_share=count_share)
-    return (
-        Spend("cluster counts", cluster_share * count_share, cluster_steps),
-        Spend("cluster sums", cluster_share * (1 - count_share), cluster_steps),
-        Spend("cluster weights", weight_share),
-    )
-
-
 def calibrate(
     epsilon: float, delta: float, spends: Sequence[Spend], training: Training | None = None, cache: bool = True
 ) -> tuple[Mechanism, ...]:
