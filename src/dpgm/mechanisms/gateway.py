@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.sampling import Coins
+from dpgm.mechanisms.threshold import Discovered, ThresholdQuery, Value, passed, read_discovered
 from dpgm.privacy.events import Mechanism
 
 
@@ -43,6 +44,10 @@ class Call:
     noise: float
     sampling_rate: float = 1.0
     sample: str | None = None
+    delta: float = 0.0
+
+
+_Key: TypeAlias = tuple[str, float, float, str | None, float]
 
 
 class Gateway:
@@ -79,12 +84,12 @@ class Gateway:
             raise UsageError("the plan names a mechanism twice; names must differ.")
         self._coins_ahead = Coins(0 if records is None else len(records), randomness, first_row)
         self._before = before
-        self._spent: Counter[tuple[str, float, float, str | None]] = Counter()
+        self._spent: Counter[_Key] = Counter()
         self._run = randomness.new_run()
         self._step = 0
         self.randomness = randomness
         for entry in already_spent:
-            key = (entry.name, float(entry.noise), float(entry.sampling_rate), entry.sample)
+            key = (entry.name, float(entry.noise), float(entry.sampling_rate), entry.sample, float(entry.delta))
             if entry.count > 0:
                 self._refuse_if_over(key, entry.count)
                 self._spent[key] += entry.count
@@ -97,11 +102,32 @@ class Gateway:
 
     def release(self, name: str, query: Query, noise: float) -> Tensor:
         """The query's value plus Gaussian noise of standard deviation `noise` x sensitivity."""
+        if isinstance(query, ThresholdQuery):
+            raise DpgmError("sums over a private vocabulary are discovered, not released.")
         sample, rate, rows = self._sample if self._sample is not None else (None, 1.0, None)
         call = Call(name, float(query.sensitivity), float(noise), rate, sample)
         noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
         self._charge(call)
         return self._answer(call, query, rows)
+
+    def discover(self, name: str, query: ThresholdQuery, noise: float) -> Discovered:
+        """The values of private columns whose noisy sums pass the query's threshold, with these sums."""
+        if self._sample is not None:
+            raise DpgmError("values are discovered in all rows, not in a sample of them.")
+        if parallel.is_parallel():
+            raise UsageError("values cannot be discovered by several processes yet; run one process.")
+        call = Call(name, float(query.sensitivity), float(noise), delta=float(query.delta))
+        noise_std(query, noise, self.randomness)
+        self._charge(call)
+        return read_discovered(self._answer(call, query, None))
+
+    def recode(self, derive: Callable[[Records], Records]) -> None:
+        """Replace the rows by a public, record-wise recoding of them; later queries see the new rows alone."""
+        recoded = derive(self._records)
+        if len(recoded) != len(self._records):
+            raise DpgmError("a recoding must keep every record.")
+        recoded.check()
+        self._records = recoded
 
     @contextmanager
     def poisson(self, sample: str, rate: float) -> Iterator[None]:
@@ -122,8 +148,8 @@ class Gateway:
     def spent(self) -> tuple[Mechanism, ...]:
         """The mechanisms that ran, in order of first use: what the certificate lists."""
         return tuple(
-            Mechanism(name, noise, count, rate, sample)
-            for (name, noise, rate, sample), count in self._spent.items()
+            Mechanism(name, noise, count, rate, sample, delta)
+            for (name, noise, rate, sample, delta), count in self._spent.items()
         )
 
     def remaining(self, name: str) -> int | None:
@@ -151,15 +177,20 @@ class Gateway:
         return self._noisy(call, query, self._exact(query, rows))
 
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        if isinstance(query, ThresholdQuery):
+            return query.sums(View(self._records, self._kept), self.randomness)
         return parallel.all_sum(query.compute(View(self._records, self._kept, rows)))
 
     def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
+        if isinstance(query, ThresholdQuery):
+            labels = query.vocabulary(View(self._records, self._kept))
+            return passed(labels, exact, query, call.noise, self.randomness)
         return add_noise(exact, query, call.noise, self.randomness)
 
     # -- the meter ---------------------------------------------------------------------------------------------
 
     def _charge(self, call: Call) -> None:
-        key = (call.name, call.noise, call.sampling_rate, call.sample)
+        key = (call.name, call.noise, call.sampling_rate, call.sample, call.delta)
         self._refuse_if_over(key, 1)
         if call.sample is not None:
             # Two runs of one mechanism on one sample would be accounted as two samples.
@@ -170,14 +201,14 @@ class Gateway:
             self._before(call)
         self._spent[key] += 1
 
-    def _refuse_if_over(self, key: tuple[str, float, float, str | None], runs: int) -> None:
+    def _refuse_if_over(self, key: _Key, runs: int) -> None:
         if self._allowance is None:
             return
         name = key[0]
         entry = self._allowance.get(name)
         if entry is None:
             raise BudgetError(f"the release {name!r} is not in the plan.")
-        if (entry.noise, entry.sampling_rate, entry.sample) != key[1:]:
+        if (entry.noise, entry.sampling_rate, entry.sample, entry.delta) != key[1:]:
             raise BudgetError(f"the release {name!r} differs from the plan in noise or sampling.")
         if self._spent[key] + runs > entry.count:
             raise BudgetError(f"the release {name!r} has used up its {entry.count} runs.")
@@ -199,6 +230,7 @@ class TraceGateway(Gateway):
     Attributes:
         calls, queries, exact, tape, samples: one entry a release, or a Poisson sample; `exact` and `tape` are
             in the units of the query (grid applied).
+        vocabularies: for a release of discovered values, by its place among the calls, what the exact sums belong to.
     """
 
     def __init__(
@@ -218,6 +250,7 @@ class TraceGateway(Gateway):
         self.exact: list[Tensor] = []
         self.tape: list[Tensor] = []
         self.samples: list[NDArray[np.int64]] = []
+        self.vocabularies: dict[int, tuple[Value, ...]] = {}
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
         if self._injected is None:
@@ -230,6 +263,8 @@ class TraceGateway(Gateway):
     def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         self.calls.append(call)
         self.queries.append(query)
+        if isinstance(query, ThresholdQuery):
+            self.vocabularies[len(self.exact)] = tuple(query.vocabulary(View(self._records, self._kept)))
         self.exact.append(exact.clone() if query.grid is None else exact.double() * query.grid)
         noisy = super()._noisy(call, query, exact) if self._replay is None else _next(self._replay, call)
         self.tape.append(noisy.clone())
@@ -252,6 +287,9 @@ class PlaybackGateway(Gateway):
 
     def keep(self, name: str, derive: Callable[[Records], Any]) -> None:
         """Nothing to derive from."""
+
+    def recode(self, derive: Callable[[Records], Records]) -> None:
+        """Nothing to recode."""
 
     def _coins(self, rate: float) -> NDArray[np.int64]:
         return np.empty(0, dtype=np.int64)

@@ -46,3 +46,7 @@ class Query:
     grid: float | None = None
     check_later: bool = False
     released_sensitivity: Tensor | None = None
+
+    def fits(self, value: Tensor) -> bool:
+        """Whether a recorded value can be an answer to this question."""
+        return tuple(value.shape) == tuple(self.shape)

@@ -22,7 +22,9 @@ from dpgm.privacy.events import (
     Mechanism,
     Parallel,
     SampledSteps,
+    Threshold,
     events_of,
+    threshold_delta,
 )
 from dpgm.privacy.loss_composition import Composed, Part, TooWideError, refined
 from dpgm.privacy.loss_distribution import Pair
@@ -58,6 +60,16 @@ class _Normal:
     mu_squared: float
     steps: tuple[SampledSteps, ...]
     parallels: tuple[Parallel, ...] = ()
+    thresholds: float = 0.0  # what lists of values that passed a threshold add to delta
+
+    def left(self, delta: float) -> float:
+        """What of delta the noisy releases may use."""
+        if self.thresholds >= delta:
+            raise UsageError(
+                f"publishing values that pass a threshold needs {self.thresholds:.3g} of `delta` = {delta:.3g}; "
+                "use a larger delta or a higher threshold."
+            )
+        return delta - self.thresholds
 
 
 Costable: TypeAlias = Mechanism | Event
@@ -90,9 +102,10 @@ def cost(
     """
     validation.probability(delta=delta)
     normal = _normal_form(mechanisms, adjacency)
+    left = normal.left(delta)
     if not normal.steps and not normal.parallels:
-        rdp = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)[0]
-        exact = gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
+        rdp = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), left)[0]
+        exact = gaussian_epsilon(math.sqrt(normal.mu_squared), left)
         _agree(exact, rdp, 0.0)
         return Cost(exact, delta, adjacency, exact, rdp)
     key = ["cost", ACCOUNTANT, repr(normal), float(delta), adjacency.value, check]
@@ -100,7 +113,7 @@ def cost(
     if isinstance(known, list) and len(known) == 2 and all(isinstance(figure, float) for figure in known):
         pld, rdp = known
     else:
-        pld, rdp = _tight_and_renyi(normal, delta, adjacency, check)
+        pld, rdp = _tight_and_renyi(normal, left, adjacency, check)
         if cache:
             disk.keep(key, [pld, rdp])
     return Cost(min(pld, rdp), delta, adjacency, pld, rdp)
@@ -109,6 +122,7 @@ def cost(
 def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: float) -> float:
     """Epsilon by the privacy loss distribution alone, at most `tolerance` (a share of it) too high; for searches."""
     normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
+    delta = normal.left(delta)
     if not normal.steps and not normal.parallels:
         return gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
     rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)
@@ -153,7 +167,7 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
     validation.non_negative(epsilon=epsilon)
     normal = _normal_form(mechanisms, adjacency)
     if not normal.steps and not normal.parallels:
-        return gaussian_delta(math.sqrt(normal.mu_squared), epsilon)
+        return min(1.0, gaussian_delta(math.sqrt(normal.mu_squared), epsilon) + normal.thresholds)
     curve = renyi_curve(_renyi_events(normal, adjacency))
     renyi = delta_from(curve, epsilon)
     answer = 0.0
@@ -168,13 +182,14 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
                     break
             answer = max(answer, delta)
     except TooWideError:
-        return renyi
-    return min(answer, renyi)
+        answer = renyi
+    return min(1.0, min(answer, renyi) + normal.thresholds)
 
 
 def profile(mechanisms: Sequence[Costable], delta: float) -> tuple[Composed, ...]:
     """The composed privacy loss in both directions, on a grid fine enough around `delta`; for audits."""
     normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
+    delta = normal.left(delta)
     order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)[1]
     return tuple(refined(parts, delta, order - 1).composed for parts in _directions(normal, Adjacency.ADD_REMOVE))
 
@@ -214,8 +229,9 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
             validation.positive(noise=entry.noise)
             validation.whole(count=entry.count, at_least=1, at_most=LARGEST_COUNT)
             validation.fraction(sampling_rate=entry.sampling_rate)
+            validation.non_negative(delta=entry.delta)
             plain.append(entry)
-        elif isinstance(entry, (GaussianRelease, SampledSteps, CountsAndSums, Parallel)):
+        elif isinstance(entry, (GaussianRelease, SampledSteps, CountsAndSums, Parallel, Threshold)):
             events.append(entry)
         else:
             raise UsageError(f"an event of kind {type(entry).__name__} is unknown and cannot be costed.")
@@ -223,6 +239,7 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
     mu_squared = 0.0
     steps: list[SampledSteps] = []
     parallels: list[Parallel] = []
+    thresholds: list[Threshold] = []
     for event in (*events_of(plain), *events):
         if isinstance(event, GaussianRelease):
             validation.positive(noise=event.noise)
@@ -242,13 +259,18 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
             else:
                 noise = float(event.noise) / (math.sqrt(2) if replace else 1.0)
                 steps.append(SampledSteps(noise, float(event.sampling_rate), event.steps))
+        elif isinstance(event, Threshold):
+            validation.probability(delta=event.delta)
+            validation.whole(count=event.count, at_least=1, at_most=LARGEST_COUNT)
+            thresholds.append(event)
         else:
             if replace:
                 raise UsageError("the replace-one figure is not available for parallel branches.")
             parallels.append(event)
     if mu_squared == 0 and not steps and not parallels:
         raise UsageError("there is no mechanism to cost; list at least one.")
-    return _Normal(mu_squared, tuple(steps), tuple(parallels))
+    added = threshold_delta(thresholds, records=2 if replace else 1)
+    return _Normal(mu_squared, tuple(steps), tuple(parallels), added)
 
 
 def _renyi_events(normal: _Normal, adjacency: Adjacency) -> list[Event]:

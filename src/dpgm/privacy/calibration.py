@@ -13,7 +13,7 @@ from dpgm import validation
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta, search_epsilon
-from dpgm.privacy.events import Mechanism
+from dpgm.privacy.events import Mechanism, Threshold, threshold_delta
 from dpgm.privacy.loss_composition import GRID_TOLERANCE
 
 # The composed epsilon ends up between these shares of the target.
@@ -25,11 +25,15 @@ SMALLEST_NOISE, LARGEST_NOISE = 0.1, 1e7
 
 @dataclass(frozen=True)
 class Spend:
-    """A share of the budget (in mu² units) spread evenly over `count` releases on the whole data."""
+    """A share of the budget (in mu² units) spread evenly over `count` releases on the whole data.
+
+    A release of the values that pass a threshold takes `delta` besides, in each run.
+    """
 
     name: str
     share: float
     count: int = 1
+    delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +70,23 @@ def calibrate(
         ACCOUNTANT,
         float(epsilon),
         float(delta),
-        [[spend.name, float(spend.share), spend.count] for spend in spends],
+        [[spend.name, float(spend.share), spend.count, float(spend.delta)] for spend in spends],
         None if training is None else [float(value) for value in astuple(training)],
     ]
     known = _recalled(key, spends, training) if cache else None
     if known is not None:
         return known
-    mu_squared = gaussian_mu(epsilon, delta) ** 2
+    left_of_delta = delta - threshold_delta(Threshold(spend.delta, spend.count) for spend in spends)
+    if left_of_delta <= 0:
+        raise UsageError(f"thresholds would use up all of `delta` = {delta:.3g}; give them a smaller share of it.")
+    mu_squared = gaussian_mu(epsilon, left_of_delta) ** 2
     releases = tuple(
-        Mechanism(spend.name, round_up(math.sqrt(spend.count / (spend.share * mu_squared))), spend.count)
+        Mechanism(
+            spend.name,
+            round_up(math.sqrt(spend.count / (spend.share * mu_squared))),
+            spend.count,
+            delta=spend.delta,
+        )
         for spend in spends
     )
     left = 1 - math.fsum(spend.share for spend in spends)
@@ -174,6 +186,7 @@ def _check(epsilon: float, delta: float, spends: Sequence[Spend], training: Trai
     for spend in spends:
         validation.fraction(share=spend.share)
         validation.whole(count=spend.count, at_least=1)
+        validation.non_negative(delta=spend.delta)
     if training is not None:
         validation.fraction(sampling_rate=training.sampling_rate)
         validation.whole(steps=training.steps, at_least=1)
@@ -190,8 +203,8 @@ def _recalled(key: object, spends: Sequence[Spend], training: Training | None) -
         mechanisms = tuple(Mechanism(*entry) for entry in value or ())
     except TypeError:
         return None
-    expected = [(spend.name, spend.count) for spend in spends]
+    expected = [(spend.name, spend.count, spend.delta) for spend in spends]
     if training is not None:
         stages = training_mechanisms(1.0, training)
-        expected += [(mechanism.name, mechanism.count) for mechanism in stages]
-    return mechanisms if [(entry.name, entry.count) for entry in mechanisms] == expected else None
+        expected += [(mechanism.name, mechanism.count, 0.0) for mechanism in stages]
+    return mechanisms if [(entry.name, entry.count, entry.delta) for entry in mechanisms] == expected else None

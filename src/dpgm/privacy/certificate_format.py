@@ -149,7 +149,7 @@ def strict_json(text: str, what: str) -> Any:
 
 
 def _mechanism_document(mechanism: Mechanism) -> dict[str, Any]:
-    return {entry.name: getattr(mechanism, entry.name) for entry in fields(mechanism)}
+    return mechanism.to_json()
 
 
 def _exact_keys(document: Mapping[str, Any], expected: set[str], what: str) -> None:
@@ -196,12 +196,13 @@ def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
-    expected = {entry.name for entry in fields(Mechanism)}
+    expected = {entry.name for entry in fields(Mechanism)} - {"delta"}
     mechanisms = []
     for entry in _typed(document, key, list):
         if not isinstance(entry, dict):
             raise ArtefactError(f"the certificate's {key!r} must be a list of mechanisms.")
-        _exact_keys(entry, expected, f"a mechanism in {key!r}")
+        thresholded = {"delta"} & entry.keys()  # only mechanisms that publish what passed a threshold have it
+        _exact_keys(entry, expected | thresholded, f"a mechanism in {key!r}")
         sample = None if entry["sample"] is None else _typed(entry, "sample", str)
         mechanism = Mechanism(
             name=_typed(entry, "name", str),
@@ -209,7 +210,10 @@ def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
             count=_typed(entry, "count", int),
             sampling_rate=_number(entry, "sampling_rate"),
             sample=sample,
+            delta=_number(entry, "delta") if thresholded else 0.0,
         )
+        if thresholded and not 0 < mechanism.delta < 1:
+            raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")
         if mechanism.noise <= 0 or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
             raise ArtefactError(f"a mechanism in {key!r} has a noise, count or rate out of range.")
         mechanisms.append(mechanism)

@@ -1,14 +1,14 @@
 """What a mechanism is, as data. An algorithm records mechanisms; only the accountant turns them into epsilon.
 
 The plan, the gateway's list of calls and the certificate all speak of `Mechanism`s; `events_of` turns such a
-list into the two kinds of event the accountant knows. Kinds are never removed and never change meaning.
+list into the kinds of event the accountant knows. Kinds are never removed and never change meaning.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dpgm.errors import UsageError
 
@@ -26,6 +26,9 @@ class Mechanism:
 
     `sampling_rate` below 1 means that each run sees a fresh Poisson sample. Mechanisms that share one sample
     carry the same `sample` name, rate and count, and are accounted together (PRIVACY.md 3.2).
+
+    A mechanism that publishes which values passed a threshold has a `delta`: the probability that a value which one
+    record alone holds passes, in one run. It comes on top of the Gaussian cost (docs/privacy-proof.md, thresholding).
     """
 
     name: str
@@ -33,6 +36,14 @@ class Mechanism:
     count: int = 1
     sampling_rate: float = 1.0
     sample: str | None = None
+    delta: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name; `delta` only where there is one, as in documents written before it existed."""
+        values = asdict(self)
+        if self.delta == 0:
+            del values["delta"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,30 @@ class Parallel:
     branches: tuple[tuple["GaussianRelease | SampledSteps", ...], ...]
 
 
-Event: TypeAlias = GaussianRelease | SampledSteps | CountsAndSums | Parallel
+@dataclass(frozen=True)
+class Threshold:
+    """`count` lists of values that passed a threshold, each exposing a value of one record with probability `delta`.
+
+    The noise on the sums behind the list is a release of its own; this is only what the list adds.
+    """
+
+    delta: float
+    count: int = 1
+
+
+Event: TypeAlias = GaussianRelease | SampledSteps | CountsAndSums | Parallel | Threshold
+
+
+def threshold_delta(thresholds: Iterable[Threshold], *, records: int = 1) -> float:
+    """What thresholds add to the delta of everything else: 1 / product of (1 - delta) - 1.
+
+    With one threshold that is delta / (1 - delta). `records` is how many records differ: 2 where one is replaced.
+
+    >>> round(threshold_delta([Threshold(0.01), Threshold(0.01)]), 6)
+    0.020304
+    """
+    logs = (records * entry.count * math.log1p(-float(entry.delta)) for entry in thresholds)
+    return math.expm1(-math.fsum(logs))
 
 
 def merged_noise(noises: Iterable[float]) -> float:
@@ -91,6 +125,12 @@ def events_of(mechanisms: Sequence[Mechanism]) -> tuple[Event, ...]:
             events.append(SampledSteps(mechanism.noise, mechanism.sampling_rate, mechanism.count))
         else:
             events.append(GaussianRelease(mechanism.noise, mechanism.count))
+        if mechanism.delta:
+            if mechanism.sampling_rate < 1.0 or mechanism.sample is not None:
+                raise UsageError(
+                    f"the mechanism {mechanism.name!r} thresholds a sample, which is not accounted for."
+                )
+            events.append(Threshold(mechanism.delta, mechanism.count))
     for name, members in shared.items():
         rates = {member.sampling_rate for member in members}
         counts = {member.count for member in members}

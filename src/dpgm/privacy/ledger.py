@@ -6,13 +6,14 @@ once cannot both take the last of the budget. Nothing is given back except a res
 Plans may be chosen after seeing earlier releases, so their costs are composed by a Renyi filter (Feldman and Zrnic
 2021): divergences at one order, fixed by the first reservation, may add up to what converts to the cap. The first
 plan is chosen before anything was seen; it may also be admitted by its own tight figure, after which nothing more
-fits. Epsilons are never added.
+fits. Epsilons are never added. Lists of values that passed a threshold take delta, not divergence: the first
+reservation fixes, too, how much of delta is kept for them.
 """
 
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ from dpgm import __version__, validation
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.certificate_format import LedgerMark
-from dpgm.privacy.events import Mechanism, events_of
+from dpgm.privacy.events import Mechanism, Threshold, events_of, threshold_delta
 from dpgm.privacy.ledger_chain import Chain, refuse_network
 from dpgm.privacy.renyi import ORDERS, conversion, renyi_curve
 
 FORMAT = 1
+# Of a ledger's delta, for lists of values that passed a threshold, where the first plan publishes one. Half of delta
+# costs about 2 % of epsilon, and leaves room for four plans of the default (a tenth of delta each).
+SET_ASIDE = 0.5
 # What a state may become. A started entry stays charged whatever happens to it.
 _NEXT = {"reserved": ("started", "void"), "started": ("committed", "abandoned"), "abandoned": ("started",)}
 
@@ -118,13 +122,21 @@ class Ledger:
         validation.probability(delta=delta)
         alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
         curve = renyi_curve(events_of(mechanisms))
+        added = _thresholds(mechanisms)
         with self._chain.writing() as writer:
-            entries, order = _state(writer.documents())
+            entries, rules = _state(writer.documents())
             first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
-            if order is None:
-                order = self._best_order(curve)
-            spent = sum(self._share(entry.charged, order) for entry in entries if entry.state != "void")
-            share = float(curve[_index(order)]) / self._budget(order)
+            if rules is None:
+                aside = SET_ASIDE if added else 0.0
+                rules = _Rules(self._best_order(curve, aside), aside)
+            listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
+            if listed + added > rules.aside * self.delta and not (first and alone <= self.epsilon_cap):
+                raise BudgetError(
+                    "the plan publishes values that pass a threshold, and the ledger's delta has no room for more of "
+                    "that (room is kept only where the first plan does so): list the values in the domain instead."
+                )
+            spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state != "void")
+            share = float(curve[_index(rules.order)]) / self._budget(rules)
             if spent + share > 1 + 1e-9 and not (first and alone <= self.epsilon_cap):
                 raise BudgetError(
                     f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
@@ -135,8 +147,9 @@ class Ledger:
             document = {
                 "kind": "reserved",
                 "entry": name,
-                "order": order,
-                "mechanisms": [asdict(mechanism) for mechanism in mechanisms],
+                "order": rules.order,
+                **({"set_aside": rules.aside} if rules.aside else {}),
+                "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
                 "delta": float(delta),
                 "plan_hash": plan_hash,
                 "time": _now(),
@@ -196,12 +209,12 @@ class Ledger:
 
     def totals(self) -> Totals:
         """What all plans come to, composed."""
-        entries, order = _state(self._chain.documents())
+        entries, rules = _state(self._chain.documents())
         charged = [entry.charged for entry in entries if entry.state != "void"]
-        spent = 0.0 if order is None else sum(self._share(mechanisms, order) for mechanisms in charged)
+        spent = 0.0 if rules is None else sum(self._share(mechanisms, rules) for mechanisms in charged)
         events = [event for mechanisms in charged for event in events_of(mechanisms)]
         fixed = cost(events, self.delta, check=False).epsilon if events else 0.0
-        return Totals(self.epsilon_cap, self.delta, order, spent, fixed)
+        return Totals(self.epsilon_cap, self.delta, None if rules is None else rules.order, spent, fixed)
 
     def check(self, marks: Sequence[LedgerMark] = ()) -> tuple[str, ...]:
         """What is wrong with the chain, or with it against the marks of releases in circulation; empty if nothing."""
@@ -216,17 +229,17 @@ class Ledger:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _budget(self, order: float) -> float:
-        return self.epsilon_cap - float(conversion(np.array([order]), self.delta)[0])
+    def _budget(self, rules: "_Rules") -> float:
+        return self.epsilon_cap - float(conversion(np.array([rules.order]), self.delta * (1 - rules.aside))[0])
 
-    def _share(self, mechanisms: Sequence[Mechanism], order: float) -> float:
+    def _share(self, mechanisms: Sequence[Mechanism], rules: "_Rules") -> float:
         if not mechanisms:
             return 0.0
-        return float(renyi_curve(events_of(mechanisms), np.array([order]))[0]) / self._budget(order)
+        return float(renyi_curve(events_of(mechanisms), np.array([rules.order]))[0]) / self._budget(rules)
 
-    def _best_order(self, curve: Any) -> float:
+    def _best_order(self, curve: Any, aside: float) -> float:
         """The order at which the first plan takes the smallest share of the cap."""
-        budgets = self.epsilon_cap - conversion(ORDERS, self.delta)
+        budgets = self.epsilon_cap - conversion(ORDERS, self.delta * (1 - aside))
         if budgets.max() <= 0:
             raise BudgetError(
                 f"no plan can be admitted: an epsilon of {self.epsilon_cap:g} at delta {self.delta:g} is too small "
@@ -247,10 +260,26 @@ class Ledger:
                 raise UsageError(f"the ledger's entry {name} is {current.state}; it cannot become {state}.")
             document: dict[str, Any] = {"kind": state, "entry": name, "time": _now()}
             if charged is not None:
-                document["charged"] = [asdict(mechanism) for mechanism in charged]
+                document["charged"] = [mechanism.to_json() for mechanism in charged]
                 document["release"] = release
             writer.append(document)
         return self.entry(name)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What the first reservation fixed, so that what is admitted later cannot depend on what was seen by then.
+
+    `aside` is the share of delta kept for lists of values that passed a threshold, over all plans.
+    """
+
+    order: float
+    aside: float = 0.0
+
+
+def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
+    """What the mechanisms' thresholds add to delta."""
+    return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
 
 
 def _name(entry: Entry | str) -> str:
@@ -275,14 +304,14 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], float | None]:
-    """All plans as the documents leave them, and the order the first reservation fixed."""
+def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], _Rules | None]:
+    """All plans as the documents leave them, and the rules the first reservation fixed."""
     entries: dict[str, Entry] = {}
-    order: float | None = None
+    rules: _Rules | None = None
     for document in documents[1:]:
         if document["kind"] == "reserved":
             mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
-            order = document["order"] if order is None else order
+            rules = _Rules(document["order"], document.get("set_aside", 0.0)) if rules is None else rules
             entries[document["entry"]] = Entry(
                 document["entry"],
                 "reserved",
@@ -306,4 +335,4 @@ def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], float | None]:
         elif document["kind"] == "void":
             changes["charged"] = ()
         entries[entry.name] = replace(entry, **changes)
-    return list(entries.values()), order
+    return list(entries.values()), rules

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.errors import UsageError
-from dpgm.privacy.events import Event, GaussianRelease, Parallel, SampledSteps
+from dpgm.privacy.events import Event, GaussianRelease, Parallel, SampledSteps, Threshold
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -29,7 +29,10 @@ _FARTHEST = 120.0  # in standard deviations: where an order's integrand peaks; b
 
 
 def renyi_curve(events: Sequence[Event], orders: Floats = ORDERS) -> Floats:
-    """Renyi divergence of all events together at each order, the larger of both directions."""
+    """Renyi divergence of all events together at each order, the larger of both directions.
+
+    What thresholds add is not a divergence: whoever converts the curve takes `threshold_delta` off delta first.
+    """
     total = np.zeros(len(orders))
     for event in events:
         if isinstance(event, GaussianRelease):
@@ -39,6 +42,8 @@ def renyi_curve(events: Sequence[Event], orders: Floats = ORDERS) -> Floats:
             total += event.steps * np.array(step)
         elif isinstance(event, Parallel):  # a record is in one branch only, but which one may depend on releases
             total += np.max([renyi_curve(branch, orders) for branch in event.branches], axis=0)
+        elif isinstance(event, Threshold):
+            continue  # no divergence: it is taken off delta (`threshold_delta`)
         else:
             raise UsageError(f"an event of kind {type(event).__name__} is unknown and cannot be costed.")
     return total

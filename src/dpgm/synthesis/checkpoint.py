@@ -271,7 +271,7 @@ class CheckpointedGateway(Gateway):
             unused = entry.count - self._runs_of(entry.name)
             if entry.count > 1 and unused:
                 self._checkpoint.charge(entry.name, unused)
-                self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample)] += unused
+                self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample, entry.delta)] += unused
         super().assert_complete(fewer=fewer)
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
@@ -280,7 +280,7 @@ class CheckpointedGateway(Gateway):
             return super()._answer(call, query, rows)  # steps are charged by the block, before they run
         recorded = self._checkpoint.replay(call.name)
         if recorded is not None:
-            if tuple(recorded.shape) != tuple(query.shape):
+            if not query.fits(recorded):
                 raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
             return recorded
         exact = self._exact(query, rows)

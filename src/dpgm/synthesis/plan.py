@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ class Plan:
             "records": self.records,
             "width": self.width,
             "settings": self.settings.to_json(),
-            "mechanisms": [asdict(mechanism) for mechanism in self.mechanisms],
+            "mechanisms": [mechanism.to_json() for mechanism in self.mechanisms],
         }
 
     @classmethod
@@ -158,6 +158,7 @@ class Plan:
             validation.positive(noise=mechanism.noise)
             validation.whole(count=mechanism.count, at_least=1)
             validation.fraction(sampling_rate=mechanism.sampling_rate)
+            validation.non_negative(delta=mechanism.delta)
         spent = cost(plan.mechanisms, plan.delta).epsilon
         if not spent <= plan.epsilon * (1 + 1e-6) or not plan.epsilon <= plan.target_epsilon * (1 + 1e-6):
             raise UsageError(

@@ -1,0 +1,191 @@
+"""Publishing values that nobody listed: noisy sums over a private vocabulary; only what passes a threshold leaves.
+
+A record with n distinct values (n <= cap; of more, `cap` are drawn by a fresh secret order) adds 1/sqrt(n) to the
+sum of each, so one record moves all sums together by at most 1. Every sum gets Gaussian noise of standard deviation
+`noise`, and the values whose noisy sum reaches the threshold are published, with these sums. Which sums exist at all
+depends on the rows: a value that one record alone holds has a sum only where that record is there. The threshold is
+so high that such a value passes with probability at most `delta`, over all values of the record together:
+
+    threshold >= max over n <= cap of  1/sqrt(n) + noise x Phi^-1((1 - delta)^(1/n))
+
+Cost: the Gaussian mechanism of sensitivity 1 and multiplier `noise`, and delta / (1 - delta) added to the total delta
+(docs/privacy-proof.md, "Values that nobody listed").
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.domain import Label
+from dpgm.errors import ArtefactError, DpgmError
+from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.randomness import Randomness
+from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
+
+STEP = 1 / 1024  # contributions are whole multiples of it, rounded down; noise and sums are integer and exact
+LARGEST_ANSWER = 1 << 28  # bytes of a published list
+
+# The field a value belongs to, and the value: a label, or the exact number of an atom.
+Value: TypeAlias = tuple[str, Label | float]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Who holds what, in private codes: the codes of record i are `codes[indptr[i]:indptr[i + 1]]`, all distinct."""
+
+    indptr: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    vocabulary: Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What passed: values in their natural order, and the noisy sum of each."""
+
+    values: tuple[Value, ...]
+    sums: tuple[float, ...]
+
+    def of(self, field: str) -> tuple[Label | float, ...]:
+        """The values of one field."""
+        return tuple(value for name, value in self.values if name == field)
+
+
+@dataclass(frozen=True)
+class ThresholdQuery(Query):
+    """A sum over a private vocabulary, the threshold that values must pass, and the delta that it keeps.
+
+    Made by `threshold_query`, which derives the threshold from delta, noise and cap: nobody retypes it.
+    """
+
+    holdings: Callable[[View], Holdings] = lambda view: _nothing()
+    delta: float = 0.0
+    cap: int = 1
+    threshold: float = math.inf
+
+    def sums(self, view: View, randomness: Randomness) -> Tensor:
+        """Exact sums over the private vocabulary, in steps."""
+        held = self.holdings(view)
+        indptr, codes = capped(held.indptr, held.codes, self.cap, randomness)
+        lengths = np.diff(indptr)
+        weights = np.repeat(contributions(self.cap)[lengths], lengths).astype(np.float64)
+        # whole numbers far below 2^53: the floating-point sums are exact
+        total = np.bincount(codes, weights, minlength=len(held.vocabulary)).astype(np.int64)
+        return torch.from_numpy(total)
+
+    def vocabulary(self, view: View) -> Sequence[Value]:
+        """The private vocabulary, in the order of the sums."""
+        return self.holdings(view).vocabulary
+
+    def fits(self, value: Tensor) -> bool:
+        """Whether a recorded value can be an answer to this question."""
+        return value.dtype == torch.uint8 and value.ndim == 1
+
+
+def threshold_query(
+    holdings: Callable[[View], Holdings], *, noise: float, delta: float, cap: int
+) -> ThresholdQuery:
+    """The question which values many records hold, with the threshold that keeps delta."""
+    return ThresholdQuery(
+        compute=_refuse,
+        sensitivity=1.0,
+        shape=(),
+        grid=STEP,
+        holdings=holdings,
+        delta=delta,
+        cap=cap,
+        threshold=threshold_for(noise, delta, cap),
+    )
+
+
+def threshold_for(noise: float, delta: float, cap: int) -> float:
+    """The least multiple of the step that no value of one record alone reaches but with probability delta.
+
+    >>> threshold_for(10.0, 1e-7, 1)
+    52.99609375
+    """
+    if not noise > 0 or not 0 < delta < 1 or cap < 1:
+        raise DpgmError("a threshold needs noise above 0, a delta between 0 and 1 and a cap of at least 1.")
+    sizes = np.arange(1, cap + 1, dtype=np.float64)
+    # Phi^-1((1 - delta)^(1/n)) = -Phi^-1(1 - (1 - delta)^(1/n)), on the side where doubles keep their digits
+    tails = -np.expm1(math.log1p(-delta) / sizes)
+    quantiles = -torch.special.ndtri(torch.from_numpy(tails)).numpy()
+    needed = float(np.max(1 / np.sqrt(sizes) + noise * quantiles)) * (1 + 1e-12)
+    # Two steps up: one for rounding noise to integers, one for floating point.
+    return (math.ceil(needed / STEP) + 2) * STEP
+
+
+def contributions(cap: int) -> NDArray[np.int64]:
+    """What a record of n = 0 .. `cap` values adds to each, in steps: 1/sqrt(n), rounded down."""
+    sizes = np.maximum(np.arange(cap + 1, dtype=np.int64), 1)
+    units = round(1 / STEP) ** 2
+    steps = np.array([math.isqrt(units // int(n)) for n in sizes], dtype=np.int64)
+    steps[0] = 0
+    return steps
+
+
+def capped(
+    indptr: NDArray[np.int64], codes: NDArray[np.int64], cap: int, randomness: Randomness
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """At most `cap` codes of every record; of more, the first by a fresh secret order."""
+    lengths = np.diff(indptr)
+    long = np.flatnonzero(lengths > cap)
+    if not len(long):
+        return indptr, codes
+    keep = np.ones(len(codes), dtype=np.bool_)
+    for row in long.tolist():
+        start, stop = int(indptr[row]), int(indptr[row + 1])
+        order = np.argsort(randomness.words(stop - start), kind="stable")
+        keep[start + order[cap:]] = False
+    shorter = np.zeros(len(indptr), dtype=np.int64)
+    np.cumsum(np.minimum(lengths, cap), out=shorter[1:])
+    return shorter, codes[keep]
+
+
+def passed(
+    labels: Sequence[Value], exact: Tensor, query: ThresholdQuery, noise: float, randomness: Randomness
+) -> Tensor:
+    """The published list as bytes: field, value and noisy sum of everything at or above the threshold, sorted."""
+    steps = exact.numpy()
+    std = math.nextafter(noise * query.sensitivity / STEP, math.inf)
+    noisy = steps + (rounded_gaussian(len(steps), std, randomness) if len(steps) else 0)
+    above = np.flatnonzero(noisy >= round(query.threshold / STEP))
+    found = [(labels[at], int(noisy[at]) * STEP) for at in above.tolist()]
+    # The order in which rows first showed the values is private: sort by what is published.
+    found.sort(key=lambda one: (one[0][0], isinstance(one[0][1], str), one[0][1]))
+    document = json.dumps([[name, value, total] for (name, value), total in found], ensure_ascii=False)
+    return torch.frombuffer(bytearray(document.encode()), dtype=torch.uint8)
+
+
+def read_discovered(answer: Tensor) -> Discovered:
+    """A published list from its bytes, which may come from a file."""
+    try:
+        if answer.dtype != torch.uint8 or answer.numel() > LARGEST_ANSWER:
+            raise ValueError
+        rows = json.loads(answer.numpy().tobytes())
+        if not isinstance(rows, list):
+            raise ValueError
+        values = tuple((str(name), _plain(value)) for name, value, _ in rows)
+        return Discovered(values, tuple(float(total) for _, _, total in rows))
+    except (ValueError, TypeError, RecursionError):
+        raise ArtefactError("the list of discovered values is damaged; start again in another folder.") from None
+
+
+def _plain(value: object) -> Label | float:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError
+    return value
+
+
+def _refuse(view: View) -> Tensor:
+    raise DpgmError("sums over a private vocabulary are discovered, not released.")
+
+
+def _nothing() -> Holdings:
+    return Holdings(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64), ())

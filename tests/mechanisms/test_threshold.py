@@ -1,0 +1,158 @@
+"""Publishing values that nobody listed: the threshold's law, its bound, and that only the list leaves."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from checks import assert_playback_invariant, sensitivity_ratios
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import ArtefactError, BudgetError, DpgmError
+from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
+from dpgm.mechanisms.threshold import (
+    STEP,
+    Holdings,
+    capped,
+    contributions,
+    read_discovered,
+    threshold_for,
+    threshold_query,
+)
+from dpgm.privacy.events import Mechanism
+
+DOMAIN = Domain.of_items(40)
+
+
+def holdings(view):
+    """The items of set-valued records as a private vocabulary: only those that occur are in it."""
+    codes = view.records.indices.astype(np.int64)
+    occurring, inverse = np.unique(codes, return_inverse=True)
+    return Holdings(view.records.indptr, inverse, [("items", int(code)) for code in occurring])
+
+
+def ask(gateway, noise=2.0, delta=1e-6, cap=8):
+    query = threshold_query(holdings, noise=noise, delta=delta, cap=cap)
+    return gateway.discover("discovered values", query, noise)
+
+
+def some_records(count=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return Records.from_lists(
+        [sorted({int(x) for x in rng.geometric(0.2, 4) - 1 if x < 40}) for _ in range(count)], DOMAIN
+    )
+
+
+def chance_to_pass(noise, delta, cap, n):
+    """Exact probability that at least one of n values that one record alone holds is published."""
+    held = contributions(cap)[n]
+    least = round(threshold_for(noise, delta, cap) / STEP)
+    # round(N(0, std²)) + held >= least  <=>  N >= least - held - 1/2
+    each = norm.sf((least - int(held) - 0.5) * STEP / noise)
+    return -math.expm1(n * math.log1p(-each))
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.5, 2.0, 12.0, 300.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-7, 1e-12])
+@pytest.mark.parametrize("cap", [1, 7, 128])
+def test_values_of_one_record_alone_pass_with_probability_delta_at_most(noise, delta, cap):
+    chances = [chance_to_pass(noise, delta, cap, n) for n in range(1, cap + 1)]
+    assert max(chances) <= delta
+    if noise >= 2:  # and the threshold is not needlessly high: the steps are small beside the noise
+        assert max(chances) >= 0.98 * delta
+
+
+def test_a_million_trials_of_one_record_alone():
+    """16 values of one record, delta 1e-3, a million records: as many exposures as the exact law says, at most delta."""
+    noise, delta, cap, n, trials = 3.0, 1e-3, 16, 16, 1_000_000
+    least = round(threshold_for(noise, delta, cap) / STEP)
+    held, exposed = int(contributions(cap)[n]), 0
+    randomness = SeededRandomness(7)
+    for _ in range(20):
+        drawn = rounded_gaussian(trials // 20 * n, noise / STEP, randomness).reshape(-1, n)
+        exposed += int((drawn + held >= least).any(axis=1).sum())
+    exact = chance_to_pass(noise, delta, cap, n)
+    assert exact <= delta
+    assert abs(exposed - trials * exact) < 5 * math.sqrt(trials * exact)
+
+
+def test_one_record_moves_the_sums_by_at_most_one():
+    records = some_records()
+    for items in ([], [3], [3, 39], list(range(8)), list(range(40)), [36, 37, 38, 39]):
+        extra = Records.from_lists([items], DOMAIN)
+        ratio = sensitivity_ratios(ask, records, extra)["discovered values"]
+        assert ratio <= 1 + 1e-12
+        assert ratio >= 0.998 or not items
+
+
+def test_only_the_published_list_matters():
+    assert_playback_invariant(lambda gateway: ask(gateway), [some_records(), some_records(90, 3)])
+
+
+def test_popular_values_are_found_with_their_sums_and_rare_ones_are_not():
+    found = ask(Gateway(some_records(4000), randomness=SeededRandomness(1)))
+    assert [value for _, value in found.values] == sorted(value for _, value in found.values)
+    assert set(range(8)) <= set(found.of("items")) < set(range(40))
+    assert min(found.sums) >= threshold_for(2.0, 1e-6, 8)
+
+
+def test_noise_of_the_sums_has_the_declared_law():
+    """All values are popular, so none is cut off: residuals are the noise itself."""
+    records = Records.from_lists([[at % 4] for at in range(40_000)], DOMAIN)
+    scores = []
+    for seed in range(250):
+        traced = TraceGateway(records, randomness=SeededRandomness(seed))
+        found = ask(traced, noise=5.0)
+        assert len(found.sums) == 4
+        scores += list((np.array(found.sums) - traced.exact[0].numpy()) / 5.0)
+    assert abs(np.std(scores) - 1) < 0.1
+    assert abs(np.mean(scores)) < 0.15
+    assert len(set(scores)) > 900
+
+
+def test_of_a_long_record_a_fresh_choice_counts():
+    indptr, codes = np.array([0, 2, 32, 33]), np.concatenate([[0, 1], np.arange(30), [5]])
+    source = SeededRandomness(0)
+    chosen = np.zeros(30)
+    for _ in range(300):
+        pointers, kept = capped(indptr, codes, 10, source)
+        assert np.diff(pointers).tolist() == [2, 10, 1]
+        assert len(set(kept[2:12].tolist())) == 10
+        chosen[kept[2:12]] += 1
+    assert chosen.min() > 60
+    assert chosen.max() < 140
+
+
+def test_it_is_metered_like_any_other_mechanism():
+    plan = [Mechanism("discovered values", 2.0, delta=1e-6)]
+    gateway = Gateway(some_records(), randomness=SeededRandomness(0), allowance=plan)
+    ask(gateway)
+    assert gateway.spent == tuple(plan)
+    gateway.assert_complete()
+    with pytest.raises(BudgetError, match="used up"):
+        ask(gateway)
+    with pytest.raises(BudgetError, match="differs from the plan"):
+        ask(Gateway(some_records(), randomness=SeededRandomness(0), allowance=plan), delta=1e-5)
+    with pytest.raises(DpgmError, match="not released"):
+        gateway.release("other", threshold_query(holdings, noise=2.0, delta=1e-6, cap=8), 2.0)
+
+
+def test_a_damaged_list_is_refused():
+    for text in ("", "[", "{}", '[["a", null, 1]]', '[["a", true, 1]]', "[[1, 2]]"):
+        with pytest.raises(ArtefactError, match="damaged"):
+            read_discovered(torch.frombuffer(bytearray(text.encode() or b" "), dtype=torch.uint8))
+
+
+def test_no_rows_and_no_values():
+    empty = some_records().rows(0, 0)
+    assert ask(Gateway(empty, randomness=SeededRandomness(0))).values == ()
+    assert (
+        ask(
+            PlaybackGateway([torch.frombuffer(bytearray(b"[]"), dtype=torch.uint8)], randomness=SeededRandomness(0))
+        ).values
+        == ()
+    )
