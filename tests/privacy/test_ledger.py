@@ -103,17 +103,90 @@ def test_an_abandoned_fit_stays_charged(ledger):
     assert ledger.start(entry).state == "started"
 
 
-def test_a_fit_that_ran_less_is_charged_less_and_never_more(ledger):
+def test_a_commit_of_more_or_of_less_than_was_reserved_is_refused(ledger):
     entry = ledger.start(ledger.reserve(PLAN, 1e-6))
-    for charged in ((replace(PLAN[0], count=5),), (replace(PLAN[0], noise=1.0),), (*PLAN, PLAN[0])):
+    spent = ledger.totals().spent
+    for charged in ((replace(PLAN[0], count=5), PLAN[1]), (replace(PLAN[0], noise=1.0), PLAN[1]), (*PLAN, PLAN[0])):
         with pytest.raises(BudgetError, match="reserved"):
             ledger.commit(entry, charged)
-    before = ledger.totals().spent
-    ledger.commit(entry, (PLAN[0],))
-    assert ledger.totals().spent < before
-    empty = ledger.commit(ledger.start(ledger.reserve(PLAN, 1e-6)), ())
-    assert empty.charged == ()
-    assert ledger.totals().spent < before
+    for charged in ((), PLAN[:1], (PLAN[0], replace(PLAN[1], count=299))):
+        with pytest.raises(BudgetError, match="never given back"):
+            ledger.commit(entry, charged)
+    assert ledger.totals().spent == spent
+    assert ledger.commit(entry, tuple(reversed(PLAN))).charged == PLAN
+    assert ledger.totals().spent == spent
+
+
+def test_an_abandoned_fit_is_never_given_back_to_the_next_reservation(tmp_path):
+    plan = calibrate(1.0, 1e-6, [Spend("counts", 0.1)], Training(0.01, 500))
+    ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-6)
+    ledger.abandon(ledger.start(ledger.reserve(plan, 1e-6)))
+    for more in (plan, (Mechanism("counts", 1000.0),)):
+        with pytest.raises(BudgetError, match="is spent or reserved"):
+            ledger.reserve(more, 1e-6)
+    half = Ledger.create(tmp_path / "half", 3.0, 1e-6)
+    share = tenth(half)
+    for number in range(10):
+        entry = half.start(half.reserve(share, 1e-6))
+        if number % 2:
+            half.abandon(entry)
+    with pytest.raises(BudgetError):
+        half.reserve(share, 1e-6)
+
+
+# -- one charge, one release -------------------------------------------------------------------------------------
+
+
+def test_a_process_that_resumes_takes_over_and_the_first_can_no_longer_charge_or_commit(ledger):
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6), owner="first")
+    ledger.record_progress(entry, {"counts": 1}, owner="first")
+    assert ledger.start(entry, owner="second").owner == "second"
+    for act in (
+        lambda: ledger.record_progress(entry, {"counts": 2}, owner="first"),
+        lambda: ledger.commit(entry, PLAN, owner="first", model="aa"),
+        lambda: ledger.abandon(entry, owner="first"),
+        lambda: ledger.commit(entry, PLAN, model="aa"),
+    ):
+        with pytest.raises(BudgetError, match="taken it over"):
+            act()
+    ledger.record_progress(entry, {"counts": 2}, owner="second")
+    assert ledger.entry(entry.name).progress == {"counts": 2}
+    assert ledger.commit(entry, PLAN, owner="second", model="bb").model == "bb"
+
+
+def test_a_committed_entry_accepts_only_the_very_same_model_again(ledger):
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6), owner="me")
+    ledger.commit(entry, PLAN, owner="me", model="aa")
+    before = ledger.mark
+    assert ledger.commit(entry, PLAN, owner="another process", model="aa").state == "committed"
+    assert ledger.mark == before
+    for model in ("bb", ""):
+        with pytest.raises(BudgetError, match="one charge pays for one release"):
+            ledger.commit(entry, PLAN, owner="me", model=model)
+    with pytest.raises(UsageError, match="cannot become started"):
+        ledger.start(entry, owner="me")
+    with pytest.raises(UsageError, match="cannot be charged"):
+        ledger.record_progress(entry, {"counts": 4}, owner="me")
+
+
+def test_progress_is_compared_with_what_is_recorded_and_reserved(ledger):
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6), owner="me")
+    ledger.record_progress(entry, {"step": 7}, owner="me")
+    ledger.record_progress(entry, {"step": 7, "counts": 1}, owner="me")
+    for older in ({"step": 3, "counts": 1}, {"counts": 2}):
+        with pytest.raises(ArtefactError, match="older copy"):
+            ledger.record_progress(entry, older, owner="me")
+    for more in ({"step": 301, "counts": 1}, {"step": 7, "counts": 5}, {"step": 7, "counts": 1, "other": 1}):
+        with pytest.raises(BudgetError, match="more often than was reserved"):
+            ledger.record_progress(entry, more, owner="me")
+    assert Ledger.open(ledger._chain.path).entry(entry.name).progress == {"step": 7, "counts": 1}
+
+
+def test_an_entry_may_be_named_beforehand_and_only_once(ledger):
+    assert ledger.reserve(PLAN, 1e-6, name="chosen").name == "chosen"
+    with pytest.raises(UsageError, match="already"):
+        ledger.reserve(PLAN, 1e-6, name="chosen")
+    assert len(ledger.entries()) == 1
 
 
 def test_an_unknown_entry_is_refused(ledger):
@@ -312,12 +385,3 @@ def test_a_ledger_with_an_odd_first_entry_is_refused(tmp_path, first, word):
     ledger_chain.Chain.create(tmp_path / "odd", first)
     with pytest.raises(ArtefactError, match=word):
         Ledger.open(tmp_path / "odd")
-
-
-def test_progress_is_remembered_and_never_shrinks(tmp_path):
-    ledger = Ledger.create(tmp_path / "people", epsilon_cap=5, delta=1e-5)
-    entry = ledger.reserve([Mechanism("item counts", 5.0)], 1e-5)
-    ledger.record_progress(entry, {"step": 7})
-    ledger.record_progress(entry, {"step": 3, "item counts": 1})
-    assert Ledger.open(tmp_path / "people").entry(entry.name).progress == {"step": 7, "item counts": 1}
-    assert ledger.entry(entry.name).state == "reserved"

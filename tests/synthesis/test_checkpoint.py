@@ -10,11 +10,12 @@ import dpgm
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
+from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.pipeline import fit_generator
-from dpgm.synthesis.synthesizer import _open_gateway
 from synthesis_data import SETS, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
@@ -27,7 +28,7 @@ class Killed(Exception):
 
 
 def _fit(plan, saved, seed):
-    gateway = _open_gateway(RECORDS, plan, SeededRandomness(seed), saved)
+    gateway = Books(plan, RECORDS, None, saved).gateway(SeededRandomness(seed))
     draws = torch.Generator().manual_seed(saved.public_seed)
     generator = fit_generator(gateway, plan, SETS, draws=draws, context=RunContext(checkpoint=saved))
     gateway.assert_complete()
@@ -38,7 +39,7 @@ def _fit(plan, saved, seed):
 @pytest.mark.parametrize("before", [True, False], ids=["before-the-write", "after-the-write"])
 def test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan(tmp_path, monkeypatch, model, before):
     plan = tiny_plan(model, SETS, len(RECORDS), clusters=2 if model == "vae" else 1, sampling_rate=0.3)
-    append = Checkpoint._append
+    append = Journal.append
     entries = {"products": 6, "vae": 22, "rbm": 9}[model]
     finished = 0
     for fatal in range(entries):
@@ -55,10 +56,10 @@ def test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan(tmp_path, m
 
         folder = tmp_path / f"{fatal}-{before}"
         saved = Checkpoint.start(folder, plan, RECORDS)
-        monkeypatch.setattr(Checkpoint, "_append", dying)
+        monkeypatch.setattr(Journal, "append", dying)
         with pytest.raises(Killed):
             _fit(plan, saved, seed=fatal)
-        monkeypatch.setattr(Checkpoint, "_append", append)
+        monkeypatch.setattr(Journal, "append", append)
         saved.close()
         resumed = Checkpoint.resume(folder, plan, RECORDS)
         lost_for_good = [name for name in resumed.lost if plan.mechanism(name).count == 1]
@@ -92,7 +93,7 @@ def test_a_checkpoint_holds_released_values_only(tmp_path):
     names = {path.name.split("-")[0] for path in (tmp_path / "a").iterdir()}
     assert names == {"answer", "trainer", "checkpoint.json", "journal.jsonl"}
     header = json.loads((tmp_path / "a" / "checkpoint.json").read_text())
-    assert set(header) == {"format", "plan", "public_seed", "fingerprint", "ledger_entry"}
+    assert set(header) == {"format", "plan", "public_seed", "fingerprint", "ledger_entry", "sha256"}
 
 
 def test_a_torn_journal_line_is_dropped(tmp_path):

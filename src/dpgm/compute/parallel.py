@@ -32,6 +32,16 @@ def all_sum(partial: Tensor) -> Tensor:
     return partial
 
 
+def place_of(rows: int) -> tuple[int, int]:
+    """The global number of this rank's first row, and how many rows all ranks hold (collective in a parallel run)."""
+    if not is_parallel():
+        return 0, rows
+    held = torch.zeros(world_size(), dtype=torch.int64)
+    held[rank()] = rows
+    held = all_sum(held)
+    return int(held[: rank()].sum()), int(held.sum())
+
+
 def from_first(value: Tensor) -> Tensor:
     """What rank 0 holds, on every rank, in place."""
     if is_parallel():

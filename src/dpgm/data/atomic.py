@@ -110,11 +110,11 @@ def check_output(
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str], *, force: bool = True) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bool = False) -> Iterator[Path]:
     """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
 
-    With `force=False` an existing `path` is refused. On any error the temporary file is removed and `path` is as
-    it was before.
+    With `force=False` an existing `path` is refused; with `private` only the owner may read it. On any error the
+    temporary file is removed and `path` is as it was before.
 
     Raises:
         DiskError: the output cannot be written (no space, read-only, no such folder).
@@ -131,7 +131,7 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True) -> Iterator
         _flush_file(temporary)
         mask = os.umask(0)
         os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
+        temporary.chmod(0o600 if private else 0o666 & ~mask)
         os.replace(temporary, target)
         _flush_folder(target.parent)
     except DiskError:

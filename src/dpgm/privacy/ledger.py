@@ -3,6 +3,11 @@
 A fit reserves its whole plan before a row is read, in one transaction with the check against the cap, so two fits at
 once cannot both take the last of the budget. Nothing is given back except a reservation that never started.
 
+One charge, one release. Each process that runs a fit starts its entry with a token of its own, the owner; the last
+process to start an entry owns it. Charging and committing compare the owner in the same transaction that writes, so
+when a copy of a checkpoint is resumed elsewhere, the earlier process can neither charge nor commit any more. A commit
+holds the hash of the model, and a committed entry accepts that very model again and no other.
+
 Plans may be chosen after seeing earlier releases, so their costs are composed by a Renyi filter (Feldman and Zrnic
 2021): divergences at one order, fixed by the first reservation, may add up to what converts to the cap. The first
 plan is chosen before anything was seen; it may also be admitted by its own tight figure, after which nothing more
@@ -12,6 +17,7 @@ reservation fixes, too, how much of delta is kept for them.
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +38,11 @@ FORMAT = 1
 # costs about 2 % of epsilon, and leaves room for four plans of the default (a tenth of delta each).
 SET_ASIDE = 0.5
 # What a state may become. A started entry stays charged whatever happens to it.
-_NEXT = {"reserved": ("started", "void"), "started": ("committed", "abandoned"), "abandoned": ("started",)}
+_NEXT = {
+    "reserved": ("started", "void"),
+    "started": ("started", "committed", "abandoned"),
+    "abandoned": ("started",),
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ class Entry:
     plan_hash: str = ""
     release: str = ""
     progress: Mapping[str, int] = field(default_factory=dict)
+    owner: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,8 +125,16 @@ class Ledger:
 
     # -- the life of a plan ------------------------------------------------------------------------------------
 
-    def reserve(self, mechanisms: Sequence[Mechanism], delta: float, *, plan_hash: str = "") -> Entry:
+    def reserve(
+        self, mechanisms: Sequence[Mechanism], delta: float, *, plan_hash: str = "", name: str | None = None
+    ) -> Entry:
         """Charge a whole plan, before a row is read.
+
+        Args:
+            mechanisms: what the plan may run.
+            delta: the plan's delta.
+            plan_hash: a hash of the whole plan; a resumed fit must show the same.
+            name: the entry's name, chosen beforehand by a fit that notes it in its checkpoint first.
 
         Raises:
             BudgetError: the plan does not fit under the cap, with the figures.
@@ -143,7 +163,9 @@ class Ledger:
                     f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
                     "Lower its epsilon, or do not fit this population again."
                 )
-            name = secrets.token_hex(8)
+            name = secrets.token_hex(8) if name is None else name
+            if any(entry.name == name for entry in entries):
+                raise UsageError(f"the ledger has an entry {name!r} already; resume that fit.")
             document = {
                 "kind": "reserved",
                 "entry": name,
@@ -158,32 +180,88 @@ class Ledger:
             writer.append(document)
         return self.entry(name)
 
-    def start(self, entry: Entry | str) -> Entry:
-        """The fit reads rows from now on; the reservation can no longer be voided. A resumed fit stays started."""
-        current = self.entry(_name(entry))
-        if current.state == "started":
-            return current
-        return self._advance(entry, "started")
+    def start(self, entry: Entry | str, *, owner: str = "") -> Entry:
+        """The fit reads rows from now on; the reservation can no longer be voided.
 
-    def commit(self, entry: Entry | str, charged: Sequence[Mechanism] | None = None, *, release: str = "") -> Entry:
-        """The fit ended; `charged` is what its journal says was run, never more than was reserved."""
-        reserved = self.entry(_name(entry))
-        charged = reserved.mechanisms if charged is None else tuple(charged)
-        _within(charged, reserved.mechanisms)
-        return self._advance(entry, "committed", charged=charged, release=release)
-
-    def record_progress(self, entry: Entry | str, charged: Mapping[str, int]) -> None:
-        """Runs of each mechanism charged so far by a fit that keeps a checkpoint.
-
-        A checkpoint set back to an older copy is told by it, and the runs in between stay spent.
+        Args:
+            entry: the reservation, or a fit that was started before and is now resumed.
+            owner: a token of this process alone; whoever owned the entry before can neither charge nor commit now.
         """
-        with self._chain.writing() as writer:
-            document = {"kind": "progress", "entry": _name(entry), "charged": dict(charged), "time": _now()}
-            writer.append(document)
+        return self._advance(entry, "started", changes={"owner": owner})
 
-    def abandon(self, entry: Entry | str) -> Entry:
+    def commit(
+        self,
+        entry: Entry | str,
+        charged: Sequence[Mechanism] | None = None,
+        *,
+        owner: str = "",
+        model: str = "",
+        release: str = "",
+    ) -> Entry:
+        """The fit ended.
+
+        Args:
+            entry: a started entry; one that is committed already is left as it is, if `model` is the same.
+            charged: what ran by the fit's own count; refused unless it is what was reserved, for that is charged.
+            owner: the token that the entry was started with.
+            model: hash of the model that is published; no other model will be accepted for this charge.
+            release: a name for people.
+
+        Raises:
+            BudgetError: something else ran than was reserved, another process took the fit over, or another model
+                was committed.
+        """
+        name = _name(entry)
+        with self._chain.writing() as writer:
+            current = _find(writer.documents(), name)
+            if charged is not None:
+                _same_runs(charged, current.mechanisms)
+            if current.state == "committed":
+                if model != current.model or not model:
+                    raise BudgetError(
+                        f"the ledger's entry {name} is committed with another model; one charge pays for one release."
+                    )
+                return current
+            _check_next(current, "committed")
+            _check_owner(current, owner)
+            document = {
+                "kind": "committed",
+                "entry": name,
+                "charged": [mechanism.to_json() for mechanism in current.mechanisms],
+                "model": model,
+                "release": release,
+                "time": _now(),
+            }
+            writer.append(document)
+        return self.entry(name)
+
+    def record_progress(self, entry: Entry | str, charged: Mapping[str, int], *, owner: str = "") -> None:
+        """Runs charged so far by a fit that keeps a checkpoint, before they run; `step` counts training steps.
+
+        Compare-and-swap: refused when another process took the fit over, when fewer runs are named than are recorded
+        (the checkpoint is an older copy), and when more are named than were reserved.
+        """
+        name = _name(entry)
+        with self._chain.writing() as writer:
+            current = _find(writer.documents(), name)
+            if current.state != "started":
+                raise UsageError(f"the ledger's entry {name} is {current.state}; it cannot be charged.")
+            _check_owner(current, owner)
+            for mechanism, runs in current.progress.items():
+                if charged.get(mechanism, 0) < runs:
+                    raise ArtefactError(
+                        f"the ledger has {runs} runs of {mechanism!r} charged and the checkpoint fewer; it is an older "
+                        "copy. Resume it again."
+                    )
+            most = _most_runs(current.mechanisms)
+            for mechanism, runs in charged.items():
+                if runs > most.get(mechanism, 0):
+                    raise BudgetError(f"{mechanism!r} would run more often than was reserved.")
+            writer.append({"kind": "progress", "entry": name, "charged": dict(charged), "time": _now()})
+
+    def abandon(self, entry: Entry | str, *, owner: str = "") -> Entry:
         """The fit was given up; everything it reserved stays charged."""
-        return self._advance(entry, "abandoned")
+        return self._advance(entry, "abandoned", owner=owner)
 
     def void(self, entry: Entry | str) -> Entry:
         """Give back a reservation that never started: no row was read."""
@@ -197,10 +275,7 @@ class Ledger:
 
     def entry(self, name: str) -> Entry:
         """One plan by its name."""
-        for entry in self.entries():
-            if entry.name == name:
-                return entry
-        raise UsageError(f"the ledger has no entry {name!r}; `dpgm ledger show` lists them.")
+        return _find(self._chain.documents(), name)
 
     @property
     def mark(self) -> LedgerMark:
@@ -233,8 +308,6 @@ class Ledger:
         return self.epsilon_cap - float(conversion(np.array([rules.order]), self.delta * (1 - rules.aside))[0])
 
     def _share(self, mechanisms: Sequence[Mechanism], rules: "_Rules") -> float:
-        if not mechanisms:
-            return 0.0
         return float(renyi_curve(events_of(mechanisms), np.array([rules.order]))[0]) / self._budget(rules)
 
     def _best_order(self, curve: Any, aside: float) -> float:
@@ -249,20 +322,21 @@ class Ledger:
         return float(ORDERS[int(np.argmin(shares))])
 
     def _advance(
-        self, entry: Entry | str, state: str, *, charged: Sequence[Mechanism] | None = None, release: str = ""
+        self,
+        entry: Entry | str,
+        state: str,
+        *,
+        owner: str | None = None,
+        changes: Mapping[str, str] | None = None,
     ) -> Entry:
+        """Write the next state; with `owner`, only for the process that owns the entry."""
         name = _name(entry)
         with self._chain.writing() as writer:
-            current = next((one for one in _state(writer.documents())[0] if one.name == name), None)
-            if current is None:
-                raise UsageError(f"the ledger has no entry {name!r}.")
-            if state not in _NEXT.get(current.state, ()):
-                raise UsageError(f"the ledger's entry {name} is {current.state}; it cannot become {state}.")
-            document: dict[str, Any] = {"kind": state, "entry": name, "time": _now()}
-            if charged is not None:
-                document["charged"] = [mechanism.to_json() for mechanism in charged]
-                document["release"] = release
-            writer.append(document)
+            current = _find(writer.documents(), name)
+            _check_next(current, state)
+            if owner is not None:
+                _check_owner(current, owner)
+            writer.append({"kind": state, "entry": name, "time": _now()} | dict(changes or {}))
         return self.entry(name)
 
 
@@ -290,14 +364,50 @@ def _index(order: float) -> int:
     return int(np.flatnonzero(order == ORDERS)[0])
 
 
-def _within(charged: Sequence[Mechanism], reserved: Sequence[Mechanism]) -> None:
-    """What is charged was reserved: the same mechanisms, each at most as often."""
-    left = {replace(mechanism, count=1): mechanism.count for mechanism in reserved}
+def _find(documents: list[dict[str, Any]], name: str) -> Entry:
+    for entry in _state(documents)[0]:
+        if entry.name == name:
+            return entry
+    raise UsageError(f"the ledger has no entry {name!r}; `dpgm ledger show` lists them.")
+
+
+def _check_next(current: Entry, state: str) -> None:
+    if state not in _NEXT.get(current.state, ()):
+        raise UsageError(f"the ledger's entry {current.name} is {current.state}; it cannot become {state}.")
+
+
+def _check_owner(current: Entry, owner: str) -> None:
+    if current.owner != owner:
+        raise BudgetError(
+            f"another process has resumed the fit of the ledger's entry {current.name} and taken it over; this one "
+            "stops here. Let the other one finish, or resume that one."
+        )
+
+
+def _most_runs(reserved: Sequence[Mechanism]) -> dict[str, int]:
+    """How often each mechanism may run; the mechanisms of one Poisson sample run together, under the sample's name."""
+    most: dict[str, int] = {}
+    for mechanism in reserved:
+        name = mechanism.name if mechanism.sample is None else mechanism.sample
+        most[name] = max(most.get(name, 0), mechanism.count)
+    return most
+
+
+def _same_runs(charged: Sequence[Mechanism], reserved: Sequence[Mechanism]) -> None:
+    """What ran is what was reserved: the same mechanisms, each as often."""
+    left: Counter[Mechanism] = Counter()
+    for mechanism in reserved:
+        left[replace(mechanism, count=1)] += mechanism.count
     for mechanism in charged:
-        key = replace(mechanism, count=1)
-        if left.get(key, 0) < mechanism.count:
+        left[replace(mechanism, count=1)] -= mechanism.count
+    for mechanism, difference in sorted(left.items(), key=lambda item: item[1]):
+        if difference < 0:
             raise BudgetError(f"the mechanism {mechanism.name!r} ran more often than, or not as, it was reserved.")
-        left[key] -= mechanism.count
+        if difference > 0:
+            raise BudgetError(
+                f"the mechanism {mechanism.name!r} is charged more often than the fit says it ran; a charge is never "
+                "given back."
+            )
 
 
 def _now() -> str:
@@ -332,6 +442,9 @@ def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], _Rules | None]
         if document["kind"] == "committed":
             changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])
             changes["release"] = document["release"]
+            changes["model"] = document.get("model", "")
+        elif document["kind"] == "started":
+            changes["owner"] = document.get("owner", "")
         elif document["kind"] == "void":
             changes["charged"] = ()
         entries[entry.name] = replace(entry, **changes)

@@ -5,17 +5,19 @@ rows, assignments, coins, or anything of the noise generator; a resumed fit take
 draws feature maps, initial weights and latent noise is not secret: the guarantee holds for every value of it, under
 zero-out adjacency (latent noise is numbered by row).
 
-The journal is append-only, one JSON line an entry, each fsynced:
+The journal (journal.py) has these entries:
 
     {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
     {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
-    {"steps": n, "file": F}             the trainer's state after n steps is safely on disk
+    {"steps": n, "file": F, "sha256": H}        the trainer's state after n steps is safely on disk
     {"sources": [...], "private": b}    where this process takes its noise from
+    {"model": KIND, "architecture": A, "file": F, "sha256": H}    the finished model is safely on disk
 
 One process at a time: the folder is locked. With a ledger, charges are written there, too, so that a folder set back
 to an older copy cannot spend again; without one that cannot be told.
 
-A charge without its answer is spent all the same. A torn last line was never acted upon and is dropped.
+A charge without its answer is spent all the same. Only the owner may read the folder: the noisy values are safe to
+publish, but not for others to choose from.
 """
 
 import fcntl
@@ -24,6 +26,7 @@ import hmac
 import json
 import os
 import secrets
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,14 +43,20 @@ from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
 from dpgm.mechanisms.query import Query
 from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.tensors import read_tensors, write_tensors
+from dpgm.synthesis.tensors import read_tensors, tensor_bytes
 
-FORMAT = 3  # answers of older versions belong to other questions
+FORMAT = 4  # answers of older versions belong to other questions
+HEADER_FILE = "checkpoint.json"
+JOURNAL_FILE = "journal.jsonl"
+MODEL_FILE = "model.safetensors"
 
 
 @dataclass
 class _History:
+    """What the journal says."""
+
     charged: Counter[str] = field(default_factory=Counter)
     answers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     hashes: dict[str, str] = field(default_factory=dict)
@@ -55,17 +64,21 @@ class _History:
     steps_done: int = 0
     sources: set[str] = field(default_factory=set)
     private: bool = True
+    model: tuple[str, dict[str, Any]] | None = None
 
 
 class Checkpoint:
     """A folder in which a fit records what it charged and what came back."""
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], history: _History, lock: int) -> None:
+    def __init__(
+        self, folder: Path, header: Mapping[str, Any], journal: Journal, history: _History, lock: int
+    ) -> None:
         self.folder = folder
         self._lock = lock  # held until this object goes: two processes on one folder would spend twice
         self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
         self.public_seed = int(header["public_seed"])
-        self.ledger_entry: str | None = header.get("ledger_entry")
+        self.ledger_entry: str | None = header["ledger_entry"]
+        self._journal = journal
         self._history = history
         self._replayed: Counter[str] = Counter()
 
@@ -74,7 +87,7 @@ class Checkpoint:
     @classmethod
     def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
         """A new checkpoint in an empty or missing folder."""
-        cls.prepare(folder)
+        _prepare(folder)
         lock = _take_lock(folder)
         header: dict[str, Any] = {
             "format": FORMAT,
@@ -83,68 +96,64 @@ class Checkpoint:
             "fingerprint": fingerprint(records),
             "ledger_entry": ledger_entry,
         }
-        with atomic_file(folder / "checkpoint.json") as path:
-            path.write_text(json.dumps(header), "utf-8")
-        return cls(folder, header, _History(), lock)
-
-    @staticmethod
-    def prepare(folder: Path) -> None:
-        """Make the folder, or refuse it, before anything is charged."""
+        digest = _header_digest(header)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
-        except OSError as error:
-            raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
-        check_writable(folder / "checkpoint.json")
+            with atomic_file(folder / HEADER_FILE, private=True) as path:
+                path.write_text(json.dumps(header | {"sha256": digest}), "utf-8")
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), _History(), lock)
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
         """Continue an earlier fit of the same plan on the same data."""
-        try:
-            header = json.loads((folder / "checkpoint.json").read_text("utf-8"))
-            same_plan = header["plan"] == plan.to_json()
-            told, now = header["fingerprint"], fingerprint(records)
-            same_data = told is None or now is None or hmac.compare_digest(told, now)
-            sound = header["format"] == FORMAT and int(header["public_seed"]) in range(2**62)
-        except FileNotFoundError as error:
-            raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
-        if not sound:
-            raise ArtefactError(
-                f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
-            )
-        if not same_plan:
+        header = _read_header(folder)
+        if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
-        if not same_data:
+        told, now = header["fingerprint"], fingerprint(records)
+        if told is not None and now is not None and not hmac.compare_digest(told, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         lock = _take_lock(folder)
         try:
             for leftover in folder.glob("*.tmp-*"):
                 leftover.unlink(missing_ok=True)
-            history = _read_journal(folder)
+            journal = Journal(folder / JOURNAL_FILE, header["sha256"])
+            history = _history(journal, folder)
             _refuse_older_journal(folder, history)
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, header, history, lock)
+        return cls(folder, header, journal, history, lock)
 
     @staticmethod
     def saved_plan(folder: Path) -> Plan:
         """The plan an earlier fit in this folder was made with."""
         try:
-            return Plan.from_json(json.loads((folder / "checkpoint.json").read_text("utf-8"))["plan"])
-        except FileNotFoundError as error:
-            raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.") from error
+            return Plan.from_json(_read_header(folder)["plan"])
+        except UsageError as error:
+            raise _damaged(folder) from error
+
+    @staticmethod
+    def charges_in(folder: Path) -> dict[str, int]:
+        """What the fit in this folder has charged so far, read without opening it; empty where there is none."""
+        try:
+            header = _read_header(folder)
+            journal = Journal(folder / JOURNAL_FILE, header["sha256"])
+            return dict(_history(journal, folder, mend=False).charged)
+        except ArtefactError:
+            return {}
 
     def close(self) -> None:
         """Let another process have the folder."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
+
+    def remove(self) -> None:
+        """Remove the folder: its release is written, or nothing was ever charged."""
+        self.close()
+        remove_checkpoint(self.folder)
 
     # -- what was spent ----------------------------------------------------------------------------------
 
@@ -177,7 +186,16 @@ class Checkpoint:
 
     def trainer_state(self) -> dict[str, Tensor] | None:
         """The state of the last completed block of steps."""
-        return None if self._history.trainer is None else read_tensors(self.folder / self._history.trainer)
+        return None if self._history.trainer is None else self._read(self._history.trainer)
+
+    def model(self) -> tuple[str, dict[str, Any], dict[str, Tensor]] | None:
+        """Kind, architecture and tensors of the finished model, if the fit got that far."""
+        return None if self._history.model is None else (*self._history.model, self._read(MODEL_FILE))
+
+    @property
+    def charged(self) -> dict[str, int]:
+        """Runs of each mechanism that are spent; `step` counts training steps."""
+        return dict(self._history.charged)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -193,7 +211,7 @@ class Checkpoint:
         """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
         for name, runs in charged.items():
             if runs > self._history.charged[name]:
-                self._append({"charge": name, "runs": runs - self._history.charged[name]})
+                self._journal.append({"charge": name, "runs": runs - self._history.charged[name]})
                 self._history.charged[name] = runs
 
     # -- recording ----------------------------------------------------------------------------------------
@@ -203,20 +221,19 @@ class Checkpoint:
         if not self._history.sources.issuperset(names) or (self._history.private and not private):
             self._history.sources.update(names)
             self._history.private = self._history.private and private
-            self._append({"sources": sorted(self._history.sources), "private": self._history.private})
+            self._journal.append({"sources": sorted(self._history.sources), "private": self._history.private})
 
     def charge(self, name: str, runs: int = 1) -> None:
         """Write down a spending before it happens."""
         self.before_charge({**self._history.charged, name: self._history.charged[name] + runs})
-        self._append({"charge": name, "runs": runs})
+        self._journal.append({"charge": name, "runs": runs})
         self._history.charged[name] += runs
 
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
         file = _answer_file(name, self._history.charged[name])
-        write_tensors(self.folder / file, {"value": noisy})
-        self._append({"answer": name, "file": file, "sha256": _sha256(self.folder / file)})
-        self._history.hashes[file] = _sha256(self.folder / file)
+        digest = self._write(file, {"value": noisy})
+        self._journal.append({"answer": name, "file": file, "sha256": digest})
         self._history.answers[name].append(file)
         self._replayed[name] = len(self._history.answers[name])
 
@@ -224,11 +241,19 @@ class Checkpoint:
         """Save the trainer after `steps` steps; the previous state stays until the new one is recorded."""
         before = self._history.trainer
         file = f"trainer-{steps}.safetensors"
-        write_tensors(self.folder / file, dict(state))
-        self._append({"steps": steps, "file": file})
+        digest = self._write(file, state)
+        self._journal.append({"steps": steps, "file": file, "sha256": digest})
         self._history.trainer, self._history.steps_done = file, steps
         if before is not None and before != file:
             (self.folder / before).unlink(missing_ok=True)
+
+    def save_model(self, kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Save the finished model, so that a release that cannot be written now can be written later."""
+        digest = self._write(MODEL_FILE, tensors)
+        self._journal.append(
+            {"model": kind, "architecture": dict(architecture), "file": MODEL_FILE, "sha256": digest}
+        )
+        self._history.model = (kind, dict(architecture))
 
     def replay(self, name: str) -> Tensor | None:
         """The next recorded answer of that name, or None when there is none left."""
@@ -237,25 +262,24 @@ class Checkpoint:
             return None
         self._replayed[name] = at + 1
         file = self._history.answers[name][at]
-        tensors = read_tensors(self.folder / file)
-        if set(tensors) != {"value"} or _sha256(self.folder / file) != self._history.hashes[file]:
+        tensors = self._read(file)
+        if set(tensors) != {"value"}:
             raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
         return tensors["value"]
 
-    def _append(self, entry: Mapping[str, Any]) -> None:
-        path = self.folder / "journal.jsonl"
-        try:
-            new = not path.exists()
-            with path.open("ab") as journal:
-                journal.write(json.dumps(entry).encode() + b"\n")
-                journal.flush()
-                os.fsync(journal.fileno())
-            if new:  # the name of a new file is safe only when its folder is
-                os.fsync(self._lock)
-        except OSError as error:
-            raise DiskError(
-                f"the checkpoint in {self.folder} cannot be written; free some space and --resume."
-            ) from error
+    def _write(self, file: str, tensors: Mapping[str, Tensor]) -> str:
+        data = tensor_bytes(tensors)
+        with atomic_file(self.folder / file, private=True) as path:
+            path.write_bytes(data)
+        self._history.hashes[file] = hashlib.sha256(data).hexdigest()
+        return self._history.hashes[file]
+
+    def _read(self, file: str) -> dict[str, Tensor]:
+        path = self.folder / file
+        tensors = read_tensors(path)
+        if _sha256(path) != self._history.hashes[file]:
+            raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
+        return tensors
 
 
 class CheckpointedGateway(Gateway):
@@ -291,6 +315,16 @@ class CheckpointedGateway(Gateway):
         return noisy
 
 
+def remove_checkpoint(folder: Path) -> None:
+    """Remove a checkpoint folder that is needed no more; renamed first, so that half of one never looks like one."""
+    doomed = folder.with_name(f"{folder.name}.tmp-{secrets.token_hex(6)}")
+    try:
+        os.rename(folder, doomed)
+    except OSError:
+        return
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
 def _take_lock(folder: Path) -> int:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -301,36 +335,69 @@ def _take_lock(folder: Path) -> int:
     return handle
 
 
-def _read_journal(folder: Path) -> _History:
-    history = _History()
-    path = folder / "journal.jsonl"
-    if not path.exists():
-        return history
+def _prepare(folder: Path) -> None:
+    """Make the folder, for its owner alone, or refuse it before anything is charged."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
+        folder.chmod(0o700)
     except OSError as error:
-        raise ArtefactError(f"the journal in {folder} cannot be read; check its permissions.") from error
-    if lines[-1]:  # torn by a crash: the entry was never acted upon; cut it so that appending stays sound
-        with path.open("r+b") as journal:
-            journal.truncate(path.stat().st_size - len(lines[-1]))
-            os.fsync(journal.fileno())
+        raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
+    check_writable(folder / HEADER_FILE)
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
     try:
-        for line in lines[:-1]:
-            entry = json.loads(line)
+        header = json.loads((folder / HEADER_FILE).read_text("utf-8"))
+        if header["format"] != FORMAT:
+            raise ArtefactError(
+                f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
+            )
+        told = header["sha256"]
+        if told != _header_digest({name: value for name, value in header.items() if name != "sha256"}):
+            raise ValueError("the hash does not match")
+    except FileNotFoundError as error:
+        raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, ArtefactError):
+            raise
+        raise _damaged(folder) from error
+    return dict(header)
+
+
+def _header_digest(header: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(folder: Path) -> ArtefactError:
+    return ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
+
+
+def _history(journal: Journal, folder: Path, *, mend: bool = True) -> _History:
+    history = _History()
+    try:
+        for entry in journal.read(mend=mend):
             if "charge" in entry:
                 if int(entry["runs"]) < 1:
                     raise ValueError("a charge is never given back")
                 history.charged[str(entry["charge"])] += int(entry["runs"])
-            elif "answer" in entry:
-                history.answers[str(entry["answer"])].append(_plain_name(entry["file"]))
-                history.hashes[entry["file"]] = str(entry["sha256"])
             elif "sources" in entry:
                 history.sources.update(str(name) for name in entry["sources"])
                 history.private = history.private and entry["private"] is True
             else:
-                history.trainer, history.steps_done = _plain_name(entry["file"]), int(entry["steps"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtefactError(f"the journal in {folder} is damaged; start again in another folder.") from error
+                file = _plain_name(entry["file"])
+                history.hashes[file] = str(entry["sha256"])
+                if "answer" in entry:
+                    history.answers[str(entry["answer"])].append(file)
+                elif "model" in entry:
+                    history.model = (str(entry["model"]), dict(entry["architecture"]))
+                else:
+                    history.trainer, history.steps_done = file, int(entry["steps"])
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ArtefactError):
+            raise
+        raise _damaged(folder) from error
     return history
 
 
@@ -339,7 +406,10 @@ def _refuse_older_journal(folder: Path, history: _History) -> None:
     known = {_answer_file(name, run + 1) for name, runs in history.charged.items() for run in range(runs)}
     steps = history.charged["step"]
     newer = [path.name for path in folder.glob("answer-*.safetensors") if path.name not in known]
-    newer += [path.name for path in folder.glob("trainer-*.safetensors") if int(path.stem[8:] or 0) > steps]
+    for path in folder.glob("trainer-*.safetensors"):
+        done = path.stem.removeprefix("trainer-")
+        if not done.isdecimal() or int(done) > steps:
+            newer.append(path.name)
     if newer:
         raise ArtefactError(
             f"the journal in {folder} is older than the results beside it; restore the newest copy, or fit again in "

@@ -12,25 +12,25 @@ The box of the paper, with its errors corrected (docs/guarantee.md):
     release   weights, domain, certificate; nothing else leaves
 """
 
-import hashlib
 import inspect
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpgm import __version__
+from dpgm.compute import parallel
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.source import Source
-from dpgm.errors import ArtefactError, BudgetError, NotFittedError, PrivacyWarning, UsageError
+from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
-from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.books import Books
+from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.config import Config, Model, Preset
 from dpgm.synthesis.context import Progress, RunContext, silent
 from dpgm.synthesis.generator import Generator
@@ -107,45 +107,29 @@ class Synthesizer:
         device = _choose_device(self.device)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
 
-        # Charge before touch: the ledger holds the whole plan before the gateway is opened.
-        saved = Checkpoint.resume(Path(checkpoint), plan, records) if resume and checkpoint is not None else None
-        if checkpoint is not None and saved is None:
-            Checkpoint.prepare(Path(checkpoint))
-        try:
-            entry = _reserve(ledger, plan, saved)
-            if checkpoint is not None and saved is None:
-                saved = Checkpoint.start(Path(checkpoint), plan, records, entry)
-            committed = ledger is not None and entry is not None and _committed(ledger, entry, plan, saved)
-            if ledger is not None and entry is not None and not committed:
-                _charge_ledger_too(saved, ledger, entry)
-                ledger.start(entry)
-            gateway = _open_gateway(records, plan, randomness, saved)
-
-            draws = randomness.draws() if saved is None else randomness.draws().manual_seed(saved.public_seed)
-            context = RunContext(device, progress, saved, public)
-            generator = fit_generator(gateway, plan, records.domain, draws=draws, context=context)
-            gateway.assert_complete()
-
-            certificate = _certify(plan, gateway, generator, source, saved)
-            if ledger is not None and entry is not None:
-                if not committed:
-                    ledger.commit(entry, gateway.spent)
-                certificate = replace(certificate, ledger=ledger.mark)
-        finally:
-            if saved is not None:
-                saved.close()
+        with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
+            gateway = books.gateway(randomness)
+            generator = books.finished(records.domain)
+            if generator is None:
+                context = RunContext(device, progress, books.checkpoint, public)
+                draws = books.draws(randomness)
+                generator = fit_generator(gateway, plan, records.domain, draws=draws, context=context)
+            mark = books.commit(gateway, generator)
+        certificate = _certify(plan, gateway, generator, source, *books.noise_sources(randomness))
+        certificate = replace(certificate, ledger=mark)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, records.domain, generator, certificate
         return self
 
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
+        _, total = parallel.place_of(len(records))  # of all processes that fit together
         if plan is None and resumed is not None:
             plan = Checkpoint.saved_plan(Path(resumed))
             self._check_same(plan)
         if plan is None:
             config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset)
-            plan = make_plan(config, len(records), records.domain)
-        plan.check_fits(len(records), records.domain)
+            plan = make_plan(config, total, records.domain)
+        plan.check_fits(total, records.domain)
         if plan.settings.clusters > max(1, plan.records / 10):
             warnings.warn(
                 f"{plan.settings.clusters} clusters for {plan.records} records leave fewer than ten records to a "
@@ -217,13 +201,15 @@ def _statements(source: Source | None) -> tuple[str, ...]:
 
 
 def _certify(
-    plan: Plan, gateway: Gateway, generator: Generator, source: Source | None, saved: Checkpoint | None
+    plan: Plan,
+    gateway: Gateway,
+    generator: Generator,
+    source: Source | None,
+    sources: frozenset[str],
+    private: bool,
 ) -> Certificate:
     """What ran, what it cost, and where the noise came from, over all processes of the fit."""
     spent = cost(gateway.spent, plan.delta)
-    randomness = gateway.randomness
-    private = randomness.private and (saved is None or saved.private)
-    sources = (randomness.names_used or {randomness.name}) | (saved.sources if saved is not None else set())
     return Certificate(
         epsilon=spent.epsilon,
         delta=plan.delta,
@@ -241,58 +227,6 @@ def _certify(
         files={},
         warnings=() if private else ("NOT PRIVATE: made with a seeded generator.",),
         statements=_statements(source),
-    )
-
-
-def _charge_ledger_too(saved: Checkpoint | None, ledger: "Ledger", entry: str) -> None:
-    """From now on every charge of the checkpoint is in the ledger first; what the ledger knows already is spent."""
-    if saved is not None:
-        saved.raise_to(ledger.entry(entry).progress)
-        saved.before_charge = lambda charged: ledger.record_progress(entry, charged)
-
-
-def _reserve(ledger: "Ledger | None", plan: Plan, saved: Checkpoint | None) -> str | None:
-    """The plan's entry in the ledger: the one of the earlier process when resuming, else a new reservation."""
-    if ledger is None:
-        if saved is not None and saved.ledger_entry is not None:
-            raise UsageError("the fit was started with a ledger; resume it with the same --ledger.")
-        return None
-    if saved is not None:
-        if saved.ledger_entry is None:
-            raise UsageError("the fit was started without a ledger; resume it without one.")
-        return saved.ledger_entry
-    digest = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
-    return ledger.reserve(plan.mechanisms, plan.delta, plan_hash=digest).name
-
-
-def _committed(ledger: "Ledger", entry: str, plan: Plan, saved: Checkpoint | None) -> bool:
-    """Whether the ledger holds this fit as ended: it may be written out again, and nothing may be run again."""
-    if ledger.entry(entry).state != "committed":
-        return False
-    if saved is None or not saved.complete(plan):
-        raise ArtefactError(
-            "the ledger says that this fit has ended and its checkpoint does not; the checkpoint is an older copy. "
-            "Fit again in another checkpoint folder."
-        )
-    return True
-
-
-def _open_gateway(records: Records, plan: Plan, randomness: Randomness, saved: Checkpoint | None) -> Gateway:
-    if saved is None:
-        return Gateway(records, randomness=randomness, allowance=plan.mechanisms)
-    for mechanism in plan.mechanisms:
-        if mechanism.count == 1 and mechanism.sample is None and saved.lost.get(mechanism.name):
-            raise BudgetError(
-                f"the noisy {mechanism.name} were lost when the earlier fit stopped, and they are spent; fit again in "
-                "another checkpoint folder, which costs the budget anew."
-            )
-    gone = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
-    return CheckpointedGateway(
-        records,
-        checkpoint=saved,
-        randomness=randomness,
-        allowance=plan.mechanisms,
-        already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
     )
 
 

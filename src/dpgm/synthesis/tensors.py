@@ -17,11 +17,17 @@ ITEM_BYTES = {"F64": 8, "F32": 4, "I64": 8, "I32": 4, "I16": 2, "U8": 1, "BOOL":
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors beside `path` and rename them into place."""
-    from safetensors.torch import save
-
     with atomic_file(path) as temporary:
         # Written by Python, so that a full disk is the operating system's complaint and not the library's.
-        temporary.write_bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
+        temporary.write_bytes(tensor_bytes(tensors))
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """The bytes of a tensor file."""
+    from safetensors.torch import save
+
+    written: bytes = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return written
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,250 @@
+"""The books of one fit: the ledger of the population and the checkpoint of the fit, kept together.
+
+    with Books.open(plan, records, ledger=ledger, checkpoint=folder) as books:
+        gateway = books.gateway(randomness)
+        generator = ... fit behind the gateway ...
+        books.commit(gateway, generator)
+
+Nothing is asked before it is charged. The ledger holds the whole plan before the gateway opens; with a checkpoint, each
+charge is written to the ledger, then to the checkpoint's journal, and only then is noise drawn. Either may be left out.
+
+One charge pays for one release. The process that opens the books last owns the ledger's entry: an earlier process that
+still runs, on another copy of the checkpoint, can neither charge nor commit from then on. The commit holds the hash of
+the model, and a fit that has ended gives out that model and no other.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import torch
+
+from dpgm.compute import parallel
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import Randomness
+from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.generator import Generator, rebuild
+from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.tensors import tensor_bytes
+
+if TYPE_CHECKING:
+    from dpgm.privacy.ledger import Entry, Ledger
+
+
+class Books:
+    """Ledger and checkpoint of one fit; open it with `Books.open`, as a context manager.
+
+    Attributes:
+        checkpoint: where progress is saved, if anywhere.
+    """
+
+    def __init__(
+        self, plan: Plan, records: Records, ledger: "Ledger | None", checkpoint: Checkpoint | None
+    ) -> None:
+        self._plan = plan
+        self._records = records
+        self._ledger = ledger
+        self._owner = secrets.token_hex(16)
+        self._entry: str | None = None
+        self._ended = False  # committed, or given to another process
+        self.checkpoint = checkpoint
+
+    @classmethod
+    def open(
+        cls,
+        plan: Plan,
+        records: Records,
+        *,
+        ledger: "Ledger | None" = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> "Books":
+        """Reserve the plan, or take up the fit in the checkpoint where it stopped.
+
+        Args:
+            plan: what may be asked.
+            records: the private rows (of this rank).
+            ledger: the budget of the population, which the plan is charged to first.
+            checkpoint: a new or empty folder, or with `resume` the folder of the earlier fit.
+            resume: continue the fit in `checkpoint`.
+
+        Raises:
+            BudgetError: the ledger's budget does not allow the plan.
+            ArtefactError: the checkpoint is damaged, or does not belong to this plan, data or ledger.
+        """
+        if parallel.world_size() > 1 and (ledger is not None or checkpoint is not None):
+            raise UsageError(
+                "a fit in several processes keeps no ledger and no checkpoint yet; fit in one process, or without "
+                "them."
+            )
+        saved: Checkpoint | None = None
+        if checkpoint is not None and resume:
+            saved = Checkpoint.resume(Path(checkpoint), plan, records)
+        elif checkpoint is not None:
+            # The entry's name is in the checkpoint before it is in the ledger: no reservation is ever orphaned.
+            name = None if ledger is None else secrets.token_hex(8)
+            saved = Checkpoint.start(Path(checkpoint), plan, records, name)
+        books = cls(plan, records, ledger, saved)
+        try:
+            books._open_entry()
+        except BaseException:
+            if saved is not None:
+                saved.close()
+                if not resume and books._entry is None:
+                    saved.remove()  # nothing was reserved: the folder is as good as never made
+            raise
+        return books
+
+    def __enter__(self) -> "Books":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.close()
+        elif error is not None and self._ledger is not None and self._entry is not None and not self._ended:
+            with suppress(DpgmError):  # nothing was kept to resume from; the entry stays charged in any case
+                self._ledger.abandon(self._entry, owner=self._owner)
+
+    # -- the fit -------------------------------------------------------------------------------------------
+
+    def gateway(self, randomness: Randomness) -> Gateway:
+        """The way to the rows, metered by the plan and by what earlier processes of this fit have spent."""
+        plan, saved = self._plan, self.checkpoint
+        first_row, _ = parallel.place_of(len(self._records))
+        if saved is None:
+            return Gateway(self._records, randomness=randomness, allowance=plan.mechanisms, first_row=first_row)
+        if saved.model() is not None:  # everything ran: nothing may be asked any more
+            return Gateway(
+                self._records, randomness=randomness, allowance=plan.mechanisms, already_spent=plan.mechanisms
+            )
+        _refuse_lost(plan, saved.lost)
+        gone = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
+        return CheckpointedGateway(
+            self._records,
+            checkpoint=saved,
+            randomness=randomness,
+            allowance=plan.mechanisms,
+            already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
+        )
+
+    def draws(self, randomness: Randomness) -> torch.Generator:
+        """Public draws; the same ones again in every process of a fit that keeps a checkpoint."""
+        draws = randomness.draws()
+        return draws if self.checkpoint is None else draws.manual_seed(self.checkpoint.public_seed)
+
+    def finished(self, domain: Domain) -> Generator | None:
+        """The model of an earlier process that got as far as that, but not to the release."""
+        model = None if self.checkpoint is None else self.checkpoint.model()
+        return None if model is None else rebuild(*model, domain)
+
+    def commit(self, gateway: Gateway, generator: Generator) -> LedgerMark | None:
+        """All of the plan ran: save the model, then enter it into the ledger; returns where the ledger stands."""
+        gateway.assert_complete()
+        tensors = generator.state()
+        if self.checkpoint is not None and self.checkpoint.model() is None:
+            self.checkpoint.save_model(generator.kind, generator.architecture, tensors)
+        if self._ledger is None or self._entry is None:
+            return None
+        model = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
+        self._ledger.commit(self._entry, gateway.spent, owner=self._owner, model=model)
+        self._ended = True
+        return self._ledger.mark
+
+    def noise_sources(self, randomness: Randomness) -> tuple[frozenset[str], bool]:
+        """Where the noise of all processes of this fit came from, and whether all of it was private."""
+        names, private = frozenset(randomness.names_used or {randomness.name}), randomness.private
+        saved = self.checkpoint
+        if saved is None:
+            return names, private
+        if saved.sources and not randomness.names_used:  # this process drew none
+            return saved.sources, saved.private
+        return names | saved.sources, private and saved.private
+
+    # -- the ledger's entry ----------------------------------------------------------------------------------
+
+    def _open_entry(self) -> None:
+        ledger, saved = self._ledger, self.checkpoint
+        if ledger is None:
+            if saved is not None and saved.ledger_entry is not None:
+                raise UsageError("the fit was started with a ledger; resume it with the same --ledger.")
+            return
+        if saved is not None and saved.ledger_entry is None:
+            raise UsageError("the fit was started without a ledger; resume it without one.")
+        name = secrets.token_hex(8) if saved is None or saved.ledger_entry is None else saved.ledger_entry
+        entry = next((one for one in ledger.entries() if one.name == name), None)
+        if entry is None:
+            if saved is not None and saved.charged:
+                raise ArtefactError(
+                    "the ledger does not know this fit, which has spent from its budget; give the ledger it was "
+                    "started with."
+                )
+            entry = ledger.reserve(
+                self._plan.mechanisms, self._plan.delta, plan_hash=plan_hash(self._plan), name=name
+            )
+        self._entry = name
+        _check_reservation(entry, self._plan)
+        if entry.state == "committed":
+            self._open_ended(saved)
+            return
+        if saved is not None:
+            _refuse_lost(self._plan, _lost_with(saved, entry.progress))  # before the fit is taken from anyone
+        entry = ledger.start(name, owner=self._owner)
+        if saved is not None:
+            saved.raise_to(entry.progress)
+            saved.before_charge = lambda charged: ledger.record_progress(name, charged, owner=self._owner)
+
+    def _open_ended(self, saved: Checkpoint | None) -> None:
+        """The ledger holds this fit as ended: its release may be written again, and nothing may be asked."""
+        self._ended = True
+        if saved is None or not saved.complete(self._plan):
+            raise ArtefactError(
+                "the ledger says that this fit has ended and its checkpoint does not; the checkpoint is an older copy. "
+                "Fit again in another checkpoint folder."
+            )
+        saved.before_charge = _refuse_charge
+
+
+def plan_hash(plan: Plan) -> str:
+    """A hash of the whole plan, kept in the ledger's entry."""
+    return hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def _check_reservation(entry: "Entry", plan: Plan) -> None:
+    """What is about to be asked is what was reserved."""
+    if (entry.mechanisms, entry.delta, entry.plan_hash) != (plan.mechanisms, plan.delta, plan_hash(plan)):
+        raise ArtefactError(
+            "the plan of this fit is not the one that the ledger has reserved, so nothing was asked; resume it with "
+            "the checkpoint and the ledger it was started with."
+        )
+
+
+def _lost_with(saved: Checkpoint, progress: Mapping[str, int]) -> dict[str, int]:
+    """Runs whose answers are not in the checkpoint, counting those that only the ledger knows."""
+    more = {name: runs - saved.charged.get(name, 0) for name, runs in progress.items() if name != "step"}
+    lost = saved.lost
+    return {name: lost.get(name, 0) + max(0, more.get(name, 0)) for name in {*lost, *more}}
+
+
+def _refuse_lost(plan: Plan, lost: Mapping[str, int]) -> None:
+    for mechanism in plan.mechanisms:
+        if mechanism.count == 1 and mechanism.sample is None and lost.get(mechanism.name):
+            raise BudgetError(
+                f"the noisy {mechanism.name} were lost when the earlier fit stopped, and they are spent; fit again in "
+                "another checkpoint folder, which costs the budget anew."
+            )
+
+
+def _refuse_charge(charged: Mapping[str, int]) -> None:
+    raise BudgetError("this fit has ended; nothing more may be asked on its budget.")
