@@ -1,0 +1,108 @@
+"""A fit by two processes is the fit of one: rows numbered globally, one Poisson sample, noise added once, N of all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import dpgm
+from dpgm.errors import UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from synthesis_data import SETS, some_records, tiny_plan
+
+ROWS, CUT = 90, 31
+RECORDS = some_records(SETS, ROWS)
+PLAN = tiny_plan("rbm", SETS, ROWS, clusters=2, sampling_rate=0.3)
+SOURCES = {"seeded": lambda: SeededRandomness(3), "system": SystemRandomness}
+
+
+def traced_fit(records, randomness):
+    """The samples of all steps, the noisy answers and the tensors of one fit."""
+    samples, answers = [], []
+    coins, answer = Gateway._coins, Gateway._answer
+
+    def kept_coins(self, rate):
+        samples.append(torch.from_numpy(coins(self, rate)).clone())
+        return samples[-1].numpy()
+
+    def kept_answer(self, call, query, rows):
+        answers.append(answer(self, call, query, rows).clone())
+        return answers[-1].clone()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gateway, "_coins", kept_coins)
+        patch.setattr(Gateway, "_answer", kept_answer)
+        fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm", randomness=randomness).fit(records, plan=PLAN)
+    return {"samples": samples, "answers": answers, "state": fitted.generator_.state()}
+
+
+def one_rank(rank, folder):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    mine = RECORDS.rows(*[(0, CUT), (CUT, ROWS)][rank])
+    results = {name: traced_fit(mine, source()) for name, source in SOURCES.items()}
+    results["planned"] = dpgm.Synthesizer(1.0).fit(mine).certificate_.records
+    for option in ({"checkpoint": folder / "c"}, {"ledger": object()}):
+        try:
+            dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, **option)
+        except UsageError as error:
+            results[next(iter(option))] = str(error)
+    torch.save(results, folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    places = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(rank), str(folder)], env=os.environ | {"PYTHONPATH": places}
+        )
+        for rank in (0, 1)
+    ]
+    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
+
+
+def test_the_coins_of_two_ranks_are_those_of_one_process(ranks):
+    alone = traced_fit(RECORDS, SeededRandomness(3))["samples"]
+    first, second = (rank["seeded"]["samples"] for rank in ranks)
+    assert len(alone) == 6
+    for whole, left, right in zip(alone, first, second, strict=True):
+        assert torch.equal(torch.cat([left, right + CUT]), whole)
+
+
+def test_under_system_randomness_the_ranks_do_not_sample_the_same_rows(ranks):
+    """31 rows each at a rate of 0.3 in 6 steps: equal coins by chance have a probability below 1e-30."""
+    first, second = ([sample[sample < CUT].tolist() for sample in rank["system"]["samples"]] for rank in ranks)
+    assert first != second
+
+
+def test_noise_is_added_once_and_every_rank_has_the_same_answers(ranks):
+    alone = traced_fit(RECORDS, SeededRandomness(3))
+    for answers in (rank["seeded"]["answers"] for rank in ranks):
+        assert len(answers) == len(alone["answers"])
+        for ours, theirs in zip(answers, alone["answers"], strict=True):
+            assert torch.allclose(ours.double(), theirs.double(), rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(ranks[0]["system"]["answers"], ranks[1]["system"]["answers"], strict=True):
+        assert torch.equal(ours, theirs)
+    for name, tensor in ranks[0]["system"]["state"].items():
+        assert torch.equal(tensor, ranks[1]["system"]["state"][name]), name
+
+
+def test_the_plan_is_for_the_records_of_all_ranks(ranks):
+    assert [rank["planned"] for rank in ranks] == [ROWS, ROWS]
+
+
+def test_books_are_refused_where_they_cannot_be_kept(ranks):
+    for rank in ranks:
+        assert "several processes" in rank["checkpoint"]
+        assert "several processes" in rank["ledger"]
+
+
+if __name__ == "__main__":
+    one_rank(int(sys.argv[1]), Path(sys.argv[2]))
