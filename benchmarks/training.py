@@ -38,6 +38,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.gaussian import _add_on_device
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SystemRandomness
+from dpgm.mechanisms.record_draws import fill_with_normals
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
 from dpgm.training.optimizer import OptimizerSettings
@@ -190,13 +191,16 @@ def nonprivate_step(records: Records, size: int, model: VAE | RBM | None = None)
     """Our own forward, backward and optimiser without norms, clipping, noise or gateway."""
     made = trainer(records, size, model=model)
     rng, counter = np.random.default_rng(1), iter(range(10**9))
-    look, ones = made._pass, torch.ones(size)
+    look, ones, source = made._pass, torch.ones(size), SystemRandomness()
     assert isinstance(look, SegmentedPass)
+
+    def draw(rows: np.ndarray, out: torch.Tensor) -> None:
+        fill_with_normals(out, source)
 
     def step() -> None:
         sample = np.sort(rng.choice(len(records), size, replace=False))
         number = next(counter)
-        batch = look._batch_of(View(records, {}, sample), number)
+        batch = look._batch_of(View(records, {}, sample, draw))
         made._move(batch.weighted_sum(look._factors, ones, look._sum), 1e30, number)
 
     return step
@@ -291,6 +295,7 @@ def graphed_run(records: Records, size: int, **options: object) -> Callable[[int
 
     def run(steps: int) -> None:
         for _ in range(steps):
+            fill_with_normals(look._draws, randomness)
             look._first()
             bound = made.norm_bound.update(histogram)
             look._second(bound)

@@ -4,18 +4,23 @@ import numpy as np
 import torch
 
 from dpgm.data.records import Records
-from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.factors import Model
 from dpgm.training.optimizer import OptimizerSettings
 from dpgm.training.private_sgd import Trainer, TrainingSettings
 
 
+def latent_of(step: int, rows: np.ndarray, width: int) -> np.ndarray:
+    """The same latent draws on both devices."""
+    return np.random.default_rng([3, step]).standard_normal((10_000, width))[rows]
+
+
 def largest_difference(model: Model, records: Records, clusters: int, steps: int = 5) -> float:
     """Largest difference of any parameter after some steps of noiseless training with the same coins and draws."""
     found = []
     for device in ("cpu", "cuda"):
-        gateway = Gateway(records, randomness=SeededRandomness(3))
+        gateway = TraceGateway(records, randomness=SeededRandomness(3), normals=latent_of)
         gateway.keep("clusters", lambda rows: np.arange(len(rows)) % clusters)
         settings = TrainingSettings(
             steps=steps,

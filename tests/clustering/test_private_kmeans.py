@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from checks import assert_bounded, assert_noise_law, assert_playback_invariant, sensitivity_ratios
 from dpgm.clustering.center_update import CenterUpdate
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.lloyd import count_and_sum, nearest
@@ -22,6 +21,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
 from dpgm.statistics.fourier_features import FourierFeatures, IdentityFeatures
+from dpgm.testing import assert_bounded, assert_noise_law, assert_playback_invariant, sensitivity_ratios
 
 WIDTH = 30
 DOMAIN = Domain.of_items(WIDTH)

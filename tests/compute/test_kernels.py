@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from dpgm.compute import draw_kernels, layer_kernels, sparse_kernels
 from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
-from dpgm.models.draws import latent_draws, step_key
 from model_references import MIXED, SETS, random_records
 
 
@@ -124,16 +122,3 @@ def test_norms_are_binned_as_the_mechanism_says(monkeypatch):
     for usable, counts in both(monkeypatch, counted):
         assert usable == len(norms) - 2
         assert np.array_equal(counts, norm_histogram(np.sqrt(norms**2), edges).numpy())
-
-
-@pytest.mark.parametrize("width", [1, 2, 5])
-def test_latent_draws_depend_on_step_and_row_alone(monkeypatch, width):
-    rows, key = torch.arange(20_000), step_key(7, 3)
-    compiled, plain = both(monkeypatch, lambda: latent_draws(key, rows, width, torch.float64))
-    assert torch.allclose(compiled, plain, atol=1e-12)
-    assert torch.equal(latent_draws(key, rows[[5, 3]], width, torch.float64), plain[[5, 3]])
-    assert torch.allclose(latent_draws(torch.tensor(key), rows, width, torch.float64), plain)
-    other = latent_draws(step_key(7, 4), rows, width, torch.float64)
-    assert abs(float((plain * other).mean())) < 0.03
-    assert abs(float(plain.mean())) < 0.03
-    assert abs(float(plain.var()) - 1) < 0.05

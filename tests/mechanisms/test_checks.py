@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from checks import differences
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.testing import differences
 
 
 def one_record(*items):

@@ -10,14 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from checks import (
-    assert_bounded,
-    assert_coin_off,
-    assert_noise_law,
-    assert_playback_invariant,
-    assert_sampler_law,
-    sensitivity_ratios,
-)
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
@@ -27,6 +19,14 @@ from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histo
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.mechanisms.sampling import poisson_sample
+from dpgm.testing import (
+    assert_bounded,
+    assert_coin_off,
+    assert_noise_law,
+    assert_playback_invariant,
+    assert_sampler_law,
+    sensitivity_ratios,
+)
 
 ITEMS, STEPS, RATE = 6, 30, 0.3
 WIDTH = 50

@@ -51,6 +51,10 @@ def one_rank(rank, folder):
         results[name] = release_all(Gateway(mine, randomness=source, first_row=first))
         results[f"{name} coins"] = torch.from_numpy(source.stream(1, 9, 9).words(4).view(np.int64))
         results[f"{name} words"] = torch.from_numpy(source.words(4).view(np.int64))
+        own = np.empty(4, dtype=np.uint64)
+        source.record_words().fill(own)
+        results[f"{name} record words"] = torch.from_numpy(own.view(np.int64))
+        results[f"{name} record generator"] = torch.rand(4, generator=source.record_generator("cpu"))
         results[f"{name} draws"] = torch.rand(4, generator=source.draws())
     torch.save(results, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
@@ -64,6 +68,14 @@ def test_two_ranks_release_what_one_process_does(tmp_path):
         assert torch.equal(first[name], second[name]), name
     # Each rank has a noise key of its own; only rank 0's is used.
     assert not torch.equal(first["system words"], second["system words"])
+    # The secret draws of records are each rank's own, seeded or not.
+    for name in (
+        "seeded record words",
+        "system record words",
+        "seeded record generator",
+        "system record generator",
+    ):
+        assert not torch.equal(first[name], second[name]), name
     alone = release_all(Gateway(some_rows(), randomness=SeededRandomness(3)))
     assert torch.equal(first["seeded"], alone)
     exact = torch.full((7,), ROWS / 7)

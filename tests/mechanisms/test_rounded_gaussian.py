@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from checks import log_probability
 from dpgm.errors import UsageError
 from dpgm.mechanisms import rounded_gaussian as module
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
@@ -24,6 +23,7 @@ from dpgm.mechanisms.rounded_gaussian import (
     settle_exactly,
     settle_in_doubles,
 )
+from dpgm.testing import log_probability
 
 ALL_SLOW = 1e9
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from checks import assert_sampler_law
 from dpgm.errors import UsageError
 from dpgm.mechanisms import sampling
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.mechanisms.sampling import BLOCK, Coins, poisson_sample
+from dpgm.testing import assert_sampler_law
 
 
 def draw(rows, rate, seed=0):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from checks import assert_bounded, assert_playback_invariant
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
@@ -12,6 +11,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.synthesis import image_measurement
 from dpgm.synthesis.image_measurement import embedding_design, fit_image_generator, image_spends, measure_images
+from dpgm.testing import assert_bounded, assert_playback_invariant
 
 LABELLED = Domain((Image("image", 8, 8), Categorical("label", tuple(range(4)))), label="label")
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from checks import assert_bounded, assert_playback_invariant
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
@@ -16,6 +15,7 @@ from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cell
 from dpgm.synthesis.length_histogram import read_lengths, thinned
 from dpgm.synthesis.measurement import measure, measurement_spends
 from dpgm.synthesis.products_fit import fit_products
+from dpgm.testing import assert_bounded, assert_playback_invariant
 from dpgm.training.targets import LengthTarget
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from checks import assert_bounded, assert_coin_off, assert_playback_invariant
 from dpgm.data.records import Records
 from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.pipeline import fit_generator
+from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")

@@ -7,7 +7,6 @@ import torch
 
 from dpgm.compute import adam_kernel, fused
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
-from dpgm.models.draws import latent_draws
 from dpgm.models.latent import latent_gradient, sample_latent
 from dpgm.training.norm_bound_on_device import DeviceNormBound
 
@@ -76,15 +75,6 @@ def test_latent_variables(latent):
     latent_gradient(slopes, heads, draws, plain)
     assert torch.allclose(out, plain, atol=1e-5)
     assert torch.allclose(squared, out.square().sum(-1), rtol=1e-5)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 8])
-def test_latent_draws_are_those_of_the_cpu(width):
-    rows = torch.randint(0, 10**7, (TILES, PLACES))
-    key = -1234567890123456789
-    out = torch.empty(TILES, PLACES, width, device=DEVICE)
-    assert fused.hashed_normals(torch.tensor(key, device=DEVICE), rows.to(DEVICE), out)
-    assert torch.allclose(out.cpu(), latent_draws(key, rows, width, torch.float32), atol=1e-6)
 
 
 @pytest.mark.parametrize("bins", [3, 24, 100])

@@ -4,13 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from checks import (
-    assert_bounded,
-    assert_coin_off,
-    assert_noise_law,
-    assert_playback_invariant,
-    sensitivity_ratios,
-)
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
@@ -19,11 +12,17 @@ from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.models.autograd import autograd_factor
-from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Block, Factor, Layout
 from dpgm.models.outputs import Outputs
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
+from dpgm.testing import (
+    assert_bounded,
+    assert_coin_off,
+    assert_noise_law,
+    assert_playback_invariant,
+    sensitivity_ratios,
+)
 from dpgm.training.optimizer import OptimizerSettings
 from dpgm.training.padded_pass import PaddedPass, arrange
 from dpgm.training.passes import SegmentedPass
@@ -84,6 +83,15 @@ def settings(**changes):
 def by_length(records: Records) -> np.ndarray:
     """A record-wise routing to three models, of which the last is never used."""
     return (records.lengths % 2).astype(np.int64)
+
+
+def latent_of(step, rows, width):
+    """Latent draws by step and row number, as tests need them."""
+    return np.random.default_rng([3, step]).standard_normal((1000, width))[rows]
+
+
+def of_rows(rows, out):
+    out.copy_(torch.from_numpy(latent_of(0, rows, out.shape[1])))
 
 
 def run_of(make, domain, *, clusters=3, seed=5, **changes):
@@ -168,15 +176,15 @@ def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clust
     records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
     routed = {"clusters": np.arange(30) % clusters}
     usable = np.flatnonzero(records.to_dense()[:, 0] == 0)
-    wanted = layout(model, parameters, norm_edges(24), 3, *([30.0] if layout is PaddedPass else []))
-    looked = layout(model, parameters, norm_edges(24), 3, *([30.0] if layout is PaddedPass else []))
+    wanted = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
+    looked = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
     # The same records at the same steps, with and without those that overflow; then those places hold others.
     for step, sample in enumerate((np.arange(30), usable, np.arange(30))):
-        without = View(records, routed, np.intersect1d(sample, usable))
+        without = View(records, routed, np.intersect1d(sample, usable), of_rows)
         histogram, total = (value.clone() for value in (
             wanted.histogram(without, step), wanted.clipped_sum(without, step, 1.0),
         ))  # fmt: skip
-        view = View(records, routed, sample)
+        view = View(records, routed, sample, of_rows)
         assert torch.equal(looked.histogram(view, step), histogram)
         assert int(histogram.sum()) == len(usable)
         assert torch.allclose(looked.clipped_sum(view, step, 1.0), total, atol=1e-6)
@@ -202,7 +210,7 @@ def test_without_noise_and_clipping_it_is_a_plain_training_loop(optimizer, clust
         records=40,
         optimizer=OptimizerSettings(optimizer, rate, "constant", 0.0),
     )
-    gateway = Gateway(records, randomness=SeededRandomness(0))
+    gateway = TraceGateway(records, randomness=SeededRandomness(0), normals=latent_of)
     routed = by_length(records) if clusters == 3 else np.zeros(40, dtype=np.int64)
     gateway.keep("clusters", lambda _: routed)
     generator = torch.Generator().manual_seed(0)
@@ -214,7 +222,7 @@ def test_without_noise_and_clipping_it_is_a_plain_training_loop(optimizer, clust
     descent = kind([plain], lr=rate)
     dense = torch.from_numpy(records.to_dense(np.float64))
     for step in range(8):
-        draws = latent_draws(step_key(trainer._pass._seed, step), torch.arange(40), 2, torch.float64)
+        draws = torch.from_numpy(latent_of(step + 1, np.arange(40), 2))
         losses = [vae_loss(model, plain[s], x, n) for s, x, n in zip(routed, dense, draws, strict=True)]
         descent.zero_grad()
         (sum(losses) / (40 / clusters)).backward()
@@ -232,11 +240,11 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
         Gateway(records, randomness=SeededRandomness(0)), model, settings(), clusters=clusters,
         generator=torch.Generator().manual_seed(0),
     ).norm_bound._edges  # fmt: skip
-    segmented = SegmentedPass(model, parameters, edges, 7)
-    resident, travelling = (PaddedPass(model, parameters, edges, 7) for _ in range(2))
+    segmented = SegmentedPass(model, parameters, edges)
+    resident, travelling = (PaddedPass(model, parameters, edges) for _ in range(2))
     travelling._asked = True  # pretend that the records do not fit on the device
     for step, sample in enumerate(([3, 8, 9, 30], [], list(range(50)))):
-        view = View(records, {"clusters": by_length(records)}, np.array(sample, dtype=np.int64))
+        view = View(records, {"clusters": by_length(records)}, np.array(sample, dtype=np.int64), of_rows)
         wanted = segmented.histogram(view, step), segmented.clipped_sum(view, step, 2.0).clone()
         for padded in (resident, travelling):
             assert torch.equal(padded.histogram(view, step), wanted[0])
@@ -251,12 +259,12 @@ def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
     records = Records.from_lists([[i % 5] for i in range(300)], model.domain)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
     edges = norm_edges(24)
-    segmented = SegmentedPass(model, parameters, edges, 3)
-    looked = PaddedPass(model, parameters, edges, 3, expected=20.0)
+    segmented = SegmentedPass(model, parameters, edges)
+    looked = PaddedPass(model, parameters, edges, expected=20.0)
     together, spread = np.zeros(300, dtype=np.int64), np.arange(300) % clusters
     cases = [(routed, size) for routed in (together, spread) for size in (0, 1, 20, 45)]
     for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last one is beyond all expectation
-        view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64))
+        view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64), of_rows)
         assert torch.equal(looked.histogram(view, step), segmented.histogram(view, step))
         wanted = segmented.clipped_sum(view, step, 0.5)
         assert torch.allclose(looked.clipped_sum(view, step, 0.5), wanted, atol=1e-5)
@@ -403,9 +411,9 @@ def test_a_sample_drawn_anew_is_never_answered_from_an_older_look(layout):
     model = VAE(Domain.of_items(5), (4,), 2)
     records = Records.from_lists([[i % 5] for i in range(40)], model.domain)
     parameters = model.initial(1, generator=torch.Generator().manual_seed(0))
-    looked = layout(model, parameters, norm_edges(24), 3)
+    looked = layout(model, parameters, norm_edges(24))
     sizes = [
-        int(looked.histogram(View(records, {}, np.arange(count, dtype=np.int64)), step=0).sum())
+        int(looked.histogram(View(records, {}, np.arange(count, dtype=np.int64), of_rows), step=0).sum())
         for count in (10, 30)
     ]
     assert sizes == [10, 30]

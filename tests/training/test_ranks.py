@@ -52,7 +52,7 @@ def test_two_ranks_hold_the_same_models_with_the_noise_of_one_process(models, tm
     assert [process.wait(timeout=200) for process in ranks] == [0, 0]
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert torch.equal(first, second)
-    # Latent variables are drawn by a row's number within its rank, so that exact sums differ a little; noise is far larger.
+    # Each rank draws its records' latent variables itself, so that exact sums differ a little; noise is far larger.
     alone = train(ALL, 0, models)
     assert (first - alone).abs().max() < 0.1 * alone.std()
 

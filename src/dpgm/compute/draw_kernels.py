@@ -1,4 +1,4 @@
-"""CPU kernels of public draws: binary rows from logits, latent normals from a hash."""
+"""CPU kernel of public draws: binary rows from logits."""
 
 from typing import Any
 
@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 from dpgm.compute.compiled import HAS_NUMBA, compiled
 
 Array = NDArray[Any]
-
-ROW_STEP = 0xD1342543DE82EF95
-COLUMN_STEP = 0x9E3779B97F4A7C15
 
 
 @compiled
@@ -96,31 +93,3 @@ def draw_rows(
     np.put_along_axis(present, chosen, True, axis=1)
     where, columns = np.nonzero(present)
     return columns.astype(np.int32), np.bincount(where, minlength=len(logits))
-
-
-@compiled
-def _splitmix(z: Any) -> Any:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@compiled
-def _hashed_normals(key: Any, rows: Array, out: Array) -> None:
-    width = out.shape[1]
-    for i in range(len(rows)):
-        base = np.uint64(rows[i]) * np.uint64(ROW_STEP) + np.uint64(key)
-        for pair in range((width + 1) // 2):
-            word = _splitmix(base + np.uint64(pair) * np.uint64(COLUMN_STEP))
-            radius = np.sqrt(-2 * np.log((float(word >> np.uint64(32)) + 0.5) * 2.0**-32))
-            angle = (float(word & np.uint64(0x7FFFFFFF)) + 0.5) * (2 * np.pi * 2.0**-31)
-            out[i, 2 * pair] = radius * np.cos(angle)
-            if 2 * pair + 1 < width:
-                out[i, 2 * pair + 1] = radius * np.sin(angle)
-
-
-def hashed_normals(key: int, rows: Array, out: Array) -> bool:
-    """out[i] = standard normal numbers that depend on the key, the row number and the column alone; needs numba."""
-    if HAS_NUMBA:
-        _hashed_normals(np.uint64(key), rows, out)
-    return HAS_NUMBA

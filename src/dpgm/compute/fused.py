@@ -113,17 +113,6 @@ def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, out: Tensor, squa
     return True
 
 
-def hashed_normals(key: Tensor, rows: Tensor, out: Tensor) -> bool:
-    """out[..., j] = standard normal numbers that depend on the key, the row number and the column alone."""
-    if not usable(out, rows) or not out.is_contiguous():
-        return False
-    width, block = out.shape[-1], 128
-    pairs = -(-width // 2)
-    grid = (-(-rows.numel() * pairs // block),)
-    _kernels().hashed_normals[grid](key, rows, out, rows.numel(), pairs, width, BLOCK=block, num_warps=4)
-    return True
-
-
 def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms: Tensor, counts: Tensor) -> bool:
     """Norms, not a number where no row is placed; counts of the finite ones by bin are added to `counts`."""
     if not usable(squares, rows, norms, counts) or not squares.is_contiguous():

@@ -125,25 +125,6 @@ def latent_delta(
 
 
 @triton.jit
-def hashed_normals(key, rows, out, count, pairs, width, BLOCK: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < count * pairs
-    pair = place % pairs
-    row = tl.load(rows + place // pairs, mask=inside, other=0).to(tl.uint64)
-    z = row * 0xD1342543DE82EF95 + tl.load(key).to(tl.uint64) + pair.to(tl.uint64) * 0x9E3779B97F4A7C15
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
-    z = z ^ (z >> 31)
-    # 32 bits for the radius, 31 for the angle, in doubles as elsewhere.
-    half = tl.full([BLOCK], 0.5, tl.float64)
-    radius = tl.sqrt(-2 * tl.log(((z >> 32).to(tl.float64) + half) * 2.3283064365386963e-10))
-    angle = ((z & 0x7FFFFFFF).to(tl.float64) + half) * 2.925836158534319e-09
-    at = out + (place // pairs) * width + 2 * pair
-    tl.store(at, radius * tl.cos(angle), mask=inside)
-    tl.store(at + 1, radius * tl.sin(angle), mask=inside & (2 * pair + 1 < width))
-
-
-@triton.jit
 def bin_norms(
     squares, rows, padding, edges, norms, counts, count, number, EDGES: tl.constexpr, BLOCK: tl.constexpr
 ):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,6 +28,7 @@ from dpgm.errors import BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
+from dpgm.mechanisms.record_draws import fill_with_normals
 from dpgm.mechanisms.sampling import Coins
 from dpgm.mechanisms.threshold import Discovered, ThresholdQuery, Value, passed, read_discovered
 from dpgm.privacy.events import Mechanism
@@ -179,7 +181,10 @@ class Gateway:
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         if isinstance(query, ThresholdQuery):
             return query.sums(View(self._records, self._kept), self.randomness)
-        return parallel.all_sum(query.compute(View(self._records, self._kept, rows)))
+        return parallel.all_sum(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
+
+    def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
+        fill_with_normals(out, self.randomness)
 
     def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         if isinstance(query, ThresholdQuery):
@@ -224,6 +229,8 @@ class TraceGateway(Gateway):
         records: the rows.
         randomness: as for `Gateway`.
         coins: `coins(step, rate)` gives the sampled row numbers instead of the sampler.
+        normals: `normals(step, rows, width)` gives the secret draws of rows, one line per row, instead of the source:
+            so that two data sets can share the draws of the records they share.
         tape: noisy values to answer with, while exact values are still computed on the rows at hand.
         allowance: as for `Gateway`.
 
@@ -239,11 +246,12 @@ class TraceGateway(Gateway):
         *,
         randomness: Randomness,
         coins: Callable[[int, float], Any] | None = None,
+        normals: Callable[[int, NDArray[np.int64], int], Any] | None = None,
         tape: Sequence[Tensor] | None = None,
         allowance: Sequence[Mechanism] | None = None,
     ) -> None:
         super().__init__(records, randomness=randomness, allowance=allowance)
-        self._injected = coins
+        self._injected, self._normals = coins, normals
         self._replay = None if tape is None else iter(list(tape))
         self.calls: list[Call] = []
         self.queries: list[Query] = []
@@ -259,6 +267,12 @@ class TraceGateway(Gateway):
             sample = np.asarray(self._injected(self._step, rate), dtype=np.int64)
         self.samples.append(sample)
         return sample
+
+    def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
+        if self._normals is None:
+            super()._fill_normals(rows, out)
+        else:
+            out.copy_(torch.as_tensor(self._normals(self._step, rows, out.shape[1])))
 
     def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         self.calls.append(call)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgm.compute.compiled import wide_vectors
 from dpgm.mechanisms.counter_generators import Words
-from dpgm.mechanisms.randomness import Randomness
+from dpgm.mechanisms.randomness import WordFiller
 
 CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
@@ -26,7 +26,7 @@ LARGEST = 2.0**63 * BELOW_ONE
 HalfWords: TypeAlias = NDArray[np.uint32]
 
 
-def add_normals(out: NDArray[Any], std: float, grid: float, randomness: Randomness) -> bool:
+def add_normals(out: NDArray[Any], std: float, grid: float, randomness: WordFiller) -> bool:
     """Add N(0, std²) to a flat float32 or float64 array, in place, and round to `grid`, a power of two.
 
     Returns whether all of the noisy values are finite.

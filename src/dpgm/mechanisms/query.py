@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.records import Records
+from dpgm.errors import DpgmError
+
+
+def _no_draws(rows: NDArray[np.int64], out: Tensor) -> None:
+    raise DpgmError("secret draws come from a gateway: this view was made without one.")
 
 
 @dataclass(frozen=True)
@@ -16,11 +21,18 @@ class View:
     """What a query sees: private rows, private columns derived from them, and the sampled row numbers.
 
     Only the gateway makes views of private rows, and only queries receive them.
+
+    `fill_normals(rows, out)` writes independent standard normals, one line of `out` per row number: the secret draws of
+    records, such as the latent variable of a VAE. A live gateway draws them afresh at every call and keeps none.
+    Whether two data sets can be compared record by record hangs on that: were a draw a function of a row's place and of
+    a seed that anyone can read, then one more record would change the draws of all that follow it. A row number equal
+    to the number of records stands for a line that is not used.
     """
 
     records: Records
     kept: Mapping[str, Any] = field(default_factory=dict)
     sample: NDArray[np.int64] | None = None
+    fill_normals: Callable[[NDArray[np.int64], Tensor], None] = _no_draws
 
     @property
     def rows(self) -> Records:

@@ -1,18 +1,19 @@
 """Where randomness comes from: the operating system by default, a seed only in tests and figures.
 
-A source gives raw 64-bit words for privacy (noise and Poisson coins) and torch generators for public draws
-(initial weights, latent draws, synthetic records), which are post-processing.
+A source gives raw 64-bit words for privacy (noise, Poisson coins, secret draws of records) and torch generators for
+public draws (initial weights, synthetic records), which are post-processing.
 
 Coins are addressed by (purpose, step, block): the same address gives the same words on every rank, whatever
 share of the rows it holds, because the ranks share rank 0's coin key. Noise words are never addressed: each
-call gives fresh ones.
+call gives fresh ones. Secret draws of records (latent variables) are never addressed either, nor stored, nor shared:
+every rank has its own key for them, apart from the noise's.
 
 What stands behind `SystemRandomness`:
 
 - CPU: AES-256 in counter mode (package `cryptography`), a fresh 256-bit key per object from `os.urandom`.
 - CPU without that package, as on a bare GPU machine: numpy's Philox4x64-10 with a fresh 128-bit key from
   `os.urandom`. A counter generator of good statistical quality, but not a cipher.
-- CUDA float noise: torch's Philox4x32-10, seeded with 64 bits from `os.urandom`. Same caveat.
+- CUDA float noise and latent draws: torch's Philox4x32-10, each seeded with 64 bits from `os.urandom`. Same caveat.
 
 `name` and `names_used` say which; the certificate prints them.
 """
@@ -33,6 +34,8 @@ from dpgm.mechanisms.counter_generators import AesWords, PhiloxWords, Words
 COINS = 1  # purpose of the Poisson coins' streams
 ALIGNMENT = 4  # addressed words come in multiples of this many
 _LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
+# What a key or seed is for. Those of noise, coins and public draws count on rank 0 only; those of records on each.
+_NOISE, _COIN_KEY, _NOISE_ON_DEVICE, _PUBLIC, _RECORDS, _RECORDS_ON_DEVICE = range(6)
 _AES_NAME = "AES-256-CTR, key from the operating system"
 _PHILOX_NAME = "Philox4x64-10, 128-bit key from the operating system (package cryptography not installed)"
 _DEVICE_NAME = "Philox4x32-10 on the accelerator, 64-bit seed from the operating system"
@@ -43,6 +46,14 @@ class WordStream(Protocol):
 
     def words(self, count: int) -> Words:
         """The next `count` words."""
+        ...
+
+
+class WordFiller(Protocol):
+    """Something that fills an array with fresh words."""
+
+    def fill(self, out: Words) -> None:
+        """Fresh words into a contiguous array; nothing is allocated."""
         ...
 
 
@@ -79,9 +90,27 @@ class Randomness(Protocol):
         """A generator for privacy noise of tensors that live on an accelerator."""
         ...
 
+    def record_words(self) -> "WordFiller":
+        """This rank's secret words for draws of its records, apart from the noise."""
+        ...
+
+    def record_generator(self, device: torch.device | str) -> torch.Generator:
+        """The same on an accelerator: a generator for secret draws of this rank's records."""
+        ...
+
     def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A new generator for public draws (post-processing), equal on every rank."""
         ...
+
+
+class _RecordWords:
+    """The running words of a source that belong to one rank's records."""
+
+    def __init__(self, source: "_Source") -> None:
+        self._source = source
+
+    def fill(self, out: Words) -> None:
+        self._source._fill_for_records(out)
 
 
 class _Stream:
@@ -119,9 +148,10 @@ class _Source:
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._noise: AesWords | PhiloxWords = self._generator(self._entropy(0, 64))
+        self._noise: AesWords | PhiloxWords = self._generator(self._entropy(_NOISE, 64))
         self._coins: AesWords | PhiloxWords | None = None
-        self._on_device: dict[torch.device, torch.Generator] = {}
+        self._of_records: AesWords | PhiloxWords | None = None
+        self._on_device: dict[tuple[int, torch.device], torch.Generator] = {}
 
     def _entropy(self, purpose: int, count: int) -> bytes:
         raise NotImplementedError
@@ -166,7 +196,7 @@ class _Source:
             self._fresh()
             self.names_used.add(self.name)
             if self._coins is None:
-                self._coins = self._generator(_from_first(self._entropy(1, 64)))
+                self._coins = self._generator(_from_first(self._entropy(_COIN_KEY, 64)))
             return self._coins.at(purpose, step, blocks, count, skip)
 
     def new_run(self) -> int:
@@ -176,13 +206,32 @@ class _Source:
             return self._runs - 1
 
     def device_noise(self, device: torch.device | str) -> torch.Generator:
-        """One generator a device, kept as long as this object."""
+        """One generator per device, kept as long as this object."""
+        return self._generator_on(_NOISE_ON_DEVICE, torch.device(device))
+
+    def record_words(self) -> WordFiller:
+        """Secret words for draws of records; another key on every rank, never stored."""
+        return _RecordWords(self)
+
+    def record_generator(self, device: torch.device | str) -> torch.Generator:
+        """One generator per device, kept as long as this object; another one on every rank."""
+        return self._generator_on(_RECORDS_ON_DEVICE, torch.device(device))
+
+    def _fill_for_records(self, out: Words) -> None:
+        with self._lock:
+            self._fresh()
+            self.names_used.add(self.name)
+            if self._of_records is None:
+                self._of_records = self._generator(self._entropy(_RECORDS, 64))
+            self._of_records.fill(out)
+
+    def _generator_on(self, purpose: int, device: torch.device) -> torch.Generator:
         with self._lock:
             self._fresh()
             self.names_used.add(_DEVICE_NAME if self.private else self.name)
-            key = torch.device(device)
+            key = (purpose, device)
             if key not in self._on_device:
-                seed = int.from_bytes(self._entropy(2, 8), "little")
+                seed = int.from_bytes(self._entropy(purpose, 8), "little")
                 self._on_device[key] = torch.Generator(device).manual_seed(seed)
             return self._on_device[key]
 
@@ -190,7 +239,7 @@ class _Source:
         """A new generator for public draws, equal on every rank (collective in a parallel run)."""
         with self._lock:
             self._fresh()
-            seed = int.from_bytes(_from_first(self._entropy(3, 8)), "little")
+            seed = int.from_bytes(_from_first(self._entropy(_PUBLIC, 8)), "little")
         return torch.Generator(device).manual_seed(seed)
 
     def __reduce__(self) -> NoReturn:
@@ -234,7 +283,9 @@ class SeededRandomness(_Source):
     def _entropy(self, purpose: int, count: int) -> bytes:
         # Every request is another one, so that two generators for public draws differ.
         asked = self._asked[purpose] = self._asked.get(purpose, -1) + 1
-        return np.random.SeedSequence([self._seed, purpose, asked]).generate_state(count // 8, np.uint64).tobytes()
+        rank = [parallel.rank()] if purpose in (_RECORDS, _RECORDS_ON_DEVICE) else []
+        words = np.random.SeedSequence([self._seed, purpose, asked, *rank]).generate_state(count // 8, np.uint64)
+        return words.tobytes()
 
     def _generator(self, key: bytes) -> PhiloxWords:
         return PhiloxWords(key)

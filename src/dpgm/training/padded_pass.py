@@ -23,7 +23,6 @@ from dpgm.compute.cuda_graphs import Recorded, Repeated, Staged
 from dpgm.data.records import Records
 from dpgm.mechanisms.norm_bound import norm_histogram
 from dpgm.mechanisms.query import View
-from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model, Signal
 from dpgm.models.padded_batch import PaddedBatch
 from dpgm.models.workspace import Workspace
@@ -41,10 +40,9 @@ class PaddedPass:
         model: Model,
         parameters: Tensor,
         edges: Tensor,
-        seed: int,
         expected: float = 0.0,
     ) -> None:
-        self._model, self._parameters, self._seed = model, parameters, seed
+        self._model, self._parameters = model, parameters
         self._expected = expected
         self._device = parameters.device
         self._edges = edges.to(self._device)
@@ -77,7 +75,7 @@ class PaddedPass:
         if step == self._step and view.sample is self._sample:  # see SegmentedPass
             return
         self._make_resident(view.records)
-        self._place(view, step)
+        self._place(view)
         self._staged.send()
         self._first()
         self._step, self._sample = step, view.sample
@@ -97,7 +95,7 @@ class PaddedPass:
             _write_rows(held[start : start + len(part)], part)
         self._resident = held
 
-    def _place(self, view: View, step: int) -> None:
+    def _place(self, view: View) -> None:
         """Give every sampled row a place in a tile of its model, and write down what the device must know."""
         rows, bounds = sorted_by_model(view, len(self._parameters))
         counts = bounds[1:] - bounds[:-1]
@@ -114,10 +112,11 @@ class PaddedPass:
             place += np.repeat((np.cumsum(used) - used) * self._places - bounds[:-1], counts)
             owners = np.repeat(np.arange(len(counts)), used)
             numbers[:size] = self._padding
-            numbers[size:-1] = 0
+            numbers[size:] = 0
             numbers[size : size + len(owners)] = owners
         numbers[place] = rows
-        numbers[-1] = step_key(self._seed, step)
+        if self._draws.numel():  # on the device, in the order of its work
+            view.fill_normals(numbers[:size], self._draws.view(size, -1))
         if self._resident is None:  # in the order of the device's work, too
             self._bytes.zero_()
             _write_rows(self._bytes, view.records.take(rows), np.arange(size)[place])
@@ -136,10 +135,10 @@ class PaddedPass:
         size = self._tiles * self._places
         shape = (self._tiles, self._places)
         self._padding = len(records)
-        self._staged = Staged(size + self._tiles + 1, torch.int64, self._device)
+        self._staged = Staged(size + self._tiles, torch.int64, self._device)
         self._rows = self._staged.there[:size].view(shape)
-        self._owners = self._staged.there[size:-1]
-        self._key = self._staged.there[-1]
+        self._owners = self._staged.there[size:]
+        self._draws = torch.zeros((*shape, self._model.draws), dtype=self._parameters.dtype, device=self._device)
         travelling = self._resident is None
         self._bytes = torch.zeros((size if travelling else 0, width), dtype=torch.uint8, device=self._device)
         self._in_order = torch.arange(size if travelling else 0, device=self._device)
@@ -160,8 +159,8 @@ class PaddedPass:
     def _compute_norms(self) -> None:
         if len(self._parameters) > 1:
             torch.index_select(self._parameters, 0, self._owners, out=self._of_tiles)
-        draws = latent_draws(self._key, self._rows, self._model.draws, self._parameters.dtype)
-        self._batch = PaddedBatch(self._model.layout, self._of_tiles, self._records(), self._workspace, draws)
+        records, workspace = self._records(), self._workspace
+        self._batch = PaddedBatch(self._model.layout, self._of_tiles, records, workspace, self._draws)
         self._factors = self._model.factors(self._batch)
         squares = self._batch.squared_norms(self._factors)
         self._histogram.zero_()

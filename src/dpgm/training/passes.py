@@ -14,7 +14,6 @@ from torch import Tensor
 
 from dpgm.compute import layer_kernels
 from dpgm.mechanisms.query import View
-from dpgm.models.draws import latent_draws, step_key
 from dpgm.models.factors import Factor, Model
 from dpgm.models.segmented_batch import SegmentedBatch
 from dpgm.models.workspace import BlockViews, Workspace, on_lines
@@ -41,8 +40,8 @@ class Pass(Protocol):
 class SegmentedPass:
     """The pass on the CPU: sparse records sorted by model."""
 
-    def __init__(self, model: Model, parameters: Tensor, edges: Tensor, seed: int) -> None:
-        self._model, self._parameters, self._edges, self._seed = model, parameters, edges, seed
+    def __init__(self, model: Model, parameters: Tensor, edges: Tensor) -> None:
+        self._model, self._parameters, self._edges = model, parameters, edges
         self._workspace = Workspace(parameters.dtype)
         self._views = BlockViews(model.layout, parameters)
         self._sum = BlockViews(model.layout, on_lines(torch.zeros_like(parameters)))
@@ -74,7 +73,7 @@ class SegmentedPass:
         # The two releases of a step share one sample; a sample drawn anew is never answered from an older look.
         if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
-        batch = self._batch_of(view, step)
+        batch = self._batch_of(view)
         squared = batch.squared_norms(self._factors)
         self._norms = torch.empty_like(squared)
         self._counts[:] = 0
@@ -84,10 +83,11 @@ class SegmentedPass:
         self._step, self._sample, self._batch = step, view.sample, batch
         return batch
 
-    def _batch_of(self, view: View, step: int) -> SegmentedBatch:
+    def _batch_of(self, view: View) -> SegmentedBatch:
         rows, bounds = sorted_by_model(view, len(self._parameters))
-        width, dtype = self._model.draws, self._parameters.dtype
-        draws = latent_draws(step_key(self._seed, step), torch.from_numpy(rows), width, dtype)
+        draws = torch.empty((len(rows), self._model.draws), dtype=self._parameters.dtype)
+        if draws.numel():
+            view.fill_normals(rows, draws)
         batch = SegmentedBatch(self._views, view.records, rows, bounds, self._workspace, draws)
         self._factors = self._model.factors(batch)
         return batch

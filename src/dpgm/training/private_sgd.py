@@ -70,7 +70,7 @@ class Trainer:
         clusters: k, the number of models.
         cluster_weights: noisy, public shares of the clusters, (k,); equal by default.
         initial_parameters: (k, P); random by default.
-        generator: public randomness (initial parameters, chains, seed of the latent draws).
+        generator: public randomness (initial parameters, chains). Latent draws are secret: the gateway draws them.
         device: where to compute.
         diagnostics: collect facts about batches in `diagnosed`; the result is then NOT PRIVATE.
 
@@ -111,10 +111,9 @@ class Trainer:
         expected = settings.sampling_rate * settings.records * self.weights
         self._scales = (1.0 / expected.clamp(min=1.0)).to(self.device, parameters.dtype)
         self._ones = torch.ones_like(self._scales)
-        # Draws of chains and of latent variables come from generators of their own: what runs inside a query
-        # must neither use up nor skip draws that public code waits for.
-        seeds = torch.randint(2**62, (2,), generator=generator, device=generator.device).tolist()
-        self._draws = torch.Generator(self.device).manual_seed(seeds[0])
+        # The chains draw from a generator of their own.
+        seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        self._draws = torch.Generator(self.device).manual_seed(seed)
         self.chains = model.begin(clusters, generator=self._draws)
         edges = norm_edges(settings.norm_bins)
         start = min(max(math.sqrt(model.domain.width), float(edges[0])), float(edges[-1]))
@@ -128,10 +127,10 @@ class Trainer:
         self.norm_bound = DeviceNormBound(rule, edges, self.device) if there else rule
         self._bins = settings.norm_bins
         if self.device.type == "cpu":
-            self._pass: Pass = SegmentedPass(model, parameters, edges, seeds[1])
+            self._pass: Pass = SegmentedPass(model, parameters, edges)
         else:
             batch = settings.sampling_rate * settings.records
-            self._pass = PaddedPass(model, parameters, edges, seeds[1], batch)
+            self._pass = PaddedPass(model, parameters, edges, batch)
         self._shape = tuple(parameters.shape)
         self.done = 0
         self.diagnosed: list[dict[str, float]] = []

@@ -1,0 +1,208 @@
+"""Coupled runs on neighbouring data: the same noisy values, the same coins, the same secret draws, one more record.
+
+Coins and secret draws belong to records, not to places: the records that D and D + x share have the same ones, wherever
+x stands. So whatever differs between the two runs is due to x alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpgm.data.records import Records, concatenate
+from dpgm.mechanisms.gateway import Call, TraceGateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.events import Mechanism
+from dpgm.testing.run import Run, require
+
+Position: TypeAlias = Literal["first", "middle", "last"]
+POSITIONS: tuple[Position, ...] = get_args(
+    Position
+)  # where the record is added: a fault may need one of them to show
+Rows: TypeAlias = NDArray[np.int64]
+
+
+def sensitivity_ratios(
+    run: Run,
+    records: Records,
+    record_to_add: Records,
+    *,
+    positions: Sequence[Position] = POSITIONS,
+    seed: int = 0,
+    rounding: float = 0.0,
+    allowance: Sequence[Mechanism] | None = None,
+) -> dict[str, float]:
+    """For every release by name, the largest ||exact(D) - exact(D + x)|| / sensitivity; x is always sampled.
+
+    Args:
+        run: the stage.
+        records: D.
+        record_to_add: x, one record.
+        positions: where x is added; the largest ratio counts.
+        seed: of noise, coins and secret draws.
+        rounding: `rounding` x ||exact|| is taken off the distance: float32 sums of many rows differ in their last bits
+            whatever the code does (2e-7 to 1e-6 is right for them; integers need none).
+        allowance: the mechanisms of the plan, if the stage asks a metered gateway.
+
+    Raises:
+        AssertionError: one more record changes the list of calls, a shape, or another record's private column.
+    """
+    ratios: dict[str, float] = defaultdict(float)
+    for without, with_it in _neighbours(run, records, record_to_add, positions, True, seed, allowance):
+        for at, (call, a, b) in enumerate(zip(with_it.calls, without.exact, with_it.exact, strict=True)):
+            if at in with_it.vocabularies:  # sums over a private vocabulary: a value that is not there has the sum 0
+                a, b = _aligned(without.vocabularies[at], a, with_it.vocabularies[at], b)
+            require(a.shape == b.shape, f"{call.name}: one more record changes the shape")
+            a, b = a.double(), b.double()
+            distance = torch.linalg.vector_norm(a - b).item() - rounding * torch.linalg.vector_norm(a).item()
+            require(distance == distance, f"{call.name}: one more record makes the exact value not finite")
+            ratios[call.name] = max(ratios[call.name], distance / call.sensitivity)
+    return dict(ratios)
+
+
+def assert_bounded(
+    run: Run,
+    records: Records,
+    record_to_add: Records,
+    *,
+    positions: Sequence[Position] = POSITIONS,
+    seed: int = 0,
+    tolerance: float = 1e-6,
+    rounding: float = 0.0,
+    allowance: Sequence[Mechanism] | None = None,
+) -> float:
+    """No query moves by more than its sensitivity when one record is added; arguments as of `sensitivity_ratios`.
+
+    Returns:
+        The largest ratio, so that a test can demand that the bound is reached: a check that never comes near it
+        proves little.
+
+    Raises:
+        AssertionError: a query moves by more than (1 + tolerance) x its sensitivity.
+    """
+    ratios = sensitivity_ratios(
+        run, records, record_to_add, positions=positions, seed=seed, rounding=rounding, allowance=allowance
+    )
+    for name, ratio in ratios.items():
+        require(ratio <= 1 + tolerance, f"{name}: one record moves it by {ratio:.6f} x the declared sensitivity")
+    return max(ratios.values())
+
+
+def assert_coin_off(
+    run: Run,
+    records: Records,
+    record_to_add: Records,
+    *,
+    positions: Sequence[Position] = POSITIONS,
+    seed: int = 0,
+    allowance: Sequence[Mechanism] | None = None,
+) -> None:
+    """A record that is not in the sample moves no query on the sample by a single bit.
+
+    Raises:
+        AssertionError: it does, or the run makes no release on a Poisson sample.
+    """
+    sampled = 0
+    for without, with_it in _neighbours(run, records, record_to_add, positions, False, seed, allowance):
+        for call, a, b in zip(with_it.calls, without.exact, with_it.exact, strict=True):
+            if call.sample is not None and call.sampling_rate < 1:
+                sampled += 1
+                require(torch.equal(a, b), f"{call.name}: a record outside the sample moves it")
+    require(sampled > 0, "the run made no release on a Poisson sample")
+
+
+def _aligned(
+    values: Sequence[Any], sums: torch.Tensor, other_values: Sequence[Any], other_sums: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two lists of sums by value, over the values of both."""
+    one = dict(zip(values, sums.tolist(), strict=True))
+    other = dict(zip(other_values, other_sums.tolist(), strict=True))
+    both = sorted({*one, *other}, key=repr)
+    return torch.tensor([one.get(v, 0.0) for v in both]), torch.tensor([other.get(v, 0.0) for v in both])
+
+
+def place_of(position: Position, rows: int) -> int:
+    """The row number that a record added to `rows` others gets."""
+    return {"first": 0, "middle": rows // 2, "last": rows}[position]
+
+
+def _neighbours(
+    run: Run,
+    records: Records,
+    extra: Records,
+    positions: Sequence[Position],
+    sampled: bool,
+    seed: int,
+    allowance: Sequence[Mechanism] | None,
+) -> Iterator[tuple[TraceGateway, TraceGateway]]:
+    """Traces of D and D + x under one tape, one set of coins and one set of secret draws, for every position of x."""
+    require(len(extra) == 1, "exactly one record is added")
+    rows = len(records)
+
+    def trace(data: Records, labels: Rows, tape: Sequence[torch.Tensor] | None) -> TraceGateway:
+        traced = TraceGateway(
+            data,
+            randomness=SeededRandomness(seed),
+            coins=_coins(labels, rows, sampled, seed),
+            normals=_normals(labels, rows, seed),
+            tape=tape,
+            allowance=allowance,
+        )
+        run(traced)
+        return traced
+
+    without = trace(records, np.arange(rows), None)
+    require(bool(without.calls), "the run released nothing, so there is nothing to check")
+    for place in sorted({place_of(position, rows) for position in positions}):
+        longer = concatenate([records.rows(0, place), extra, records.rows(place, rows)])
+        with_it = trace(longer, np.insert(np.arange(rows), place, rows), without.tape)
+        same = without.calls == with_it.calls
+        require(
+            same, f"one more record changes the list of calls: {_first_difference(without.calls, with_it.calls)}"
+        )
+        for name, column in without._kept.items():
+            _assert_record_wise(name, column, with_it._kept[name], rows, place)
+        yield without, with_it
+
+
+def _coins(labels: Rows, shared: int, sampled: bool, seed: int) -> Callable[[int, float], Rows]:
+    """Coins of records by label: those of D have 0 .. shared - 1, the one added has `shared`."""
+
+    def coins(step: int, rate: float) -> Rows:
+        if rate >= 1:
+            return np.arange(len(labels))
+        tossed = np.append(np.random.default_rng([seed, step]).random(shared) < rate, sampled)
+        return np.flatnonzero(tossed[labels])
+
+    return coins
+
+
+def _normals(labels: Rows, shared: int, seed: int) -> Callable[[int, Rows, int], NDArray[np.float64]]:
+    """Secret draws of records by label; the last line is for places not taken."""
+    lines = np.append(labels, shared + 1)
+
+    def normals(step: int, rows: Rows, width: int) -> NDArray[np.float64]:
+        table: NDArray[np.float64] = np.random.default_rng([seed, step, 1]).standard_normal((shared + 2, width))
+        return np.take(table, lines[rows], axis=0)
+
+    return normals
+
+
+def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int) -> None:
+    """A kept column has one entry per record, which no other record moves (floats: but for rounding)."""
+    if not isinstance(column, (torch.Tensor, np.ndarray)) or (len(column), len(longer)) != (rows, rows + 1):
+        return
+    a, b = torch.as_tensor(column), torch.as_tensor(longer)
+    b = torch.cat([b[:place], b[place + 1 :]])
+    same = torch.allclose(a, b, rtol=1e-4, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)
+    require(same, f"the kept column {name!r} is not record-wise: one more record changes the others' entries")
+
+
+def _first_difference(a: Sequence[Call], b: Sequence[Call]) -> str:
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            return f"{one} against {other}"
+    return f"{len(a)} calls against {len(b)}"

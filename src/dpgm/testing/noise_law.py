@@ -1,0 +1,159 @@
+"""The law of the noise: residuals (noisy - exact) are what the certificate says they are."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from dpgm.data.records import Records
+from dpgm.mechanisms.gateway import TraceGateway
+from dpgm.mechanisms.randomness import Randomness, SeededRandomness
+from dpgm.mechanisms.threshold import ThresholdQuery
+from dpgm.privacy.events import Mechanism
+from dpgm.testing.run import Run, require
+
+Array: TypeAlias = NDArray[Any]
+FALSE_ALARM = 1e-6  # probability that a statistical check fails a correct build
+
+
+def assert_noise_law(
+    run: Run,
+    records: Records,
+    *,
+    runs: int = 2,
+    seed: int = 0,
+    randomness: Callable[[], Randomness] | None = None,
+    blocks: Mapping[str, int] | None = None,
+    least: int = 1000,
+    allowance: Sequence[Mechanism] | None = None,
+) -> dict[str, float]:
+    """Residuals (noisy - exact) are independent N(0, (noise x sensitivity)²); returns std ratios by name.
+
+    Variance, Kolmogorov-Smirnov, variance of every coordinate, correlation with the previous run of the same
+    call, with the call before, between blocks of one call (`blocks` by name; by default the first axis, or
+    halves) and between whole runs. At least `least` residuals are wanted in all: more find smaller faults.
+    `randomness` makes the source of each run; by default seeded, a new seed each.
+
+    Raises:
+        AssertionError: the noise has another law than declared, somewhere.
+    """
+    seeds = iter(range(seed, seed + runs))
+    make = randomness if randomness is not None else (lambda: SeededRandomness(next(seeds)))
+    points = np.random.default_rng(seed)
+    scores = [_scores(run, records, make(), points, allowance) for _ in range(runs)]
+    names = sorted({name for each in scores for name, _ in each})
+    require(bool(names), "the run released nothing, so there is nothing to check")
+    total = sum(score.size for each in scores for _, score in each)
+    require(total >= least, f"only {total} residuals; raise runs or releases to reach {least}")
+    pvalues: list[tuple[str, float]] = []
+    ratios = {}
+    for name in names:
+        mine = [score for each in scores for other, score in each if other == name]
+        flat = np.concatenate([score.ravel() for score in mine])
+        ratios[name] = float(np.sqrt(np.mean(flat**2)))
+        pvalues.append((f"{name}: variance (std ratio {ratios[name]:.4f})", chi_square(flat)))
+        pvalues.append((f"{name}: normal law", _kolmogorov(flat)))
+        by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
+        for score in mine:
+            by_shape[score.shape].append(score.ravel())
+        for stacked in map(np.stack, by_shape.values()):
+            pvalues.append((f"{name}: every coordinate", _worst_coordinate(stacked)))
+        pvalues.append((f"{name}: independent of the previous run of it", _products(pairwise(mine))))
+        cut = [_in_blocks(score, (blocks or {}).get(name)) for score in mine]
+        pairs = [(a, b) for parts in cut for a, b in pairwise(parts)]
+        pvalues.append((f"{name}: blocks are independent of each other", _products(pairs)))
+    for each in scores:
+        vectors = [score for _, score in each]
+        pvalues.append(("every call is independent of the one before", _products(pairwise(vectors))))
+    for one, other in pairwise(scores):
+        pairs = [(a, b) for (_, a), (_, b) in zip(one, other, strict=False)]
+        pvalues.append(("runs are independent of each other", _products(pairs)))
+    assert_all(pvalues)
+    return ratios
+
+
+def _scores(
+    run: Run,
+    records: Records,
+    randomness: Randomness,
+    points: np.random.Generator,
+    allowance: Sequence[Mechanism] | None,
+) -> list[tuple[str, Array]]:
+    """Residuals of one run as standard normal scores."""
+    gateway = TraceGateway(records, randomness=randomness, allowance=allowance)
+    run(gateway)
+    scores = []
+    for call, query, exact, noisy in zip(gateway.calls, gateway.queries, gateway.exact, gateway.tape, strict=True):
+        if isinstance(query, ThresholdQuery):
+            continue  # what leaves is cut at the threshold; its noise is tested with the mechanism
+        residual = (noisy.double() - exact.double()).cpu().numpy()
+        std = call.noise * call.sensitivity
+        if query.grid is not None:
+            units = np.rint(residual / query.grid)
+            on_grid = np.allclose(units * query.grid, residual, rtol=0, atol=1e-6 * query.grid)
+            require(on_grid, f"{call.name}: a released value is off its grid")
+            scores.append((call.name, _integer_scores(units, std / query.grid, points)))
+        else:
+            scores.append((call.name, residual / std))
+    return scores
+
+
+def _integer_scores(units: Array, std: float, points: np.random.Generator) -> Array:
+    """Integers round(N(0, std²)) as exact normal scores: a uniform point of the probability of each integer."""
+    point = points.random(units.shape)
+    size = np.abs(units)
+    low, high = ndtr(-(size + 0.5) / std), ndtr(-(size - 0.5) / std)  # of |units|, on the accurate side
+    tail = np.maximum(low + point * (high - low), 1e-300)
+    return -ndtri(tail) * np.where(units == 0, 1, np.sign(units))
+
+
+def chi_square(scores: Array) -> float:
+    """Two-sided p-value of the sum of squares of standard normal scores."""
+    total = float(np.sum(scores**2))
+    return 2 * min(stats.chi2.cdf(total, scores.size), stats.chi2.sf(total, scores.size))
+
+
+def _kolmogorov(scores: Array) -> float:
+    return float(stats.kstest(scores, "norm").pvalue)
+
+
+def _worst_coordinate(stacked: Array) -> float:
+    """Smallest p-value over coordinates, times their number; one row a call."""
+    totals = np.sum(stacked**2, axis=0)
+    tails = np.minimum(stats.chi2.cdf(totals, len(stacked)), stats.chi2.sf(totals, len(stacked)))
+    return float(np.min(tails) * 2 * totals.size)
+
+
+def _products(pairs: Iterable[tuple[Array, Array]]) -> float:
+    """Given a, <a, b> / ||a|| is exactly N(0, 1) when b is independent of a; so their squares add to a chi-square."""
+    products = []
+    for a, b in pairs:
+        size = min(a.size, b.size)
+        a, b = a.ravel()[:size], b.ravel()[:size]
+        if np.any(a):
+            products.append(float(a @ b / np.linalg.norm(a)))
+    return chi_square(np.array(products)) if products else 1.0
+
+
+def _in_blocks(score: Array, blocks: int | None) -> list[Array]:
+    if blocks is None:
+        blocks = score.shape[0] if score.ndim >= 2 else 2
+    return [part for part in np.array_split(score.ravel(), blocks) if part.size]
+
+
+def assert_all(pvalues: Sequence[tuple[str, float]]) -> None:
+    """No p-value below the false alarm rate shared among all of them."""
+    failed = [f"{what}: p = {p:.1e}" for what, p in pvalues if not p >= FALSE_ALARM / len(pvalues)]
+    require(not failed, "; ".join(failed))
+
+
+def log_probability(units: Array, std: float) -> Array:
+    """Log P(round(N(0, std²)) = units), accurate in the tails."""
+    size = np.abs(units)
+    high, low = log_ndtr(-(size - 0.5) / std), log_ndtr(-(size + 0.5) / std)
+    return high + np.log1p(-np.exp(low - high))
