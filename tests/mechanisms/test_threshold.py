@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from checks import assert_playback_invariant, sensitivity_ratios
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError
@@ -24,6 +23,7 @@ from dpgm.mechanisms.threshold import (
     threshold_query,
 )
 from dpgm.privacy.events import Mechanism
+from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
 DOMAIN = Domain.of_items(40)
 

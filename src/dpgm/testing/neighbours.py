@@ -53,7 +53,9 @@ def sensitivity_ratios(
     ratios: dict[str, float] = defaultdict(float)
     for without, with_it in _neighbours(run, records, record_to_add, positions, True, seed, allowance):
         for at, (call, a, b) in enumerate(zip(with_it.calls, without.exact, with_it.exact, strict=True)):
-            if at in with_it.vocabularies:  # sums over a private vocabulary: a value that is not there has the sum 0
+            if (
+                at in with_it.vocabularies
+            ):  # sums over a private vocabulary: a value that is not there has the sum 0
                 a, b = _aligned(without.vocabularies[at], a, with_it.vocabularies[at], b)
             require(a.shape == b.shape, f"{call.name}: one more record changes the shape")
             a, b = a.double(), b.double()
