@@ -13,6 +13,9 @@ from dpgm.errors import CheckFailed, DpgmError
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+PRINTED = "-"  # stands for "on the screen" where an option names a file to write
+_OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
+
 app = typer.Typer(
     name="dpgm",
     help="Publish sensitive records safely: differentially private generative mixtures.",
@@ -53,10 +56,27 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
 
 
+def _with_json_target(arguments: list[str]) -> list[str]:
+    """`evaluate --json` followed by no name that ends in .json means: print it.
+
+    >>> _with_json_target(["evaluate", "--json", "a.csv", "b.csv"])
+    ['evaluate', '--json', '-', 'a.csv', 'b.csv']
+    """
+    if not arguments or arguments[0] != "evaluate":
+        return arguments
+    filled = []
+    for at, argument in enumerate(arguments):
+        filled.append(argument)
+        following = arguments[at + 1] if at + 1 < len(arguments) else ""
+        if argument == _OPTIONAL_FILE and following != PRINTED and not following.endswith(".json"):
+            filled.append(PRINTED)
+    return filled
+
+
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code and never raises for a user's mistake."""
     debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
+    arguments = _with_json_target([argument for argument in arguments if argument != "--debug"])
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)

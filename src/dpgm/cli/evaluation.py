@@ -1,21 +1,37 @@
 """Commands about evaluation."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpgm.cli import reading
-from dpgm.cli.app import app
+from dpgm.cli.app import PRINTED, app
 from dpgm.cli.progress import announce
+
+if TYPE_CHECKING:
+    from dpgm.evaluation.evaluation import Evaluation
+
+_OUTPUT = "What is written"
+_SHOWN_COLUMNS = 20
 
 
 @app.command()
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real data; the reading options describe this file.")],
     synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them.")],
-    out: Annotated[Path | None, typer.Option("--out", help="HTML report to write.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the same numbers for machines.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML report to write.", rich_help_panel=_OUTPUT)
+    ] = None,
+    json_output: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="[FILE.json]",
+            help="The same numbers for machines: printed, or written to FILE.json.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     release: Annotated[
         Path | None, typer.Option("--release", help="The release: its domain is used and its guarantee explained.")
     ] = None,
@@ -45,25 +61,29 @@ def evaluate(
     missing: reading.Missing = None,
     comment: reading.Comment = None,
     strip_suffix: reading.StripSuffix = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace existing outputs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=_OUTPUT)
+    ] = False,
 ) -> None:
-    """Compare real and synthetic records; the report is for the curator only.
+    """Compare real and synthetic records; what it says is for the curator only.
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
     from dpgm.data.atomic import atomic_file, check_output
-    from dpgm.data.readers import read_source
     from dpgm.errors import UsageError
     from dpgm.evaluation.baselines import IndependentMarginals, Mwem
-    from dpgm.evaluation.evaluate import INDEPENDENT, evaluate, summary_table
+    from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
+    from dpgm.evaluation.files import file_inputs
     from dpgm.evaluation.reading import read_alike
     from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.certificate import read_certificate
     from dpgm.report.html import write_report
 
-    if out is None and json_file is None:
-        raise UsageError("`--out` is missing; name the HTML report to write (or --json FILE).")
+    printed = json_output == PRINTED
+    json_file = None if json_output is None or printed else Path(json_output)
     for path in (out, json_file):
         if path is not None:
             check_output(path, force=force, inputs=(real, synthetic, test, workload, domain, labels, test_labels))
@@ -71,8 +91,7 @@ def evaluate(
         raise UsageError("--out and --json name the same file; give two names.")
     certificate = None if release is None else read_certificate(release)
     chosen = domain if domain is not None or release is None else release / "domain.json"
-    # Nothing is released here, so the items may be taken from the file.
-    as_real: dict[str, Any] = {
+    options: dict[str, Any] = {
         "format": format,
         "shape": shape,
         "person": person,
@@ -86,9 +105,9 @@ def evaluate(
         "comment": comment,
         "strip_suffix": strip_suffix,
     }
-    first, _ = read_source(real, domain=chosen, assume_public_items=chosen is None, labels=labels, **as_real)
-    second = read_alike(first.domain, synthetic, {}, as_real)
-    held_out = None if test is None else read_alike(first.domain, test, as_real | {"labels": test_labels})
+    inputs = file_inputs(real, synthetic, options, domain=chosen, labels=labels)
+    first = inputs.real
+    held_out = None if test is None else read_alike(first.domain, test, options | {"labels": test_labels})[0]
     queries = None if workload is None else read_workload(workload, first.domain)
     budget = epsilon if epsilon is not None else 1.0 if certificate is None else certificate.epsilon
     delta = None if certificate is None else certificate.delta
@@ -98,18 +117,83 @@ def evaluate(
             INDEPENDENT: IndependentMarginals(budget, delta).fit(first).sample(len(first), seed=seed),
             "MWEM": Mwem(budget, delta).fit(first).sample(len(first), seed=seed),
         }
-    made = evaluate(
-        first, second, test=held_out, queries=queries, baselines=others, epsilon=budget, delta=delta, seed=seed
+    made = evaluate_inputs(
+        inputs, test=held_out, queries=queries, baselines=others, epsilon=budget, delta=delta, seed=seed
     )
     if json_file is not None:
         with atomic_file(json_file) as temporary:
             temporary.write_text(made.to_json(), encoding="utf-8")
     if out is not None:
         write_report(made, out, certificate=certificate)
+    if printed:
+        typer.echo(made.to_json(), nl=False)
+    elif not quiet:
+        print_evaluation(made)
     if not quiet:
-        print_summary(*summary_table(made))
         written = [str(path) for path in (out, json_file) if path is not None]
-        announce(f"curator only, computed on the real data: {', '.join(written)}")
+        where = ": " + ", ".join(written) if written else " (an HTML report with --out FILE, numbers with --json)"
+        announce(f"curator only, computed on the real data{where}")
+
+
+def print_evaluation(made: "Evaluation") -> None:
+    """The verdict, the columns that are off, and the errors by method, on the terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from dpgm.cli.app import printable
+    from dpgm.evaluation.evaluate import summary_table
+    from dpgm.evaluation.verdict import verdict
+
+    judged = verdict(made)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(printable(judged.headline))}[/]  (curator only)")
+    for title, texts in (("off", judged.bad), ("good", judged.good)):
+        for text in texts:
+            console.print(f"  {title:>4}  {escape(printable(text))}")
+    if made.columns:
+        print_columns(made)
+    header, rows = summary_table(made)
+    print_summary(header, rows)
+
+
+def print_columns(made: "Evaluation") -> None:
+    """Raw values of every column, real beside synthetic, the worst first."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dpgm.cli.app import printable
+    from dpgm.evaluation.verdict import column_faults, columns_off, share_text, shown
+
+    off = columns_off(made)
+    fine = [column for column in made.columns if column not in off]
+    listed = (*off, *fine)
+    table = Table(title="raw values, real -> synthetic", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column", no_wrap=True, max_width=20)
+    for name in ("median", "share of the most frequent", "missing", "distance"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for column in listed[:_SHOWN_COLUMNS]:
+        middles = [
+            shown(column, side.quantiles[2]) if side.quantiles else "" for side in (column.real, column.synthetic)
+        ]
+        shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
+        table.add_row(
+            escape(printable(column.name)),
+            _change(*middles),
+            f"{escape(printable(column.mode)[:14])}: {shares}",
+            _change(share_text(column.real.missing), share_text(column.synthetic.missing)),
+            f"{column.distance:.3f}",
+            "off" if column_faults(column) else "",
+        )
+    Console().print(table)
+    if len(listed) > _SHOWN_COLUMNS:
+        announce(f"{len(listed) - _SHOWN_COLUMNS} more columns are in the report (--out FILE)")
+
+
+def _change(real: str, synthetic: str) -> str:
+    return real if real == synthetic else f"{real} -> {synthetic}"
 
 
 def print_summary(columns: tuple[str, ...], rows: list[tuple[str | float | None, ...]]) -> None:
@@ -117,7 +201,7 @@ def print_summary(columns: tuple[str, ...], rows: list[tuple[str | float | None,
     from rich.console import Console
     from rich.table import Table
 
-    title = "mean relative error of popular queries by number of items (popN); distance of record lengths"
+    title = "mean relative error of popular counts of N items or values (popN); distance of record lengths"
     table = Table(title=title, title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right")

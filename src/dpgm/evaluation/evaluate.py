@@ -1,5 +1,6 @@
 """Compare real and synthetic records by every metric that applies; nothing is dropped silently."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -7,16 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
-from dpgm.data.domain import Image
+from dpgm.data.conversion import as_records
+from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals
+from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.comparable import check_comparable, position_names
+from dpgm.evaluation.comparison_domain import compared_records
 from dpgm.evaluation.cooccurrence import co_occurrence, frequent_sets
+from dpgm.evaluation.copies import copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import SANITY, Queries, Reading, paper_workload, popular_queries, query_error
 from dpgm.evaluation.downstream import downstream
-from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation, ItemComparison, Kind, NotComputed, QueryRow
+from dpgm.evaluation.evaluation import (
+    SYNTHETIC,
+    Evaluation,
+    ImageFigures,
+    ItemComparison,
+    Kind,
+    LostItems,
+    NotComputed,
+    QueryRow,
+)
+from dpgm.evaluation.files import file_inputs
+from dpgm.evaluation.inputs import BINS_ONLY, AnyDomain, Inputs, inputs_of
 from dpgm.evaluation.marginals import OneWay, field_codes, one_way, record_lengths, table_pairs, two_way
+from dpgm.evaluation.raw_columns import sample_rows
 
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
@@ -28,10 +45,11 @@ T = TypeVar("T")
 
 
 def evaluate(
-    real: Records,
-    synthetic: Records,
+    real: object,
+    synthetic: object,
     *,
-    test: Records | None = None,
+    domain: AnyDomain | None = None,
+    test: object | None = None,
     queries: Queries | None = None,
     baselines: Mapping[str, Records] | None = None,
     epsilon: float = 1.0,
@@ -40,9 +58,17 @@ def evaluate(
 ) -> Evaluation:
     """How close synthetic records are to real ones, beside baselines.
 
+    >>> import pandas
+    >>> people = pandas.DataFrame({"age": [20, 30, 40, 50] * 50, "town": ["a", "b"] * 100})
+    >>> evaluate(people, people.assign(age=people.age + 40)).columns[0].name
+    'age'
+
     Args:
-        real: the real records. Everything returned is for the curator only.
-        synthetic: records over the same domain; any number of them.
+        real: the real data: records, a frame or matrix of pandas, polars, pyarrow, numpy or scipy, or a file.
+            Everything returned is for the curator only.
+        synthetic: the synthetic data, likewise; any number of records.
+        domain: the domain of both (a domain, a mapping or a file). By default that of the records; frames and
+            tables without one are compared column by column as they stand.
         test: real records no fit has seen, for downstream accuracy; by default a quarter of `real`.
         queries: the user's own counting queries (see `read_workload`).
         baselines: synthetic records of other methods by name; by default independent noisy marginals at
@@ -54,7 +80,32 @@ def evaluate(
     Raises:
         UsageError: no records, different domains, or an empty workload.
     """
+    if isinstance(real, (str, os.PathLike)) and isinstance(synthetic, (str, os.PathLike)):
+        inputs = file_inputs(os.fspath(real), os.fspath(synthetic), {}, domain=domain)
+    else:
+        inputs = inputs_of(real, synthetic, domain=domain)
+    held_out = None if test is None else as_records(test, inputs.real.domain)
+    return evaluate_inputs(
+        inputs, test=held_out, queries=queries, baselines=baselines, epsilon=epsilon, delta=delta, seed=seed
+    )
+
+
+def evaluate_inputs(
+    inputs: Inputs,
+    *,
+    test: Records | None = None,
+    queries: Queries | None = None,
+    baselines: Mapping[str, Records] | None = None,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """`evaluate` for data that were made comparable before (see `inputs_of` and `file_inputs`)."""
+    real, synthetic, raw = inputs.real, inputs.synthetic, inputs.raw
     check_comparable(real, synthetic)
+    if raw is not None and raw.columns and kind_of(real) == "table" and not (test or queries or baselines):
+        # Bins that follow the real values, instead of those of a fit: what its bins hide is measured, too.
+        real, synthetic = compared_records(raw.columns, label=real.domain.label)
     validation.positive(epsilon=epsilon)
     delta = 1 / (10 * len(real)) if delta is None else delta
     if queries is not None and len(queries) == 0:
@@ -71,6 +122,15 @@ def evaluate(
     singles = tried("single items", lambda: one_way(real, synthetic))
     best, worst = _items(singles, real) if singles is not None else ((), ())
     table = tried("pairs of columns", lambda: table_pairs(real, synthetic))
+    has_columns = kind in ("table", "mixed")
+    if has_columns and raw is None:
+        tried.skip("raw values of columns", BINS_ONLY)
+    columns = () if raw is None else tuple(compare_column(column) for column in raw.columns)
+    for name, reason in () if raw is None else raw.left_out:
+        tried.skip(f"raw values of the column {name!r}", reason)
+    ties = None
+    if raw is not None:
+        ties = tried("correlations of numbers", lambda: correlations(raw.columns))
     accuracies = tried("downstream accuracy", lambda: downstream(real, synthetic, test, seed))
     together = frequent = None
     if kind == "images":
@@ -79,6 +139,7 @@ def evaluate(
     else:
         together = tried("co-occurrence heat maps", lambda: co_occurrence(real, synthetic))
         frequent = tried("frequent item sets", lambda: frequent_sets(real, synthetic))
+    pictures = _label_images(real, synthetic)
     return Evaluation(
         kind=kind,
         records=len(real),
@@ -100,14 +161,22 @@ def evaluate(
         downstream=accuracies if accuracies is not None else (),
         held_out=test is not None,
         not_computed=tuple(tried.missing),
+        columns=columns,
+        correlations=ties,
+        lost_items=None if singles is None else _lost_items(singles, real.domain, len(synthetic)),
+        copies=copies_of_records(real, synthetic)
+        if raw is None or kind != "table"
+        else copies_of_rows(raw.columns),
+        images=None if pictures is None else _image_figures(real, synthetic, pictures),
+        row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SHOWN_RECORDS, seed),
         real_sample=_pick(real, seed),
         synthetic_sample=_pick(synthetic, seed),
-        label_images=_label_images(real, synthetic),
+        label_images=pictures,
     )
 
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
-    """Header and one row a method: errors of popular queries of 1-4 items and the distance of record lengths."""
+    """Header and one row per method: errors of popular queries of 1-4 items and the distance of record lengths."""
     header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
     rows: list[tuple[str | float | None, ...]] = []
     for method in (SYNTHETIC, *evaluation.baselines):
@@ -121,7 +190,7 @@ def kind_of(records: Records) -> Kind:
     fields = [field for field in records.domain.fields if field.name != records.domain.label]
     if any(isinstance(field, Image) for field in fields):
         return "images"
-    softmax = [field.kind in ("categorical", "numeric") for field in fields]
+    softmax = [field.kind not in ("items", "image") for field in fields]
     return "table" if softmax and all(softmax) else "sets" if not any(softmax) else "mixed"
 
 
@@ -202,6 +271,28 @@ def _items(singles: OneWay, real: Records) -> tuple[tuple[ItemComparison, ...], 
         )
 
     return shown(best), shown(worst)
+
+
+def _lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
+    """What hardly ever occurs, among positions frequent enough to be missed."""
+    common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
+    lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
+    order = lost[np.argsort(-singles.real[lost], kind="stable")][:_SHOWN_ITEMS]
+    names = position_names(domain)
+    largest = float(singles.real[lost].max(initial=0.0))
+    return LostItems(len(lost), int(common.sum()), largest, tuple(names[at] for at in order))
+
+
+def _image_figures(real: Records, synthetic: Records, means: tuple[NDArray[Any], NDArray[Any]]) -> ImageFigures:
+    """Variety within a label is the chance that two of its images differ in a pixel: 2 p (1 - p), summed."""
+    ours, theirs = (float((2 * mean * (1 - mean)).sum()) for mean in means)
+    domain, gap = real.domain, None
+    if domain.label is not None and domain.field(domain.label).kind == "categorical":
+        label = [field.name for field in domain.fields].index(domain.label)
+        width = domain.fields[label].width + 1
+        shares = [np.bincount(field_codes(r, label), minlength=width) / len(r) for r in (real, synthetic)]
+        gap = float(np.abs(shares[0] - shares[1]).max())
+    return ImageFigures(theirs / ours if ours > 0 else 1.0, float(np.abs(means[0] - means[1]).mean()), gap)
 
 
 def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:

@@ -9,13 +9,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dpgm.data.records import Records
+from dpgm.evaluation.column_metrics import ColumnComparison, Correlations
 from dpgm.evaluation.comparable import position_names
 from dpgm.evaluation.cooccurrence import CoOccurrence, FrequentSets
+from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
 from dpgm.evaluation.marginals import LengthDistance, OneWay, TablePairs, TwoWay
 
 Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
+Rows: TypeAlias = tuple[tuple[str, ...], ...]
 SYNTHETIC = "synthetic"  # the method under evaluation, beside the names of the baselines
 
 
@@ -42,6 +45,25 @@ class ItemComparison:
 
 
 @dataclass(frozen=True)
+class LostItems:
+    """Positions held by at least 0.1 % of the real records that occur less than a tenth as often as they should."""
+
+    count: int
+    of: int
+    largest: float  # the largest real share among them
+    names: tuple[str, ...]  # the most frequent of them
+
+
+@dataclass(frozen=True)
+class ImageFigures:
+    """Images by label: how much they vary relative to real ones, how far mean images and label shares are off."""
+
+    variety: float
+    pixel_difference: float
+    label_gap: float | None
+
+
+@dataclass(frozen=True)
 class NotComputed:
     """A metric that is missing, and why."""
 
@@ -51,7 +73,7 @@ class NotComputed:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How close synthetic records are to real ones. For the curator only: computed on the real data.
+    """How close synthetic records are to real ones. Curator only: computed on the real data.
 
     Metrics that could not be computed are None and listed in `not_computed` with the reason.
     """
@@ -76,6 +98,12 @@ class Evaluation:
     downstream: tuple[Accuracy, ...]
     held_out: bool  # whether the downstream test records were set apart before any fit
     not_computed: tuple[NotComputed, ...]
+    columns: tuple[ColumnComparison, ...]  # raw values of tables
+    correlations: Correlations | None
+    lost_items: LostItems | None
+    copies: Copies | None
+    images: ImageFigures | None
+    row_samples: tuple[Rows, Rows] | None  # some rows of a table on both sides, as texts
     real_sample: Records
     synthetic_sample: Records
     label_images: tuple[Any, Any] | None = None  # mean image of every label, real and synthetic
@@ -96,7 +124,7 @@ class Evaluation:
         """The same numbers as plain values."""
         from dpgm.evaluation.verdict import verdict
 
-        skipped = ("real_sample", "synthetic_sample", "label_images")
+        skipped = ("row_samples", "real_sample", "synthetic_sample", "label_images")
         plain = {
             entry.name: _plain(getattr(self, entry.name))
             for entry in dataclasses.fields(self)
@@ -105,7 +133,12 @@ class Evaluation:
         judged = verdict(self)
         head = {
             "audience": "curator only: computed on the real data",
-            "verdict": {"grade": judged.grade, "headline": judged.headline, "findings": list(judged.findings)},
+            "verdict": {
+                "grade": judged.grade,
+                "headline": judged.headline,
+                "bad": list(judged.bad),
+                "good": list(judged.good),
+            },
         }
         return head | plain
 

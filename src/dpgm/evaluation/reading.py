@@ -11,8 +11,8 @@ from dpgm.errors import DpgmError
 from dpgm.evaluation.comparable import with_domain
 
 
-def read_alike(domain: Domain, path: str, *attempts: Mapping[str, Any]) -> Records:
-    """Records of a file over `domain`, trying one set of reading options after the other.
+def read_alike(domain: Domain, path: str, *attempts: Mapping[str, Any]) -> tuple[Records, Mapping[str, Any]]:
+    """Records of a file over `domain`, trying one set of reading options after the other; and those that worked.
 
     Readers drop items that a domain does not have, which is right for private data but would hide that a synthetic
     file belongs to another domain. So a file of item sets is read with its own items first, and these must all be
@@ -25,10 +25,10 @@ def read_alike(domain: Domain, path: str, *attempts: Mapping[str, Any]) -> Recor
     *early, last = attempts
     for options in early:
         try:
-            return _read(domain, path, options)
+            return _read(domain, path, options), options
         except DpgmError:
             continue
-    return _read(domain, path, last)
+    return _read(domain, path, last), last
 
 
 def _read(domain: Domain, path: str, options: Mapping[str, Any]) -> Records:

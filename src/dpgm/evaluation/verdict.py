@@ -1,38 +1,57 @@
-"""The evaluation in words: a grade, one headline and a few findings, for people who skip numbers."""
+"""The evaluation in words: a grade, one headline, and what is good and what is off, for people who skip numbers."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
+import numpy as np
+
+from dpgm.evaluation.column_metrics import ColumnComparison
 from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation
+from dpgm.evaluation.raw_columns import date_text, number_text
+from dpgm.evaluation.verdict_rules import RULES, Limits, VerdictRules
+
+Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A grade, a sentence that says it, and sentences that explain it."""
+    """A grade, a sentence that says it, and sentences that explain it: first what is off, then what is good."""
 
-    grade: Literal["close", "useful", "rough"]
+    grade: Grade
     headline: str
-    findings: tuple[str, ...]
+    bad: tuple[str, ...]
+    good: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """All sentences, what is off first."""
+        return self.bad + self.good
 
 
-HEADLINES = {
+HEADLINES: dict[Grade, str] = {
     "close": "The synthetic data is a close stand-in for the real data.",
     "useful": "The synthetic data is useful for common patterns; check rare ones before relying on them.",
     "rough": "The synthetic data shows the outline only; do not draw detailed conclusions from it.",
+    "copies": "The synthetic data holds copies of real records: do not publish it.",
 }
+_NAMED = 3  # columns named in the headline
 
 
-def verdict(evaluation: Evaluation) -> Verdict:
-    """Judge an evaluation by its main metric: pairs for sets and tables, learning for images."""
-    findings: list[str] = []
-    scores: list[int] = []
-    _queries(evaluation, findings, scores)
-    _table(evaluation, findings, scores)
-    _learning(evaluation, findings, scores)
-    _lengths(evaluation, findings)
-    worst = max(scores, default=2)
-    grade = ("close", "useful", "rough")[worst]
-    return Verdict(grade, HEADLINES[grade], tuple(findings))  # type: ignore[arg-type]
+def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
+    """Judge an evaluation: no grade is better than the worst of its figures."""
+    judged = _Judged()
+    _columns(evaluation, judged, rules)
+    _queries(evaluation, judged, rules)
+    _lost(evaluation, judged, rules)
+    _table(evaluation, judged, rules)
+    _ties(evaluation, judged, rules)
+    _learning(evaluation, judged, rules)
+    _images(evaluation, judged, rules)
+    _lengths(evaluation, judged, rules)
+    copied = _copies(evaluation, judged, rules)
+    grade: Grade = ("close", "useful", "rough")[max(judged.levels, default=2)]  # type: ignore[assignment]
+    grade = "copies" if copied else grade
+    return Verdict(grade, _headline(grade, evaluation, rules), tuple(judged.bad), tuple(judged.good))
 
 
 def percent(share: float) -> str:
@@ -47,19 +66,134 @@ def percent(share: float) -> str:
     return f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
 
 
-def _level(value: float, close: float, useful: float) -> int:
-    return 0 if value <= close else 1 if value <= useful else 2
+def share_text(share: float) -> str:
+    """A share with one place, so that 99.9 % does not become 100 %.
+
+    >>> share_text(0.917), share_text(0.0005), share_text(0.0), share_text(1.0)
+    ('91.7 %', '0.05 %', '0 %', '100 %')
+    """
+    value = 100 * share
+    if value in (0, 100):
+        return f"{value:.0f} %"
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
 
 
-def _queries(evaluation: Evaluation, findings: list[str], scores: list[int]) -> None:
+def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
+    """What is off in one column, the worst kind of fault first; empty if nothing is."""
+    faults = []
+    if column.mode_gap > rules.share_gap:
+        ours, theirs = share_text(column.synthetic_mode_share), share_text(column.real_mode_share)
+        faults.append(f"the value {column.mode} makes up {ours} instead of {theirs}")
+    if column.missing_gap > rules.share_gap:
+        ours, theirs = share_text(column.synthetic.missing), share_text(column.real.missing)
+        faults.append(f"{ours} of the values are missing instead of {theirs}")
+    if column.median_shift is not None and column.median_shift > rules.median_shift:
+        at = len(column.real.quantiles) // 2
+        ours, theirs = (shown(column, side.quantiles[at]) for side in (column.synthetic, column.real))
+        faults.append(f"the median is {ours} instead of {theirs}")
+    if column.mean_shift is not None and column.mean_shift > rules.mean_shift:
+        faults.append(
+            f"the mean is {shown(column, column.synthetic.mean)} instead of {shown(column, column.real.mean)}"
+        )
+    if column.deviation_ratio is not None:
+        low, high = rules.deviation_ratio
+        if not low <= column.deviation_ratio <= high:
+            faults.append(
+                f"the standard deviation is {number_text(column.synthetic.deviation or 0.0)} instead of "
+                f"{number_text(column.real.deviation or 0.0)}"
+            )
+    if column.lost:
+        faults.append(f"the value {column.lost[0]} hardly ever occurs")
+    if column.distance > rules.column_distance and not faults:
+        what = "values are" if column.kind == "category" else "values lie"
+        faults.append(f"{percent(column.distance)} of the {what} in the wrong place")
+    return tuple(faults)
+
+
+def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[ColumnComparison, ...]:
+    """The columns with a fault, the worst first."""
+    off = [column for column in evaluation.columns if column_faults(column, rules)]
+    return tuple(sorted(off, key=lambda column: -_badness(column, rules)))
+
+
+def shown(column: ColumnComparison, value: float | None) -> str:
+    """A number of a column as people write it."""
+    if value is None:
+        return "–"
+    return date_text(value) if column.kind == "date" else number_text(value)
+
+
+class _Judged:
+    """Sentences and levels as they are found."""
+
+    def __init__(self) -> None:
+        self.good: list[str] = []
+        self.bad: list[str] = []
+        self.levels: list[int] = []
+
+    def add(self, level: int, text: str) -> None:
+        self.levels.append(level)
+        (self.bad if level else self.good).append(text)
+
+
+def _badness(column: ColumnComparison, rules: VerdictRules) -> float:
+    """How many times its limit the worst figure of a column is."""
+    low, high = rules.deviation_ratio
+    ratio = column.deviation_ratio or 1.0
+    return max(
+        column.mode_gap / rules.share_gap,
+        column.missing_gap / rules.share_gap,
+        (column.median_shift or 0.0) / rules.median_shift,
+        (column.mean_shift or 0.0) / rules.mean_shift,
+        column.distance / rules.column_distance,
+        max(low / max(ratio, 1e-9), ratio / high),
+    )
+
+
+def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
+    off = columns_off(evaluation, rules)
+    if grade in ("close", "copies") or not off:
+        return HEADLINES[grade]
+    names = [column.name for column in off[:_NAMED]]
+    more = len(off) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more else "")
+    if grade == "useful":
+        return f"The synthetic data is useful, but not for every column: mistrust {listed}."
+    return f"The synthetic data shows the outline only; worst columns: {listed}."
+
+
+def _columns(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
+    if not evaluation.columns:
+        return
+    off = columns_off(evaluation, rules)
+    count = len(evaluation.columns)
+    for column in off[: 2 * _NAMED]:
+        judged.bad.append(f"{column.name}: {'; '.join(column_faults(column, rules))}.")
+    if len(off) > 2 * _NAMED:
+        judged.bad.append(f"{len(off) - 2 * _NAMED} more columns are off; see the table of columns.")
+    if off:
+        judged.levels.append(2 if len(off) > rules.columns_off * count else 1)
+    fine = count - len(off)
+    if fine:
+        judged.add(
+            0,
+            f"{'All' if not off else fine} of the {count} columns keep their medians and means (within a tenth of a "
+            "standard deviation), their most frequent value and their share of missing values (within 5 points)."
+            if count > 1
+            else "The column keeps its median and mean, its most frequent value and its share of missing values.",
+        )
+
+
+def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
     if evaluation.kind == "images":
         return
     what = "value" if evaluation.kind == "table" else "item"
     single, pair = evaluation.query_means(1), evaluation.query_means(2)
     if single:
         ours = single[SYNTHETIC]
-        findings.append(f"Counts of a single {what} are off by {percent(ours)} on average.")
-        scores.append(_level(ours, 0.05, 0.15))
+        judged.add(
+            rules.single_counts.level(ours), f"Counts of a single {what} are off by {percent(ours)} on average."
+        )
     if pair:
         ours, alone = pair[SYNTHETIC], pair.get("independent")
         text = f"Counts of two {what}s together are off by {percent(ours)}"
@@ -70,45 +204,142 @@ def _queries(evaluation: Evaluation, findings: list[str], scores: list[int]) -> 
                 text += f" (the synthetic data is {min(better, 999):.2g} times as accurate)" if ours else ""
             elif better < 1:
                 text += ": here the simple method is as good"
-        findings.append(text + ".")
-        scores.append(_level(ours, 0.15, 0.35))
-    if evaluation.frequent_sets is not None:
+        judged.add(rules.pair_counts.level(ours), text + ".")
+    if evaluation.frequent_sets is not None and evaluation.kind != "table":
         found = evaluation.frequent_sets.recall
-        findings.append(
-            f"{percent(found)} of the {len(evaluation.frequent_sets.real)} most frequent sets are found."
-        )
+        tone = judged.good if found >= 0.8 else judged.bad
+        tone.append(f"{percent(found)} of the {len(evaluation.frequent_sets.real)} most frequent sets are found.")
 
 
-def _table(evaluation: Evaluation, findings: list[str], scores: list[int]) -> None:
+def _lost(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
+    lost = evaluation.lost_items
+    if lost is None or evaluation.kind == "images" or not lost.count:
+        return
+    what = "values" if evaluation.kind == "table" else "items"
+    level = rules.lost_items.level(lost.count / lost.of)
+    judged.levels.append(max(level, 1) if lost.largest > rules.share_gap else level)
+    judged.bad.append(
+        f"{lost.count:,} of the {lost.of:,} {what} that at least 0.1 % of the real records hold hardly ever occur"
+        f" (such as {', '.join(lost.names[:_NAMED])})."
+    )
+
+
+def _table(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
     if evaluation.table is None:
         return
     gap = evaluation.table.mean_total_variation
     first, second = evaluation.table.worst_pair
-    findings.append(
+    judged.add(
+        rules.column_pairs.level(gap),
         f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data; "
-        f"the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)})."
+        f"the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)}).",
     )
-    scores.append(_level(gap, 0.08, 0.2))
 
 
-def _learning(evaluation: Evaluation, findings: list[str], scores: list[int]) -> None:
+def _ties(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
+    """The pair of columns whose association differs most, by bins or by ranks of the raw values."""
+    worst: tuple[float, str, str, float, float] | None = None
+    if evaluation.table is not None and len(evaluation.table.fields) > 1:
+        worst = _widest(
+            evaluation.table.fields,
+            np.asarray(evaluation.table.real_association),
+            np.asarray(evaluation.table.synthetic_association),
+        )
+    if evaluation.correlations is not None:
+        ranks = evaluation.correlations
+        other = _widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic)
+        worst = other if worst is None or other[0] > worst[0] else worst
+    if worst is None:
+        return
+    gap, first, second, ours, theirs = worst
+    level = rules.association_gap.level(gap)
+    if level:
+        judged.add(
+            level,
+            f"{first} and {second} are tied with strength {theirs:.2f} instead of {ours:.2f} (0: not at all, 1: one"
+            " tells the other).",
+        )
+    else:
+        judged.add(0, f"Columns are tied as in the real data: no strength is off by more than {gap:.2f}.")
+
+
+def _widest(
+    names: tuple[str, ...], real: np.ndarray, synthetic: np.ndarray
+) -> tuple[float, str, str, float, float]:
+    gaps = np.abs(real - synthetic)
+    first, second = (int(at) for at in np.unravel_index(int(gaps.argmax()), gaps.shape))
+    if first == second:
+        second = 1 if first == 0 else 0
+    return (
+        float(gaps[first, second]),
+        names[first],
+        names[second],
+        float(real[first, second]),
+        float(synthetic[first, second]),
+    )
+
+
+def _learning(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
     if not evaluation.downstream:
         return
     best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
-    findings.append(
-        f"A {best.model} trained on synthetic records is right on {percent(best.synthetic)} of real ones; "
-        f"trained on real records, on {percent(best.real)}."
-    )
     gain = best.real - best.majority
     lost = (best.real - best.synthetic) / gain if gain > 0.01 else 0.0
-    scores.append(_level(lost, 0.1, 0.35))
+    judged.add(
+        rules.learning_lost.level(lost),
+        f"A {best.model} trained on synthetic records is right on {percent(best.synthetic)} of real ones; "
+        f"trained on real records, on {percent(best.real)}.",
+    )
 
 
-def _lengths(evaluation: Evaluation, findings: list[str]) -> None:
+def _images(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
+    if evaluation.kind != "images" or evaluation.images is None:
+        return
+    measured = evaluation.images
+    judged.add(
+        rules.image_variety.level(abs(1 - measured.variety)),
+        f"Images of one label vary {percent(measured.variety)} as much as real ones do.",
+    )
+    judged.add(
+        rules.pixel_difference.level(measured.pixel_difference),
+        f"The mean image of a label differs by {percent(measured.pixel_difference)} a pixel.",
+    )
+    if measured.label_gap is not None:
+        judged.add(
+            Limits(rules.share_gap, 3 * rules.share_gap).level(measured.label_gap),
+            f"The share of a label is off by at most {100 * measured.label_gap:.1f} points.",
+        )
+
+
+def _lengths(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
     if evaluation.lengths is None or evaluation.kind == "images":
         return
     gap = evaluation.lengths.total_variation
-    findings.append(
+    judged.add(
+        rules.lengths.level(gap),
         f"Records hold {evaluation.lengths.synthetic_mean:.2f} items on average (real: "
-        f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match."
+        f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match.",
     )
+
+
+def _copies(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> bool:
+    measured = evaluation.copies
+    if measured is None:
+        return False
+    if measured.real_distinct > 0:
+        missing = 1 - measured.synthetic_distinct / measured.real_distinct
+        level = rules.distinct_ratio.level(missing)
+        if level:
+            judged.add(
+                level,
+                f"The same records come again and again: {percent(measured.synthetic_distinct)} of them are distinct, "
+                f"of as many real ones {percent(measured.real_distinct)}.",
+            )
+    copied = measured.copied > max(rules.copies_share, rules.copies_factor * measured.expected + rules.copies_share)
+    if copied:
+        judged.bad.insert(
+            0,
+            f"{percent(measured.copied)} of the synthetic records equal a real record that occurs only once; chance "
+            f"alone would give {percent(measured.expected)}. Were they made from the rows?",
+        )
+    return copied

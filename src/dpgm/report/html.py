@@ -12,7 +12,7 @@ from dpgm.data.atomic import atomic_file
 from dpgm.evaluation.evaluation import Evaluation
 from dpgm.evaluation.verdict import percent, verdict
 from dpgm.privacy.certificate_format import Certificate
-from dpgm.report import sections, wording
+from dpgm.report import columns, sections, wording
 
 
 def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certificate | None = None) -> None:
@@ -41,6 +41,8 @@ def render_report(evaluation: Evaluation, *, certificate: Certificate | None = N
             lengths=sections.length_chart(evaluation),
             together=sections.co_occurrence(evaluation),
             table=sections.table_columns(evaluation),
+            cards=columns.cards(evaluation),
+            open_cards=columns.OPEN_CARDS,
             samples=sections.samples(evaluation),
             images=sections.images(evaluation),
             frequent=sections.frequent(evaluation),
@@ -68,6 +70,10 @@ def _template() -> jinja2.Template:
     loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = percent
+    environment.filters["whole_numbers"] = lambda text: text.replace(
+        " %", "\u00a0%"
+    )  # never at the start of a line
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["share"] = lambda share: f"{100 * share:.3g} %"
     environment.filters["thousands"] = lambda number: f"{number:,}"
     return environment.get_template("report.html.j2")

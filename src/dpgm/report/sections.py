@@ -210,6 +210,10 @@ def samples(evaluation: Evaluation) -> dict[str, Any] | None:
     if evaluation.kind == "images":
         return None
     names = position_names(evaluation.real_sample.domain)
+    if evaluation.row_samples is not None:
+        header = [column.name for column in evaluation.columns]
+        real, synthetic = evaluation.row_samples
+        return {"header": header, "real": real[:8], "synthetic": synthetic[:8]}
     if evaluation.kind == "table":
         header = [field.name for field in evaluation.real_sample.domain.fields]
         return {

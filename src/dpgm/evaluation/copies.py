@@ -1,0 +1,78 @@
+"""Synthetic records that are real records, and records that repeat each other.
+
+Some equal records are natural: two people may well have bought the same two things. How many, the real data tells
+itself: a record drawn from the same population equals a record that occurs once about as often as the real data holds
+records that occur exactly twice (Good and Turing's estimate). Many more are copies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.records import Records
+from dpgm.evaluation.raw_columns import RawColumn
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Shares of records.
+
+    Attributes:
+        copied: synthetic records that equal a real record that occurs once.
+        expected: what chance alone would give.
+        real_distinct: of as many real as synthetic records (or the other way round), the share that is distinct.
+        synthetic_distinct: likewise.
+    """
+
+    copied: float
+    expected: float
+    real_distinct: float
+    synthetic_distinct: float
+
+
+def copies_of_records(real: Records, synthetic: Records) -> Copies:
+    """Compare whole records over one domain."""
+    marks = _marks(real.width)
+    return _copies(*(_set_keys(records, marks) for records in (real, synthetic)))
+
+
+def copies_of_rows(columns: Sequence[RawColumn]) -> Copies:
+    """Compare whole rows by their raw values."""
+    keys = [np.zeros(len(side), dtype=np.uint64) for side in (columns[0].real, columns[0].synthetic)]
+    for column in columns:
+        _, codes = np.unique(np.concatenate([column.real, column.synthetic]), return_inverse=True)
+        marks = _marks(int(codes.max(initial=0)) + 1, len(keys[0]))
+        mixed = marks[codes.reshape(-1)]
+        for side, part in enumerate((mixed[: len(column.real)], mixed[len(column.real) :])):
+            keys[side] = keys[side] * np.uint64(0x9E3779B97F4A7C15) + part
+    return _copies(keys[0], keys[1])
+
+
+def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:
+    values, counts = np.unique(real, return_counts=True)
+    once = values[counts == 1]
+    number = min(len(real), len(synthetic))
+    random = np.random.default_rng(0)
+    distinct = [
+        len(np.unique(side if len(side) == number else random.choice(side, number, replace=False))) / number
+        for side in (real, synthetic)
+    ]
+    return Copies(
+        copied=float(np.isin(synthetic, once).mean()),
+        expected=float(2 * (counts == 2).sum() / len(real)),
+        real_distinct=distinct[0],
+        synthetic_distinct=distinct[1],
+    )
+
+
+def _marks(count: int, seed: int = 0) -> NDArray[np.uint64]:
+    """A random number of 64 bits for each of `count` values: sums of them tell sets apart."""
+    return np.random.default_rng([seed, 64]).integers(0, 2**64, count, dtype=np.uint64)
+
+
+def _set_keys(records: Records, marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    running = np.zeros(len(records.indices) + 1, dtype=np.uint64)
+    np.cumsum(marks[records.indices], out=running[1:])
+    return running[records.indptr[1:]] - running[records.indptr[:-1]]

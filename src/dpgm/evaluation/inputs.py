@@ -1,0 +1,153 @@
+"""What is compared: two files, two frames, two collections of records, or one of each kind."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dpgm.data.conversion import as_records
+from dpgm.data.domain import Domain
+from dpgm.data.domain_file import domain_from_plain, load_domain
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+from dpgm.evaluation.comparison_domain import SetColumn, compared_records
+from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+AnyDomain: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
+BINS_ONLY = "records hold the domain's bins only; evaluate files or frames to compare the values in them."
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Both sides as records over one domain, and as raw columns where they have any."""
+
+    real: Records
+    synthetic: Records
+    raw: RawColumns | None
+
+
+def as_domain(domain: AnyDomain | None) -> Domain | None:
+    """A domain from whatever a caller may give: a domain, a mapping or a file."""
+    if domain is None or isinstance(domain, Domain):
+        return domain
+    return domain_from_plain(dict(domain)) if isinstance(domain, Mapping) else load_domain(domain)
+
+
+def inputs_of(
+    real: object,
+    synthetic: object,
+    *,
+    domain: AnyDomain | None = None,
+    missing: Sequence[str] = (),
+    strip_suffix: str = "",
+) -> Inputs:
+    """Both sides made comparable.
+
+    Args:
+        real: records, or a frame or matrix of pandas, polars, pyarrow, numpy or scipy.
+        synthetic: likewise.
+        domain: of both; by default that of the records, or one made from both frames.
+        missing: texts that stand for a missing value, besides the empty cell.
+        strip_suffix: taken off the end of texts.
+    """
+    given = as_domain(domain)
+    tables = [as_table(side) for side in (real, synthetic)]
+    if all(table is None for table in tables):
+        first = as_records(real, given)
+        return Inputs(first, as_records(synthetic, given or first.domain), None)
+    for side in (real, synthetic):
+        if given is None and isinstance(side, Records):
+            given = side.domain
+    if given is None:
+        if any(table is None for table in tables):
+            raise UsageError("a frame and a matrix cannot be compared without a domain; pass `domain=`.")
+        return _without_domain(tables[0], tables[1], missing, strip_suffix)
+    records = [as_records(side, given) for side in (real, synthetic)]
+    for at, table in enumerate(tables):
+        if table is None:
+            tables[at] = records[at].to_arrow(rng=np.random.default_rng(0))
+    raw = raw_columns(tables[0], tables[1], domain=given, missing=missing, strip_suffix=strip_suffix)
+    return Inputs(records[0], records[1], raw if raw.columns or raw.left_out else None)
+
+
+def as_table(data: object) -> Any:
+    """A frame of pandas, polars or pyarrow as an Arrow table; None for anything else."""
+    import pyarrow as pa
+
+    package = type(data).__module__.partition(".")[0]
+    frame: Any = data
+    if package == "pyarrow" and isinstance(data, pa.Table):
+        return data
+    if package == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
+        return frame.to_arrow()
+    if package == "pandas" and hasattr(frame, "columns"):
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise UsageError("a column of the frame mixes types; convert it to one type first.") from None
+    return None
+
+
+def _without_domain(
+    real: "pyarrow.Table", synthetic: "pyarrow.Table", missing: Sequence[str], suffix: str
+) -> Inputs:
+    for name, table in (("real", real), ("synthetic", synthetic)):
+        if table.num_rows == 0:
+            raise UsageError(f"the {name} data holds no records; there is nothing to compare.")
+    raw = raw_columns(real, synthetic, missing=missing, strip_suffix=suffix)
+    sets = _set_columns(real, synthetic)
+    if not raw.columns and not sets:
+        raise UsageError("the two tables share no column that can be compared; check the names of their columns.")
+    if not sets and not raw.left_out and all(_binary(column) for column in raw.columns):
+        domain = Domain.of_items([column.name for column in raw.columns])
+        sides = [
+            Records.from_dense(np.stack([_ones(column, side) for column in raw.columns], axis=1), domain)
+            for side in (0, 1)
+        ]
+        return Inputs(sides[0], sides[1], None)
+    first, second = compared_records(raw.columns, sets)
+    return Inputs(first, second, raw if raw.columns else None)
+
+
+def _set_columns(real: "pyarrow.Table", synthetic: "pyarrow.Table") -> list[SetColumn]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = []
+    for name in real.column_names:
+        if name not in synthetic.column_names:
+            continue
+        columns = [table.column(name).combine_chunks() for table in (real, synthetic)]
+        columns = [pa.concat_arrays(c.chunks) if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        if not all(pa.types.is_list(c.type) or pa.types.is_large_list(c.type) for c in columns):
+            continue
+        flat = [pc.cast(pc.list_flatten(column), pa.string()) for column in columns]
+        both = pa.concat_arrays(flat).dictionary_encode()
+        codes = both.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths = [
+            pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+            for column in columns
+        ]
+        cut = len(flat[0])
+        sides = [(codes[:cut], lengths[0]), (codes[cut:], lengths[1])]
+        found.append(SetColumn(name, both.dictionary.to_pylist(), sides))
+    return found
+
+
+def _binary(column: RawColumn) -> bool:
+    sides = (column.real, column.synthetic)
+    if column.kind == "number":
+        return all(bool(np.isin(side, (0.0, 1.0)).all()) for side in sides)
+    return set(column.labels) <= {"true", "false"} and all(bool((side >= 0).all()) for side in sides)
+
+
+def _ones(column: RawColumn, side: int) -> Any:
+    values = (column.real, column.synthetic)[side]
+    if column.kind == "number":
+        return values == 1
+    return values == (column.labels.index("true") if "true" in column.labels else -1)

@@ -1,0 +1,213 @@
+"""Raw values of tables: what a domain's bins would hide is measured, said, and part of the verdict."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import dpgm
+import dpgm.cli.evaluation
+from dpgm.cli.app import run
+from dpgm.data.domain import Categorical, Domain, Numeric
+from dpgm.data.domain_file import save_domain
+from dpgm.data.readers import read_records
+from dpgm.evaluation.column_metrics import compare_column, correlations
+from dpgm.evaluation.evaluate import evaluate
+from dpgm.evaluation.raw_columns import raw_columns
+from dpgm.evaluation.verdict import column_faults, verdict
+
+ADULT = Path(os.environ.get("DPGM_DATA", "/work/shared/data")) / "adult/adult.data.gz"
+EXAMPLE = Path(__file__).parents[2] / "examples/domains/adult.yaml"
+
+
+def gains(count=4000, seed=0):
+    """Nine of ten people gain nothing; the others up to 50,000."""
+    rng = np.random.default_rng(seed)
+    gain = np.where(rng.random(count) < 0.9, 0, rng.integers(1, 50_000, count))
+    age = rng.integers(17, 91, count)
+    return pandas.DataFrame({"age": age, "gain": gain, "town": rng.choice(["a", "b", "c"], count)})
+
+
+def through_bins(frame, domain, seed=0):
+    """What a perfect fit in the domain's bins would give: the right bins, uniform within."""
+    records = dpgm.as_records(frame, domain)
+    return records.to_pandas(rng=np.random.default_rng(seed))
+
+
+GAINS = Domain(
+    (
+        Numeric("age", 17, 90, 37, integer=True),
+        Numeric("gain", 0, 99_999, 50, integer=True),
+        Categorical("town", ("a", "b", "c")),
+    )
+)
+
+
+def grade_of(tmp_path, *arguments):
+    out = tmp_path / "numbers.json"
+    assert run(["evaluate", *map(str, arguments), "--json", str(out), "--quiet"]) == 0
+    return json.loads(out.read_text())
+
+
+def test_a_lost_peak_within_a_bin_is_never_called_close(tmp_path):
+    real = gains()
+    real.to_csv(tmp_path / "real.csv", index=False)
+    through_bins(real, GAINS).to_csv(tmp_path / "synthetic.csv", index=False)
+    save_domain(GAINS, tmp_path / "domain.yaml")
+    document = grade_of(
+        tmp_path, tmp_path / "real.csv", tmp_path / "synthetic.csv", "--domain", tmp_path / "domain.yaml"
+    )
+    assert document["verdict"]["grade"] != "close"
+    assert any("gain" in text and "instead of" in text for text in document["verdict"]["bad"])
+
+
+@pytest.mark.skipif(not ADULT.is_file(), reason="the public data sets are not on this machine (set DPGM_DATA)")
+def test_adult_through_its_example_domain_is_never_called_close(tmp_path):
+    with gzip.open(ADULT, "rt") as source:
+        lines = [line for line in source if line.strip()][:6000]
+    (tmp_path / "real.csv").write_text("".join(lines[:3000]))
+    (tmp_path / "other.csv").write_text("".join(lines[3000:]))
+    other = read_records(tmp_path / "other.csv", domain=EXAMPLE, header=False, missing=("?",))
+    dpgm.write_records(other, tmp_path / "synthetic.csv", rng=np.random.default_rng(0))
+    document = grade_of(
+        tmp_path,
+        tmp_path / "real.csv",
+        tmp_path / "synthetic.csv",
+        "--domain",
+        EXAMPLE,
+        "--no-header",
+        "--missing",
+        "?",
+    )
+    assert document["verdict"]["grade"] != "close"
+    assert "capital-gain" in document["verdict"]["headline"]
+    columns = {column["name"]: column for column in document["columns"]}
+    assert columns["capital-gain"]["real_mode_share"] > 0.9 > 0.1 > columns["capital-gain"]["synthetic_mode_share"]
+
+
+def test_fresh_people_of_the_same_kind_are_close():
+    assert verdict(evaluate(gains(), gains(seed=1))).grade == "close"
+
+
+def test_figures_of_a_column_are_those_of_numpy():
+    real = pandas.DataFrame({"x": [0.0, 0.0, 0.0, 1.0, 2.0, None, None, 10.0]})
+    synthetic = pandas.DataFrame({"x": [0.0, 1.0, 1.0, 3.0, None, 4.0]})
+    column = compare_column(raw_columns(*map(pa.Table.from_pandas, (real, synthetic))).columns[0])
+    values = real.x.dropna().to_numpy()
+    assert column.real.missing == pytest.approx(0.25)
+    assert column.synthetic.missing == pytest.approx(1 / 6)
+    assert (column.real.mean, column.real.deviation) == pytest.approx((values.mean(), values.std()))
+    assert column.real.quantiles[2] == 0.5
+    assert (column.real.low, column.real.high) == (0.0, 10.0)
+    assert (column.mode, column.real_mode_share) == ("1", pytest.approx(1 / 6)) or column.mode == "0"
+    from scipy.stats import ks_2samp
+
+    assert column.distance == pytest.approx(ks_2samp(values, synthetic.x.dropna()).statistic)
+
+
+def test_correlations_are_those_of_pandas_with_and_without_gaps():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
+    frame["c"] = np.exp(frame.a) + frame.c / 5
+    for gaps in (False, True):
+        if gaps:
+            frame.loc[::7, "b"] = np.nan
+        columns = raw_columns(*[pa.Table.from_pandas(frame)] * 2).columns
+        measured = correlations(columns)
+        np.testing.assert_allclose(measured.real, frame.corr(), atol=1e-9)
+        np.testing.assert_allclose(measured.rank_real, frame.corr("spearman"), atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [lambda f: f, polars.from_pandas, pa.Table.from_pandas])
+def test_frames_of_any_package_are_compared_without_a_domain(make):
+    made = evaluate(make(gains()), make(gains(seed=1)))
+    assert made.kind == "table"
+    assert [column.name for column in made.columns] == ["age", "gain", "town"]
+    assert [column.kind for column in made.columns] == ["number", "number", "category"]
+
+
+def test_dates_truths_ids_lists_and_gaps_each_find_their_place():
+    rng = np.random.default_rng(0)
+    count = 400
+    frame = pandas.DataFrame(
+        {
+            "id": [f"person {at}" for at in range(count)],
+            "born": pandas.Timestamp("1970-01-01") + pandas.to_timedelta(rng.integers(0, 9000, count), unit="D"),
+            "seen": [str(day)[:10] for day in pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.integers(0, 900, count), unit="D")],
+            "smokes": rng.random(count) < 0.3,
+            "empty": [None] * count,
+            "money": np.where(rng.random(count) < 0.2, np.nan, rng.random(count).round(2)),
+        }
+    )  # fmt: skip
+    made = evaluate(frame, frame)
+    kinds = {column.name: column.kind for column in made.columns}
+    assert kinds == {"born": "date", "seen": "date", "smokes": "category", "money": "number"}
+    reasons = {entry.metric: entry.reason for entry in made.not_computed}
+    assert "identifier" in reasons["raw values of the column 'id'"]
+    assert "no value" in reasons["raw values of the column 'empty'"]
+
+
+def test_frames_of_lists_and_of_zeros_and_ones_are_sets():
+    rng = np.random.default_rng(0)
+    lists = pandas.DataFrame({"bought": [rng.choice(["milk", "bread", "jam"], 2).tolist() for _ in range(60)]})
+    assert evaluate(lists, lists).kind == "sets"
+    ones = pandas.DataFrame(rng.integers(0, 2, (60, 5)), columns=list("abcde"))
+    assert evaluate(ones, ones).kind == "sets"
+
+
+def test_a_frame_is_compared_with_records_of_a_release():
+    made = evaluate(gains(), dpgm.as_records(gains(seed=1), GAINS))
+    assert "gain" in verdict(made).headline
+    domain = {"fields": [{"name": "age", "kind": "numeric", "low": 17, "high": 90, "bins": 5, "integer": True}]}
+    assert [column.name for column in evaluate(gains(), gains(seed=1), domain=domain).columns] == ["age"]
+
+
+def test_records_alone_say_that_raw_values_are_not_compared():
+    records = dpgm.as_records(gains(), GAINS)
+    reasons = {entry.metric: entry.reason for entry in evaluate(records, records).not_computed}
+    assert "files or frames" in reasons["raw values of columns"]
+
+
+def test_tables_without_a_domain_are_compared_from_files(tmp_path, capsys):
+    gains().to_csv(tmp_path / "real.csv", index=False)
+    gains(seed=1).to_parquet(tmp_path / "synthetic.parquet")
+    assert run(["evaluate", f"{tmp_path}/real.csv", f"{tmp_path}/synthetic.parquet"]) == 0
+    printed = capsys.readouterr()
+    assert "close stand-in" in printed.out
+    assert "curator only" in printed.out
+    assert "gain" in printed.out
+    assert evaluate(tmp_path / "real.csv", tmp_path / "synthetic.parquet").kind == "table"
+
+
+def test_json_is_a_flag_and_a_file(tmp_path, capsys):
+    gains(300).to_csv(tmp_path / "a.csv", index=False)
+    gains(300, seed=1).to_csv(tmp_path / "b.csv", index=False)
+    both = [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
+    for arguments in (["evaluate", "--json", *both], ["evaluate", *both, "--json"]):
+        assert run(arguments) == 0
+        assert json.loads(capsys.readouterr().out)["audience"].startswith("curator only")
+    assert run(["evaluate", *both, "--json", f"{tmp_path}/n.json"]) == 0
+    assert json.loads((tmp_path / "n.json").read_text())["kind"] == "table"
+
+
+def test_long_files_are_thinned_evenly(tmp_path, monkeypatch):
+    from dpgm.evaluation import files
+
+    monkeypatch.setattr(files, "MOST_ROWS", 100)
+    table = pa.table({"x": np.arange(1000)})
+    kept = files._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
+    assert 50 <= len(kept) <= 100
+    assert len(set(np.diff(kept))) == 1
+
+
+def test_a_constant_column_has_faults_only_if_it_changes():
+    same = pandas.DataFrame({"x": [5] * 100, "y": [1, 2] * 50})
+    assert all(not column_faults(column) for column in evaluate(same, same).columns)
+    moved = same.assign(x=6)
+    assert column_faults(evaluate(same, moved).columns[0])
