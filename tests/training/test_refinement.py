@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.training.length_law import length_law
+from dpgm.training.length_law import _law_by_transform, length_law
 from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink
 from dpgm.training.targets import LengthTarget, MomentTarget, moments
@@ -26,7 +26,13 @@ def test_length_law_equals_direct_convolution(width):
     chances[:, 0] = 1.0
     law = length_law(chances, 63).numpy()
     wanted = np.stack([exact_law(row, 63) for row in chances.double().numpy()])
-    assert np.abs(law - wanted).max() < 2e-4
+    assert np.abs(law - wanted).max() < 1e-6
+    assert np.abs(_law_by_transform(chances, 63).numpy() - wanted).max() < 2e-4  # without numba
+
+
+def test_lengths_beyond_the_longest_fold_back_in_both_ways_to_compute_the_law():
+    chances = torch.rand(4, 40, generator=torch.Generator().manual_seed(2))
+    assert torch.allclose(length_law(chances, 15), _law_by_transform(chances, 15), atol=1e-6)
 
 
 def test_length_law_has_the_right_slope():

@@ -1,7 +1,7 @@
 """The law of the number of ones of a product: Poisson binomial, for many components at once.
 
-The characteristic function is exact for the likely items and a short series in power sums for the unlikely ones,
-which makes wide sparse domains as cheap as narrow ones; one inverse FFT gives the probabilities.
+On a CPU a compiled recursion over the units. Elsewhere (an accelerator, a machine without numba) the characteristic
+function, exact for the likely items and a short series in power sums for the unlikely ones, and one inverse FFT.
 """
 
 import math
@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from dpgm.compute.compiled import HAS_NUMBA
+from dpgm.compute.length_kernel import poisson_binomial
 
 _UNLIKELY = 0.1
 
@@ -28,7 +31,8 @@ def length_law(chances: Tensor, longest: int) -> Tensor:
 class _LengthLaw(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, chances: Tensor, longest: int) -> Tensor:
-        law = _law(chances, longest)
+        recursive = HAS_NUMBA and chances.device.type == "cpu" and chances.dtype == torch.float32
+        law = _law_by_recursion(chances, longest) if recursive else _law_by_transform(chances, longest)
         ctx.save_for_backward(chances, law)
         return law
 
@@ -43,7 +47,13 @@ class _LengthLaw(torch.autograd.Function):
         return without + chances * (within - without), None
 
 
-def _law(chances: Tensor, longest: int) -> Tensor:
+def _law_by_recursion(chances: Tensor, longest: int) -> Tensor:
+    law = torch.empty(len(chances), longest + 1)
+    poisson_binomial(chances.detach().contiguous().numpy(), law.numpy())
+    return law
+
+
+def _law_by_transform(chances: Tensor, longest: int) -> Tensor:
     size = longest + 1
     angles = torch.arange(size // 2 + 1, dtype=torch.float32) * (-2 * math.pi / size)
     turn = torch.complex(angles.cos() - 1, angles.sin())

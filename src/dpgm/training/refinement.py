@@ -117,6 +117,7 @@ def match_moments(
 ) -> None:
     """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
     free = _free(domain)
+    all_free = bool(free.all())
     targets = [*targets, lengths] if lengths is not None else targets
     scalings = [target.scaling(domain) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
@@ -142,7 +143,7 @@ def match_moments(
         if rule.coupling > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
-            divergence = bits.sum(dim=1) + rest[:, free].sum(dim=1)
+            divergence = bits.sum(dim=1) + (rest if all_free else rest[:, free]).sum(dim=1)
             loss = loss + rule.coupling * records * (weights * divergence).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
