@@ -8,6 +8,7 @@ a public input: nothing here is ever inferred silently from private rows.
 (10, (0, 2))
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from dpgm.data.condition_text import parse_constraints
+from dpgm.data.conditions import Constraint
 from dpgm.errors import ResourceError, UsageError
 
 Label: TypeAlias = str | int
@@ -196,10 +199,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Domain:
-    """An ordered list of fields; `label` names the field that conditions images and classifiers."""
+    """An ordered list of fields; `label` names the field that conditions images and classifiers.
+
+    `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
+    """
 
     fields: tuple[Field, ...]
     label: str | None = None
+    constraints: tuple[Constraint, ...] = dataclasses.field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
@@ -214,6 +221,7 @@ class Domain:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
+        object.__setattr__(self, "constraints", parse_constraints(self.constraints, self.fields))
 
     @cached_property
     def width(self) -> int:

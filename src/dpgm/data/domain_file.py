@@ -8,6 +8,8 @@ A domain file lists fields in order, each with its name and kind:
       - {name: scan, kind: image, height: 28, columns: 28}
       - {name: income, kind: categorical, values: [low, high], missing: true}
       - {name: age, kind: numeric, low: 17, high: 90, bins: 37, integer: true}
+    constraints:             # optional: public rules that every synthetic record meets
+      - income = low if age < 18
 
 Nothing else is accepted: no other keys, no key twice, no YAML tags.
 """
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgm.data.atomic import atomic_file
+from dpgm.data.conditions import Rule, check_values
 from dpgm.data.domain import Categorical, Domain, Field, Image, ItemSet, Numeric
 from dpgm.errors import UsageError
 
@@ -35,6 +38,8 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
     plain: dict[str, Any] = {} if domain.label is None else {"label": domain.label}
     plain["fields"] = [_field_to_plain(field) for field in domain.fields]
+    if domain.constraints:
+        plain["constraints"] = [constraint.source for constraint in domain.constraints]
     return plain
 
 
@@ -56,13 +61,17 @@ def domain_from_plain(plain: object) -> Domain:
     """
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key `fields`.")
-    _check_keys(plain, ("fields",), ("label",), "the domain")
+    _check_keys(plain, ("fields",), ("label", "constraints"), "the domain")
     if not isinstance(plain["fields"], list):
         raise UsageError("`fields` of the domain must be a list.")
     label = plain.get("label")
     if label is not None and not isinstance(label, str):
         raise UsageError("`label` of the domain must be the name of a field.")
-    return Domain(tuple(_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)), label)
+    rules = plain.get("constraints", [])
+    if not isinstance(rules, list):
+        raise UsageError("`constraints` of the domain must be a list.")
+    fields = tuple(_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1))
+    return Domain(fields, label, constraints=tuple(rules))
 
 
 def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
@@ -117,7 +126,11 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({(error.strerror or 'fault').lower()}).") from None
     try:
-        return domain_from_plain(parse(text))
+        domain = domain_from_plain(parse(text))
+        for constraint in domain.constraints:
+            if isinstance(constraint, Rule):
+                check_values(constraint.condition, domain)
+        return domain
     except UsageError as error:
         raise type(error)(f"{file}: {error}") from None
 

@@ -1,0 +1,395 @@
+"""Conditions and rules as people write them.
+
+    married = never if age < 15
+    start <= end
+    total = net + tax
+    colour in [red, blue] and age >= 65
+    "marital status" != single or children = 0
+
+A word is a field if the domain has one of that name, else a value; quotes make it a value (or, before an operator, a
+field). A minus sign between fields needs blanks around it, since names may hold hyphens. Nothing is ever run as code.
+"""
+
+import datetime
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dpgm.data.conditions import (
+    LABELLED,
+    MISSING,
+    All,
+    AnyOf,
+    Condition,
+    Constraint,
+    Linear,
+    Not,
+    OneOf,
+    Operator,
+    Rule,
+    Same,
+    Unique,
+    fields_of_constraint,
+    labels_of,
+)
+from dpgm.errors import UsageError
+
+_LONGEST = 4000  # characters of one condition
+_DEEPEST = 40  # parentheses and "not" within each other
+_MOST_COMBINATIONS = 10_000
+_TOKENS = re.compile(
+    r"""\s*(?:
+    (?P<date>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?)(?![\w-])
+  | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w-])
+  | (?P<quoted>"[^"]*"|'[^']*')
+  | (?P<word>[^\W][\w./-]*)
+  | (?P<operator><=|>=|!=|==|=|<|>|≤|≥|≠)
+  | (?P<mark>[\[\](),+*-])
+  )""",
+    re.VERBOSE,
+)
+_SAME: dict[str, Operator] = {"==": "=", "≤": "<=", "≥": ">=", "≠": "!="}
+_TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+_KEYWORDS = {"if", "and", "or", "not", "in"}
+
+Fields: TypeAlias = dict[str, Any]  # fields by name
+
+
+def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
+    """One condition, such as `age >= 65 and sex = female`.
+
+    Args:
+        text: the condition.
+        fields: the fields of the domain.
+
+    Raises:
+        UsageError: the text is no condition on these fields.
+    """
+    parser = _Parser(text, {field.name: field for field in fields})
+    made = parser.alternatives()
+    parser.finish()
+    return made
+
+
+def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[str] = ()) -> Constraint:
+    """One constraint of a domain file: a text, `{unique: [..]}` or `{fields: [..], allowed: [[..], ..]}`.
+
+    Args:
+        plain: as read from the file.
+        fields: the fields of the domain.
+        others: further columns that samples hold, such as identifiers.
+
+    Raises:
+        UsageError: it is none of these, or speaks of other fields.
+    """
+    by_name = {field.name: field for field in fields}
+    if isinstance(plain, str):
+        parser = _Parser(plain, by_name)
+        claim = parser.alternatives()
+        when = parser.alternatives() if parser.take("if") else None
+        parser.finish()
+        return Rule(claim, when, plain)
+    if isinstance(plain, dict) and set(plain) == {"unique"}:
+        names = [plain["unique"]] if isinstance(plain["unique"], str) else plain["unique"]
+        _check_names(names, {*by_name, *others})
+        return Unique(tuple(names), plain)
+    if isinstance(plain, dict) and set(plain) == {"fields", "allowed"}:
+        return _allowed(plain, by_name)
+    raise UsageError(
+        "a constraint must be a text such as `married = never if age < 15`, `unique: [..]`, or `fields` with `allowed`."
+    )
+
+
+def parse_constraints(
+    given: Iterable[object], fields: Sequence[Any], others: Collection[str] = ()
+) -> tuple[Constraint, ...]:
+    """Constraints parsed; those that are parsed already stay as they are, if the fields they speak of are there."""
+    made = []
+    for one in given:
+        parsed = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
+        known = {field.name for field in fields}
+        _check_names(
+            list(fields_of_constraint(parsed)), known | set(others) if isinstance(parsed, Unique) else known
+        )
+        made.append(parsed)
+    return tuple(made)
+
+
+def _check_names(names: object, known: Collection[str]) -> None:
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise UsageError("a constraint must list the names of its fields.")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"a constraint speaks of the field {name!r}, which the domain does not have.")
+
+
+def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
+    names, rows = plain["fields"], plain["allowed"]
+    _check_names(names, fields)
+    good = isinstance(rows, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
+    if not good or not rows or len(rows) > _MOST_COMBINATIONS:
+        raise UsageError(
+            f"`allowed` of a constraint must list 1 to {_MOST_COMBINATIONS:,} rows with one value per field."
+        )
+    distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
+    parts = tuple(
+        All(tuple(_equal(fields[name], value) for name, value in zip(names, row, strict=True))) for row in distinct
+    )
+    return Rule(AnyOf(parts), None, plain)
+
+
+def _equal(field: Any, value: str) -> Condition:
+    if field.kind in LABELLED:
+        return OneOf(field.name, (_label(field, value),))
+    if value == MISSING:
+        return OneOf(field.name, (None,))
+    number = _number(value)
+    if number is None:
+        raise UsageError(f"the field {field.name!r} holds numbers or dates, and {value!r} is neither.")
+    return Linear(((1.0, field.name),), -number, "=")
+
+
+def _label(field: Any, value: str) -> str | None:
+    return None if value == MISSING and MISSING not in labels_of(field) else value
+
+
+def _number(text: str) -> float | None:
+    """A number, or a date in days since 1970."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is not None:
+        return None
+    return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison: a sum of numbers of fields, or a value."""
+
+    terms: tuple[tuple[float, str], ...] = ()
+    constant: float = 0.0
+    value: str | None = None
+
+
+class _Parser:
+    def __init__(self, text: str, fields: Fields) -> None:
+        if len(text) > _LONGEST:
+            raise UsageError(f"a condition must not exceed {_LONGEST:,} characters.")
+        self._text, self._fields, self._at, self._depth = text, fields, 0, 0
+        self._tokens = self._split(text)
+
+    def _split(self, text: str) -> list[_Token]:
+        tokens, at = [], 0
+        while text[at:].strip():
+            match = _TOKENS.match(text, at)
+            if match is None:
+                raise self._wrong()
+            kind = str(match.lastgroup)
+            word = match.group(kind)
+            if kind == "quoted":
+                word = word[1:-1]
+            elif kind == "word" and word in _KEYWORDS:
+                kind = "keyword"
+            tokens.append(_Token(kind, word))
+            at = match.end()
+        return tokens
+
+    def _wrong(self) -> UsageError:
+        return UsageError(
+            f"the condition {self._text[:80]!r} cannot be read; write it like `age >= 65`, `colour in [red, blue]` or"
+            " `married = never if age < 15`, with quotes around names and values of several words."
+        )
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._at] if self._at < len(self._tokens) else _Token("end", "")
+
+    def _next(self) -> _Token:
+        token = self._peek()
+        if token.kind == "end":
+            raise self._wrong()
+        self._at += 1
+        return token
+
+    def take(self, text: str) -> bool:
+        """Step over a keyword or mark, if it comes next."""
+        token = self._peek()
+        if token.kind in ("keyword", "mark") and token.text == text:
+            self._at += 1
+            return True
+        return False
+
+    def finish(self) -> None:
+        """Refuse what is left over."""
+        if self._peek().kind != "end":
+            raise self._wrong()
+
+    def alternatives(self) -> Condition:
+        parts = [self._conjunction()]
+        while self.take("or"):
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+    def _conjunction(self) -> Condition:
+        parts = [self._claim()]
+        while self.take("and"):
+            parts.append(self._claim())
+        return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+    def _claim(self) -> Condition:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise UsageError(f"a condition must not nest more than {_DEEPEST} deep; write it in parts.")
+        made = self._inner_claim()
+        self._depth -= 1
+        return made
+
+    def _inner_claim(self) -> Condition:
+        if self.take("not"):
+            return Not(self._claim())
+        if self.take("("):
+            inner = self.alternatives()
+            if not self.take(")"):
+                raise self._wrong()
+            return inner
+        left = self._side(left=True)
+        if self._peek().kind == "keyword" and self._peek().text in ("in", "not"):
+            negated = self.take("not")
+            if not self.take("in"):
+                raise self._wrong()
+            chosen = self._list(self._only_field(left))
+            return Not(chosen) if negated else chosen
+        token = self._next()
+        if token.kind != "operator":
+            raise self._wrong()
+        operator: Operator = _SAME.get(token.text, token.text)  # type: ignore[assignment,arg-type]
+        return self._comparison(left, operator, self._side(left=False))
+
+    def _side(self, *, left: bool) -> _Side:
+        terms: list[tuple[float, str]] = []
+        constant, sign, values = 0.0, 1.0, []
+        while True:
+            while self._peek().kind == "mark" and self._peek().text in "+-":
+                sign = -sign if self._next().text == "-" else sign
+            factor, name = self._term(left=left)
+            if isinstance(name, str) and factor is None:
+                values.append(name)
+            elif name is None:
+                constant += sign * (factor or 0.0)
+            else:
+                terms.append((sign * (factor or 1.0), name))
+            if not (self._peek().kind == "mark" and self._peek().text in "+-"):
+                break
+            sign = 1.0
+        if values:
+            if terms or len(values) > 1 or constant:
+                raise self._wrong()
+            return _Side(value=values[0])
+        return _Side(tuple(terms), constant)
+
+    def _term(self, *, left: bool) -> tuple[float | None, str | None]:
+        """(factor, field), (number, None) or (None, value)."""
+        token = self._next()
+        if token.kind == "number":
+            number = float(token.text)
+            if self.take("*"):
+                return number, self._field(self._next())
+            return number, None
+        if token.kind == "date":
+            return _number(token.text), None
+        if token.kind == "word" or (token.kind == "quoted" and left):
+            if token.text in self._fields:
+                return 1.0, token.text
+            if left:
+                self._field(token)
+        if token.kind in ("word", "quoted"):
+            return None, token.text
+        raise self._wrong()
+
+    def _field(self, token: _Token) -> str:
+        if token.kind not in ("word", "quoted") or token.text not in self._fields:
+            raise UsageError(
+                f"the condition {self._text[:80]!r} speaks of {token.text[:60]!r}, which is no field of the domain."
+            )
+        return token.text
+
+    def _only_field(self, side: _Side) -> Any:
+        if len(side.terms) != 1 or side.constant or side.terms[0][0] != 1:
+            raise self._wrong()
+        return self._fields[side.terms[0][1]]
+
+    def _list(self, field: Any) -> Condition:
+        if not self.take("["):
+            raise self._wrong()
+        values = []
+        while True:
+            sign = "-" if self.take("-") else ""
+            token = self._next()
+            if token.kind not in ("word", "quoted", "number", "date"):
+                raise self._wrong()
+            values.append(sign + token.text)
+            if self.take("]"):
+                break
+            if not self.take(","):
+                raise self._wrong()
+        if field.kind in LABELLED:
+            return OneOf(field.name, tuple(_label(field, value) for value in values))
+        parts = tuple(_equal(field, value) for value in values)
+        return parts[0] if len(parts) == 1 else AnyOf(parts)
+
+    def _comparison(self, left: _Side, operator: Operator, right: _Side) -> Condition:
+        if left.terms and all(self._fields[name].kind in LABELLED for _, name in left.terms):
+            return self._labels(self._only_field(left), operator, right)
+        if right.value is not None:
+            field = self._only_field(left)
+            made = _equal(field, right.value) if operator in ("=", "!=") else None
+            number = _number(right.value)
+            if made is None and number is not None:
+                made = Linear(((1.0, field.name),), -number, operator)
+                return made
+            if made is None:
+                raise UsageError(
+                    f"the field {field.name!r} holds numbers or dates, and {right.value!r} is neither."
+                )
+            return Not(made) if operator == "!=" else made
+        terms = [*left.terms, *((-factor, name) for factor, name in right.terms)]
+        constant = left.constant - right.constant
+        for _, name in terms:
+            if self._fields[name].kind in LABELLED:
+                raise UsageError(f"the field {name!r} holds labels, not numbers; compare it with = or in.")
+        if not terms:
+            raise self._wrong()
+        if terms[0][0] < 0:
+            terms = [(-factor, name) for factor, name in terms]
+            constant, operator = -constant, _TURNED[operator]
+        return Linear(tuple(terms), constant, operator)
+
+    def _labels(self, field: Any, operator: Operator, right: _Side) -> Condition:
+        if operator not in ("=", "!="):
+            raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
+        made: Condition
+        if len(right.terms) == 1 and not right.constant and right.terms[0][0] == 1:
+            other = self._fields[right.terms[0][1]]
+            if other.kind not in LABELLED:
+                raise UsageError(
+                    f"{field.name!r} holds labels and {other.name!r} numbers; they cannot be compared."
+                )
+            made = Same(field.name, other.name)
+        elif right.terms:
+            raise self._wrong()
+        else:
+            value = right.value if right.value is not None else f"{right.constant:g}"
+            made = OneOf(field.name, (_label(field, value),))
+        return Not(made) if operator == "!=" else made

@@ -1,0 +1,290 @@
+"""Conditions on a record: what constraints of a domain and `where` of a sample are made of.
+
+A condition is data, never code: comparisons of fields with values or of sums of numbers, joined by and, or and not.
+Missing values follow SQL: a comparison with a missing value is neither true nor false. A constraint is broken only by
+what is false; `where` keeps only what is true.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.errors import UsageError
+
+if TYPE_CHECKING:
+    from dpgm.data.domain import Domain
+    from dpgm.data.records import Records
+
+Mask: TypeAlias = NDArray[np.bool_]
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+MISSING = "missing"
+LABELLED = ("items", "image", "categorical", "boolean")  # kinds of fields whose values are named one by one
+_SECONDS_PER_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The field has one of the values (an item set: holds one of them); None stands for a missing value."""
+
+    field: str
+    values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Numbers of fields times factors, plus a constant, compared with 0."""
+
+    terms: tuple[tuple[float, str], ...]
+    constant: float
+    operator: Operator
+
+
+@dataclass(frozen=True)
+class Same:
+    """Two fields of labels have the same value."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Not:
+    """The part does not hold."""
+
+    part: "Condition"
+
+
+@dataclass(frozen=True)
+class All:
+    """Every part holds."""
+
+    parts: tuple["Condition", ...]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """At least one part holds."""
+
+    parts: tuple["Condition", ...]
+
+
+Condition: TypeAlias = OneOf | Linear | Same | Not | All | AnyOf
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A public rule that every record meets: `claim`, wherever `when` holds (always, if it is None)."""
+
+    claim: Condition
+    when: Condition | None
+    source: object = field(compare=False)  # as the domain file wrote it
+
+    @property
+    def condition(self) -> Condition:
+        """The rule as one condition: the claim, or `when` does not hold."""
+        return self.claim if self.when is None else AnyOf((Not(self.when), self.claim))
+
+    @property
+    def sets(self) -> "Linear | None":
+        """The claim, where it says what one number is (`total = net + tax`): then the number is computed."""
+        claim = self.claim
+        simple = isinstance(claim, Linear) and claim.operator == "=" and claim.terms[0][0] == 1
+        return claim if simple and isinstance(claim, Linear) else None
+
+
+@dataclass(frozen=True)
+class Unique:
+    """No two records of a sample agree in all of the fields."""
+
+    fields: tuple[str, ...]
+    source: object = field(compare=False)
+
+
+Constraint: TypeAlias = Rule | Unique
+
+
+def fields_of(condition: Condition) -> tuple[str, ...]:
+    """Names of the fields that a condition speaks of, each once."""
+    if isinstance(condition, OneOf):
+        return (condition.field,)
+    if isinstance(condition, Linear):
+        return tuple(dict.fromkeys(name for _, name in condition.terms))
+    if isinstance(condition, Same):
+        return (condition.first, condition.second)
+    parts = (condition.part,) if isinstance(condition, Not) else condition.parts
+    return tuple(dict.fromkeys(name for part in parts for name in fields_of(part)))
+
+
+def fields_of_constraint(constraint: Constraint) -> tuple[str, ...]:
+    """Names of the fields that a constraint speaks of."""
+    return constraint.fields if isinstance(constraint, Unique) else fields_of(constraint.condition)
+
+
+def check_values(condition: Condition, domain: "Domain") -> None:
+    """Refuse values that a field does not list, and numbers compared with fields of labels.
+
+    Raises:
+        UsageError: one sentence that names the field.
+    """
+    if isinstance(condition, (Not, All, AnyOf)):
+        for part in (condition.part,) if isinstance(condition, Not) else condition.parts:
+            check_values(part, domain)
+        return
+    only_missing = isinstance(condition, OneOf) and set(condition.values) == {None}
+    for name in () if only_missing else fields_of(condition):
+        labelled = domain.field(name).kind in LABELLED
+        if isinstance(condition, Linear) == labelled:
+            advice = "compare it with = or in" if labelled else "compare it with a number"
+            raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
+    if isinstance(condition, OneOf):
+        field = domain.field(condition.field)
+        known = [] if only_missing else labels_of(field)
+        for value in condition.values:
+            if value is None and not getattr(field, "missing", False):
+                raise UsageError(f"the field {field.name!r} is never missing; leave the condition out.")
+            if value is not None and value not in known:
+                raise UsageError(f"the field {field.name!r} has no value {value!r}; use one that the domain lists.")
+
+
+def labels_of(field: Any) -> list[str]:
+    """The labels of a field as texts, in the order of its positions."""
+    if field.kind == "boolean":
+        return ["false", "true"]
+    return [str(label) for label in (field.items if field.kind in ("items", "image") else field.values)]
+
+
+class Values:
+    """What conditions look at: labels by their positions, numbers as drawn."""
+
+    def __init__(self, records: "Records", numbers: Mapping[str, NDArray[np.float64]]) -> None:
+        self.records = records
+        self._numbers = numbers
+        self._rows = np.repeat(np.arange(len(records)), records.lengths)
+        self._blocks = {
+            field.name: (field, block)
+            for field, block in zip(records.domain.fields, records.domain.blocks, strict=True)
+        }
+
+    def holds_any(self, name: str, positions: NDArray[np.bool_]) -> Mask:
+        """Which records hold one of the positions (a mask within the field)."""
+        _, block = self._blocks[name]
+        inside = (self.records.indices >= block.start) & (self.records.indices < block.stop)
+        at = self.records.indices[inside].astype(np.int64) - block.start
+        held = np.zeros(len(self.records), dtype=np.bool_)
+        held[self._rows[inside][positions[at]]] = True
+        return held
+
+    def missing(self, name: str) -> Mask:
+        """Which records have no value there."""
+        if name in self._numbers:
+            return np.isnan(self._numbers[name])
+        field, block = self._blocks[name]
+        if field.kind in ("items", "image"):
+            return np.zeros(len(self.records), dtype=np.bool_)
+        known = np.ones(block.width, dtype=np.bool_)
+        if getattr(field, "missing", False):
+            known[-1] = False
+        return ~self.holds_any(name, known)
+
+    def number(self, name: str) -> NDArray[np.float64]:
+        """The numbers of a field, NaN where missing."""
+        return self._numbers[name]
+
+    def field(self, name: str) -> Any:
+        """The field of that name."""
+        return self._blocks[name][0]
+
+
+def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
+    """For which records the condition is true, and for which it is false; neither where a value is missing."""
+    if isinstance(condition, Not):
+        true, false = truth(condition.part, values)
+        return false, true
+    if isinstance(condition, (All, AnyOf)):
+        parts = [truth(part, values) for part in condition.parts]
+        every, some = np.logical_and.reduce, np.logical_or.reduce
+        if isinstance(condition, All):
+            return every([part[0] for part in parts]), some([part[1] for part in parts])
+        return some([part[0] for part in parts]), every([part[1] for part in parts])
+    if isinstance(condition, OneOf):
+        return _truth_of_labels(condition, values)
+    gone = np.logical_or.reduce([values.missing(name) for name in fields_of(condition)])
+    if isinstance(condition, Same):
+        names = [labels_of(values.field(name)) for name in (condition.first, condition.second)]
+        true = np.zeros(len(values.records), dtype=np.bool_)
+        for label in set(names[0]) & set(names[1]):
+            masks = [
+                values.holds_any(name, _mask(values.field(name), [label]))
+                for name in (condition.first, condition.second)
+            ]
+            true |= masks[0] & masks[1]
+        return true & ~gone, ~true & ~gone
+    total = np.full(len(values.records), condition.constant)
+    for factor, name in condition.terms:
+        total = total + factor * values.number(name)
+    true = compare(total, condition.operator)
+    return true & ~gone, ~true & ~gone
+
+
+def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
+    """How sums compare with 0; equal means up to rounding."""
+    near = np.abs(total) <= 1e-9
+    by_name: dict[str, Callable[[], Mask]] = {
+        "=": lambda: near,
+        "!=": lambda: ~near,
+        "<": lambda: (total < 0) & ~near,
+        "<=": lambda: (total < 0) | near,
+        ">": lambda: (total > 0) & ~near,
+        ">=": lambda: (total > 0) | near,
+    }
+    with np.errstate(invalid="ignore"):
+        return by_name[operator]()
+
+
+def _truth_of_labels(condition: OneOf, values: Values) -> tuple[Mask, Mask]:
+    labels = [value for value in condition.values if value is not None]
+    asked_missing = None in condition.values
+    gone = values.missing(condition.field)
+    true = np.zeros(len(values.records), dtype=np.bool_)
+    if labels:
+        true = values.holds_any(condition.field, _mask(values.field(condition.field), labels))
+    if asked_missing:
+        true = true | gone
+        return true, ~true
+    return true, ~true & ~gone
+
+
+def _mask(field: Any, labels: Sequence[str]) -> Mask:
+    mask = np.zeros(field.width, dtype=np.bool_)
+    if labels:
+        known, wanted = labels_of(field), set(labels)
+        mask[: len(known)] = [label in wanted for label in known]
+    return mask
+
+
+def positions_of(condition: OneOf, field: Any) -> Mask:
+    """The positions of a field that a condition on its labels allows."""
+    mask = _mask(field, [value for value in condition.values if value is not None])
+    if None in condition.values and getattr(field, "missing", False):
+        mask[-1] = True
+    return mask
+
+
+def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Columns of numbers, dates and times as numbers (dates and times in days since 1970), NaN where missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = {}
+    for name in names:
+        column = table.column(name)
+        days = 1.0
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            column = pc.cast(pc.cast(column, pa.timestamp("s")), pa.int64())
+            days = _SECONDS_PER_DAY
+        values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        found[name] = np.asarray(values, dtype=np.float64) / days
+    return found
