@@ -3,10 +3,11 @@ import warnings
 
 import pytest
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Categorical, Domain
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.synthesis.config import Config, Settings, settle
+from dpgm.synthesis.network_rules import RULES, start_frequencies
 from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, shares
 from synthesis_data import IMAGES, SETS, TABLE
 
@@ -88,6 +89,9 @@ def test_the_paper_preset_uses_the_papers_choices():
     assert settings.steps * settings.sampling_rate == pytest.approx(20, rel=0.01)
     assert settings.norm_quantile is None
     assert not settings.warm_start
+    assert settle(Config(1.0, preset="paper"), SETS, 1_200_000).steps == RULES.paper_most_steps
+    rbm = settle(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000)
+    assert (rbm.optimizer, rbm.learning_rate) == ("sgd", 0.0025)
     with pytest.raises(UsageError, match="paper"):
         settle(Config(1.0, preset="paper", model="products"), SETS, 100)
 
@@ -138,3 +142,26 @@ def test_every_mechanism_of_a_plan_is_described():
 def test_settings_round_trip():
     settings = settle(Config(1.0, model="vae"), SETS, 60_000)
     assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+
+
+def test_a_stated_mean_length_is_part_of_the_plan_and_there_is_always_one_for_networks():
+    stated = make_plan(Config(1.0, model="vae", clusters=1, preset="paper", mean_length=3.0), 20_000, SETS)
+    assert stated.settings.mean_length == 3.0
+    assert Plan.from_json(stated.to_json()) == stated
+    assert settle(Config(1.0, model="rbm"), SETS, 20_000).mean_length == RULES.items_per_record
+    assert settle(Config(1.0, model="vae"), IMAGES, 20_000).mean_length == pytest.approx(RULES.pixels_on * 64)
+    assert settle(Config(1.0), SETS, 20_000).mean_length is None
+    columns = Domain((Categorical("region", ("n", "s")),))
+    assert settle(Config(1.0, model="vae"), columns, 20_000).mean_length is None
+    with pytest.raises(UsageError, match="mean_length"):
+        settle(Config(1.0, mean_length=3.0), SETS, 20_000)
+    with pytest.raises(UsageError, match="mean_length"):
+        Config(1.0, mean_length=0.0)
+
+
+def test_start_frequencies_add_up_to_the_stated_mean_length():
+    assert start_frequencies(SETS, 3.0).sum() == pytest.approx(3.0)
+    mixed = start_frequencies(IMAGES, 10.0)
+    assert mixed[:64].sum() == pytest.approx(10.0)
+    assert mixed[64:] == pytest.approx(1 / 3)
+    assert start_frequencies(SETS, 100.0).max() == 0.5

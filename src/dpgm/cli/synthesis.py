@@ -15,6 +15,10 @@ Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10
 Clusters = Annotated[int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.")]
 ModelName = Annotated[str, typer.Option("--model", help="auto, products, image, vae or rbm.")]
 PresetName = Annotated[str, typer.Option("--preset", help="default, or paper for the paper's own choices.")]
+MeanLength = Annotated[
+    float | None,
+    typer.Option("--mean-length", help="Public mean number of items per record, from which a vae or rbm starts."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
 
@@ -27,6 +31,7 @@ def plan(
     clusters: Clusters = None,
     model: ModelName = "auto",
     preset: PresetName = "default",
+    mean_length: MeanLength = None,
     domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
     items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -49,7 +54,7 @@ def plan(
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
     described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
-    made = make_plan(Config(epsilon, delta, clusters, model, preset), records, described)  # type: ignore[arg-type]
+    made = make_plan(Config(epsilon, delta, clusters, model, preset, mean_length), records, described)  # type: ignore[arg-type]
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
@@ -108,6 +113,7 @@ def fit(
     clusters: Clusters = None,
     model: ModelName = "auto",
     preset: PresetName = "default",
+    mean_length: MeanLength = None,
     domain: reading.DomainFile = None,
     assume_public_items: reading.AssumePublicItems = False,
     format: reading.Format = None,
@@ -179,6 +185,7 @@ def fit(
         preset,  # type: ignore[arg-type]
         device=device,
         randomness=_randomness(seed),
+        mean_length=mean_length,
     )
     try:
         if not quiet:

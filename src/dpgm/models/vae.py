@@ -87,12 +87,15 @@ class VAE:
         return tuple(Block(f"decoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
 
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
-        """He-scaled normal matrices and zero biases; latent heads and output a good deal smaller."""
+        """Normal matrices of Glorot's scale, sqrt(2 / (inputs + outputs)), and zero biases.
+
+        He's scale, sqrt(2 / inputs), makes a wide layer after a latent of two so large that a new decoder's outputs
+        are near 0 or 1 wherever its biases are.
+        """
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
         for block in self.layout.blocks:
-            gain = 1.0 if block in (self._heads, self._decoder[-1]) else 2.0
-            weight = self.layout.weight(parameters, block.name)
-            weight.normal_(0.0, math.sqrt(gain / block.inputs), generator=generator)
+            scale = math.sqrt(2 / (block.inputs + block.outputs))
+            self.layout.weight(parameters, block.name).normal_(0.0, scale, generator=generator)
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
+from dpgm.synthesis.network_rules import RULES, assumed_mean_length
 
 Model = Literal["products", "image", "vae", "rbm"]
 Preset = Literal["default", "paper"]
@@ -24,6 +25,7 @@ class Config:
     clusters: int | None = None
     model: Model | Literal["auto"] = "auto"
     preset: Preset = "default"
+    mean_length: float | None = None  # public mean number of items per record; networks start from it
 
     def __post_init__(self) -> None:
         validation.positive(epsilon=self.epsilon, advice="A usual choice is 1.")
@@ -33,6 +35,8 @@ class Config:
             validation.whole(clusters=self.clusters, at_least=1, at_most=10_000)
         validation.one_of(("auto", *get_args(Model)), model=self.model)
         validation.one_of(get_args(Preset), preset=self.preset)
+        if self.mean_length is not None:
+            validation.positive(mean_length=self.mean_length)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Settings:
     norm_quantile: float | None = 0.9  # None: the mode of the histogram, as in the paper
     warm_start: bool = True
     calibrate: bool = True
+    mean_length: float | None = None  # stated, public; biases start from it where no profile is released
 
     @property
     def trains_networks(self) -> bool:
@@ -110,6 +115,8 @@ class Settings:
             validation.whole(hidden=size, at_least=1, at_most=100_000)
         if self.norm_quantile is not None:
             validation.probability(norm_quantile=self.norm_quantile)
+        if self.mean_length is not None:
+            validation.positive(mean_length=self.mean_length)
 
 
 def default_delta(records: int) -> float:
@@ -149,29 +156,37 @@ def settle(config: Config, domain: Domain | None, records: int) -> Settings:
         raise UsageError(
             "`model` image needs a domain of one image and at most a label; use auto or another model."
         )
+    if config.mean_length is not None and model not in ("vae", "rbm") and config.preset != "paper":
+        raise UsageError(
+            "`mean_length` is what networks start from; use it with model vae or rbm, or preset paper."
+        )
+    stated = assumed_mean_length(domain) if config.mean_length is None else config.mean_length
     if config.preset == "paper":
-        # The paper's own choices (its section 6), under the corrected mechanisms.
+        # The paper's own choices (its section 6), under the corrected mechanisms; where it is silent, `NetworkRules`.
         if config.model == "auto":
             model = "vae"
         if model not in ("vae", "rbm"):
             raise UsageError("`preset` paper trains vae or rbm; got model " + repr(model) + ".")
-        rate = min(1.0, 100 / max(records, 1))
+        rate = min(1.0, RULES.paper_batch / max(records, 1))
+        clusters = config.clusters or 10
         return Settings(
             model=model,
             preset="paper",
-            clusters=config.clusters or 10,
+            clusters=clusters,
             cluster_steps=20,
             latent=2,
             sampling_rate=rate,
-            steps=max(1, round(20 / rate)),
-            learning_rate=0.001 if model == "vae" else 0.01,
-            schedule="constant",
+            steps=min(max(1, round(RULES.paper_epochs / rate)), RULES.paper_most_steps),
+            learning_rate=RULES.paper_vae_rate if model == "vae" else RULES.paper_rbm_rate / clusters,
+            schedule="cosine",
             optimizer="adam" if model == "vae" else "sgd",
             averaged_tail=0.0,
             norm_quantile=None,
             warm_start=False,
             calibrate=False,
+            mean_length=stated,
         )
     clusters = config.clusters or (default_clusters(records) if model in ("vae", "rbm") else 1)
     rate = min(1.0, max(0.01, 200 / max(records, 1)))
-    return Settings(model=model, clusters=clusters, sampling_rate=rate)
+    mean_length = stated if model in ("vae", "rbm") else None
+    return Settings(model=model, clusters=clusters, sampling_rate=rate, mean_length=mean_length)

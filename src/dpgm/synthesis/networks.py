@@ -20,6 +20,7 @@ from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterS
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile
+from dpgm.synthesis.network_rules import start_frequencies
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.products_fit import moment_targets
 from dpgm.training.bias_calibration import calibrate_biases
@@ -35,17 +36,18 @@ def fit_networks(
 ) -> Mixture:
     """Profile and further statistics, cluster, cluster profiles, train, refine."""
     k = plan.settings.clusters
-    measured = _measure(gateway, plan, domain, context)
-    profile = measured_profile(measured, domain, plan.records)
+    measured = _measure(gateway, plan, domain, context) if plan.pays_for("item counts") else None
+    profile = None if measured is None else measured_profile(measured, domain, plan.records)
+    overall = _overall_frequencies(plan, domain, profile)
     if k > 1:
-        _cluster(gateway, plan, domain, profile, draws, context)
+        _cluster(gateway, plan, domain, overall, draws, context)
     weights = _mixture_weights(gateway, plan)
-    frequencies = _cluster_frequencies(gateway, plan, domain, profile, weights)
+    frequencies = _cluster_frequencies(gateway, plan, domain, overall, profile, weights)
     model = _model(plan, domain)
-    start = model.initial(k, generator=draws)
-    if plan.settings.warm_start:
-        start = model.warm(start, frequencies)
+    start = model.warm(model.initial(k, generator=draws), frequencies)
     mixture = _train(gateway, plan, model, start, weights, draws, context)
+    if measured is None or profile is None:
+        return mixture
     if measured.tuples or measured.centred is not None:
         return _refine(mixture, measured, plan, draws, context)
     if plan.settings.calibrate:
@@ -59,6 +61,13 @@ def _measure(gateway: Gateway, plan: Plan, domain: Domain, context: RunContext) 
     measured = measure(gateway, domain, plan.records, plan.noises)
     context.progress("profile", 1, 1)
     return measured
+
+
+def _overall_frequencies(plan: Plan, domain: Domain, profile: Profile | None) -> Tensor:
+    """Item frequencies of all records, (m,): the noisy profile where the plan pays for one, else a public guess."""
+    if profile is not None:
+        return torch.from_numpy(profile.frequencies).double()
+    return torch.from_numpy(start_frequencies(domain, plan.settings.mean_length))
 
 
 def _refine(
@@ -79,12 +88,11 @@ def _refine(
 
 
 def _cluster(
-    gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, draws: torch.Generator, context: RunContext
+    gateway: Gateway, plan: Plan, domain: Domain, frequencies: Tensor, draws: torch.Generator, context: RunContext
 ) -> None:
     """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
     settings = plan.settings
     context.progress("cluster", 0, 1)
-    frequencies = torch.from_numpy(profile.frequencies)
     features = FourierFeatures.for_domain(domain, settings.features, generator=draws, profile=frequencies)
     paper = settings.preset == "paper"
     count = settings.clusters * (1 if paper else STARTS)
@@ -129,11 +137,12 @@ def _mixture_weights(gateway: Gateway, plan: Plan) -> Tensor:
     return floored / floored.sum()
 
 
-def _cluster_frequencies(gateway: Gateway, plan: Plan, domain: Domain, profile: Profile, weights: Tensor) -> Tensor:
+def _cluster_frequencies(
+    gateway: Gateway, plan: Plan, domain: Domain, overall: Tensor, profile: Profile | None, weights: Tensor
+) -> Tensor:
     """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
-    overall = torch.from_numpy(profile.frequencies).double()
     k = plan.settings.clusters
-    if not plan.pays_for("cluster profiles"):
+    if profile is None or not plan.pays_for("cluster profiles"):
         return overall.expand(k, -1)
     asked = ClusterProfiles(domain, k, profile.cap)
     noise = plan.noise(asked.name)

@@ -55,6 +55,7 @@ class Synthesizer:
         domain: the public domain of tables and arrays; Records carry their own.
         device: `auto`, `cpu` or `cuda`; never alters the guarantee.
         randomness: source of noise; the operating system unless a test says otherwise.
+        mean_length: public mean number of items per record, from which networks start where no profile is measured.
 
     Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public. Nothing that
     `fit` stores depends on the records except through the mechanisms listed in `certificate_`.
@@ -74,6 +75,7 @@ class Synthesizer:
         domain: Domain | None = None,
         device: str = "auto",
         randomness: Randomness | None = None,
+        mean_length: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -83,6 +85,7 @@ class Synthesizer:
         self.domain = domain
         self.device = device
         self.randomness = randomness
+        self.mean_length = mean_length
 
     # -- the algorithm -----------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class Synthesizer:
             plan = Checkpoint.saved_plan(Path(resumed))
             self._check_same(plan)
         if plan is None:
-            config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset)
+            config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
             plan = make_plan(config, total, records.domain)
         plan.check_fits(total, records.domain)
         if plan.settings.clusters > max(1, plan.records / 10):
@@ -148,6 +151,7 @@ class Synthesizer:
             "clusters": (self.clusters, settings.clusters),
             "model": (None if self.model == "auto" else self.model, settings.model),
             "preset": (self.preset, settings.preset),
+            "mean_length": (self.mean_length, settings.mean_length),
         }
         for name, (wanted, planned) in asked.items():
             if wanted is not None and wanted != planned:

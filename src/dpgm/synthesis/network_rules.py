@@ -1,0 +1,71 @@
+"""Tuned numbers of the mixtures of networks, each with its reason; all of them public."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain
+
+MOST_FREQUENT = 0.5  # of the start frequencies: a stated mean length may exceed the number of items
+
+
+@dataclass(frozen=True)
+class NetworkRules:
+    """What a network starts from, and what the paper's preset does where the paper is silent."""
+
+    # Public guesses that the output biases start from where the plan pays for no profile (one cluster, paper preset).
+    # Networks that start by emitting half of all items need thousands of steps to forget them, and noise never
+    # lets them.
+    items_per_record: float = 5.0  # for every item set; the simulated transit data have 5.3, msweb 3.0, CDR 11.4
+    pixels_on: float = 0.15  # share of an image's pixels; MNIST has 0.13
+
+    # The paper: batches of about 100 records (q = .0017, 1e-4 and 2.2e-5 on its data) and, on MNIST, 20 epochs.
+    paper_batch: int = 100
+    paper_epochs: int = 20
+    # It gives no epochs for its two large sets, and more steps mean more noise in each. Popular queries of one and two
+    # items, simulated TRANSIT at epsilon = 1: 12,000 steps .040 and .228, 33,000 steps .054 and .161 (k = 10);
+    # 100,000 steps at a constant rate .175 and .307, 33,000 with a cosine .089 and .249 (k = 1).
+    paper_most_steps: int = 33_000
+    # It names Adam for the VAE and no rate. Errors at epsilon = 1, k = 10: msweb .066/.240 with a cosine from .002,
+    # .071/.280 from .001, .086/.223 from .004; constant: .061/.246 at .001, .100/.226 at .002. TRANSIT .054/.161 with a
+    # cosine from .002, .035/.216 from .001; .057/.162 constant at .001. MNIST accuracy .650, .636; .653, .586.
+    paper_vae_rate: float = 0.002
+    # Its RBM learns at 0.01, one network at a time on 100 records. Here all k networks move in every step, each on its
+    # own share of those records, so a step of k networks is as long as one of the paper's at 0.01 / k; with a cosine.
+    # TRANSIT, k = 10: .249/.992 at .01, .037/.245 at .001; MNIST accuracy .715 and .792.
+    paper_rbm_rate: float = 0.01
+
+
+RULES = NetworkRules()
+
+
+def assumed_mean_length(domain: Domain | None, rules: NetworkRules = RULES) -> float | None:
+    """Items and pixels per record that are assumed if the user states nothing; None for tables, which have none."""
+    if domain is None:
+        return rules.items_per_record
+    return round(float(_guess(domain, rules).sum()), 6) or None
+
+
+def start_frequencies(
+    domain: Domain, mean_length: float | None, rules: NetworkRules = RULES
+) -> NDArray[np.float64]:
+    """Public frequencies of all positions that add up to a stated mean length; equal ones within a column."""
+    frequencies = _guess(domain, rules)
+    if mean_length is not None:
+        frequencies *= mean_length / max(float(frequencies.sum()), 1e-12)
+    for block in domain.blocks:
+        if block.softmax:
+            frequencies[block.start : block.stop] = 1 / block.width
+    return np.minimum(frequencies, MOST_FREQUENT)
+
+
+def _guess(domain: Domain, rules: NetworkRules) -> NDArray[np.float64]:
+    """Frequency of every item and pixel before anything is known; 0 in columns."""
+    guess = np.zeros(domain.width)
+    for field, start in zip(domain.fields, domain.offsets, strict=True):
+        if field.kind == "image":
+            guess[start : start + field.width] = rules.pixels_on
+        elif field.kind == "items":
+            guess[start : start + field.width] = min(rules.items_per_record / field.width, MOST_FREQUENT)
+    return guess
