@@ -101,7 +101,7 @@ def test_a_warm_start_shows_the_frequencies_it_was_given():
         for s in range(2):
             one = Mixture(model, parameters[s : s + 1], torch.ones(1))
             drawn = one.sample(4000, generator=generator()).to_dense().mean(0)
-            assert np.abs(drawn - frequencies[s].numpy()).max() < 0.06
+            assert np.abs(drawn - frequencies[s].numpy()).max() < 0.1
 
 
 @pytest.mark.parametrize("make", [vae_mixture, rbm_mixture])

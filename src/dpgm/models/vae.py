@@ -21,8 +21,6 @@ from dpgm.models.factors import RECORDS, Batch, Block, Factor, Layout, Signal
 from dpgm.models.outputs import Outputs
 from dpgm.validation import whole
 
-WARM_SHRINK = 0.1  # a warm start keeps the decoder's last matrix this small beside its biases
-
 
 @dataclass(frozen=True)
 class VAE:
@@ -99,9 +97,12 @@ class VAE:
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
-        """A copy of (k, P) parameters whose generator starts at item frequencies (k, m)."""
+        """A copy of (k, P) parameters whose generator starts near item frequencies (k, m).
+
+        The decoder's last matrix stays as it is: made much smaller, the decoder is flat, and a later refinement to
+        measured pairs does not find its way.
+        """
         warmed, last = parameters.clone(), self._decoder[-1].name
-        self.layout.weight(warmed, last).mul_(WARM_SHRINK)
         self.layout.bias(warmed, last).copy_(self.outputs.log_odds(frequencies.to(warmed)).unsqueeze(1))
         return warmed
 
