@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.accountant import cost
     from dpgm.privacy.certificate import Certificate, Verification
-    from dpgm.privacy.certificate import verify_release as verify
     from dpgm.privacy.events import Mechanism
     from dpgm.privacy.ledger import Ledger
     from dpgm.report.html import write_report
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from dpgm.synthesis.plan import Plan, make_plan, read_plan
     from dpgm.synthesis.release import Release, load
     from dpgm.synthesis.synthesizer import Synthesizer
+    from dpgm.synthesis.verification import verify
 
 _ERRORS = (
     "ArtefactError BudgetError CheckFailed DiskError DpgmError InputError NotFittedError PrivacyWarning "
@@ -72,7 +72,7 @@ _HOMES = {
     "evaluation.evaluation": "Evaluation",
     "evaluation.workload_file": "read_workload",
     "privacy.accountant": "cost",
-    "privacy.certificate": "Certificate Verification verify=verify_release",
+    "privacy.certificate": "Certificate Verification",
     "privacy.events": "Mechanism",
     "privacy.ledger": "Ledger",
     "report.html": "write_report",
@@ -81,6 +81,7 @@ _HOMES = {
     "synthesis.plan": "Plan make_plan read_plan",
     "synthesis.release": "Release load",
     "synthesis.synthesizer": "Synthesizer",
+    "synthesis.verification": "verify",
 }
 _WHERE = {
     name.split("=")[0]: (f"dpgm.{module}", name.split("=")[-1])

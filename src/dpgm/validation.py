@@ -10,6 +10,7 @@ dpgm.errors.UsageError: `epsilon` must be a finite number above 0; got 0.
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Collection, Mapping
 
@@ -22,7 +23,8 @@ def _fail(name: str, rule: str, value: object, advice: str = "") -> UsageError:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, not asked for being finite: a whole number may be too large for a float.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def positive(*, advice: str = "", **named: object) -> None:

@@ -7,9 +7,19 @@ import pytest
 from dpgm.errors import ArtefactError
 from dpgm.privacy import certificate_format
 from dpgm.privacy.accountant import ACCOUNTANT, cost
-from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate, sha256_of, verify_release
-from dpgm.privacy.events import Mechanism
+from dpgm.privacy.certificate import (
+    Certificate,
+    LedgerMark,
+    Verification,
+    accounting_checks,
+    file_checks,
+    promise_checks,
+    read_certificate,
+    sha256_of,
+)
+from dpgm.privacy.events import Adjacency, Mechanism
 
+FILES = ("model.safetensors", "domain.json", "README.md")
 MECHANISMS = (
     Mechanism("cluster counts", 84.494, 8),
     Mechanism("norms", 4.8, 500, 0.01, "step"),
@@ -22,8 +32,13 @@ def epsilon():
     return cost(MECHANISMS, 1e-6, cache=False).epsilon
 
 
+@pytest.fixture(scope="module")
+def replaced():
+    return cost(MECHANISMS, 1e-6, Adjacency.REPLACE_ONE, cache=False).epsilon
+
+
 @pytest.fixture
-def certificate(epsilon):
+def certificate(epsilon, replaced):
     return Certificate(
         epsilon=epsilon,
         delta=1e-6,
@@ -39,7 +54,7 @@ def certificate(epsilon):
         files={},
         warnings=("a warning",),
         statements=("the items are public knowledge",),
-        epsilon_replace_one=3.5,
+        epsilon_replace_one=replaced,
         ledger=LedgerMark("abc", 3, "def"),
     )
 
@@ -65,6 +80,15 @@ def edit(folder, change):
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
+
+
+def verify_release(folder):
+    """The checks that need no domain and no generator; `dpgm.verify` has those as well."""
+    certificate = read_certificate(folder)
+    promises, weak = promise_checks(certificate)
+    epsilon, accounting = accounting_checks(certificate)
+    checks = (*accounting, *promises, *file_checks(folder, certificate, FILES))
+    return Verification(certificate, checks, epsilon, weak)
 
 
 def failed(folder):
@@ -104,7 +128,7 @@ def test_a_mechanism_missing_from_both_lists_is_found(release):
             document[key] = [entry for entry in document[key] if entry["name"] != "gradients"]
 
     edit(release, drop)
-    assert failed(release) == ["mechanisms complete"]
+    assert failed(release) == ["mechanisms complete", "epsilon if a record is replaced"]
 
 
 def test_a_mechanism_that_was_not_planned_is_found(release):
@@ -129,9 +153,24 @@ def test_an_epsilon_lower_than_its_mechanisms_cost_is_found(release, factor, eps
     assert failed(release) == ["epsilon"]
 
 
-def test_a_seeded_run_is_found(release):
-    edit(release, lambda document: document.update(private=False))
-    assert failed(release) == ["private randomness"]
+@pytest.mark.parametrize("value", [None, 0.1, 50.0])
+def test_a_false_or_missing_figure_for_replaced_records_is_found(release, value):
+    edit(release, lambda document: document.update(epsilon_replace_one=value))
+    assert failed(release) == ["epsilon if a record is replaced"]
+
+
+def test_the_rules_of_a_fit_hold_for_a_certificate(release):
+    edit(release, lambda document: document.update(delta=1e-4))
+    assert "budget" in failed(release)
+    edit(release, lambda document: document.update(delta=1e-6, epsilon=150.0))
+    assert "budget" in failed(release)
+    edit(release, lambda document: document.update(adjacency="replace-one"))
+    assert "adjacency" in failed(release)
+
+
+def test_a_weak_delta_is_warned_of(release):
+    edit(release, lambda document: document.update(records=200_000))
+    assert any("delta" in warning for warning in verify_release(release).warnings)
 
 
 def test_an_extra_file_is_found(release):
@@ -163,24 +202,42 @@ def test_a_device_is_not_read(release):
 )
 def test_a_name_that_leaves_the_folder_is_never_opened(release, name):
     edit(release, lambda document: document["files"].update({name: "0" * 64}))
-    assert "file names" in failed(release)
+    assert failed(release) == ["listed files"]
+
+
+def test_a_file_that_is_not_listed_is_found(release):
+    edit(release, lambda document: document["files"].pop("README.md"))
+    assert failed(release) == ["listed files", "sha256 of README.md"]
 
 
 def test_a_pickle_named_in_the_certificate_is_refused(release, certificate):
     (release / "model.pkl").write_bytes(b"")
     write(release, certificate)
-    assert failed(release) == ["file names"]
+    assert failed(release) == ["listed files", "folder listing"]
+
+
+def test_a_signature_may_lie_beside_the_certificate(release):
+    (release / "certificate.sig").write_bytes(b"")
+    assert failed(release) == []
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: d.update(format=2), "format version 2"),
+        (lambda d: d.update(format=1), "format version 1"),
         (lambda d: d.update(format=True), "format version"),
         (lambda d: d.pop("format"), "format version None"),
         (lambda d: d.update(loss=1.0), "unknown key"),
         (lambda d: d.pop("warnings"), "lacks 'warnings'"),
         (lambda d: d.update(epsilon="1"), "epsilon"),
+        (lambda d: d.update(epsilon=10**400), "finite"),
+        (lambda d: d.update(epsilon=float("inf")), "not a number"),
+        (lambda d: d.update(software="a\nb"), "one line"),
+        (lambda d: d.update(software="\x1b[31m"), "one line"),
+        (lambda d: d.update(statements=["a\u2028b"]), "one line"),
+        (lambda d: d.update(warnings=["x" * 2000]), "one line"),
+        (lambda d: d.update(plan=None), "plan"),
+        (lambda d: d.update(mechanisms=d["mechanisms"] * 40), "more than 100"),
         (lambda d: d.update(epsilon=-1), "out of range"),
         (lambda d: d.update(delta=0), "out of range"),
         (lambda d: d.update(delta=1.0), "out of range"),
@@ -219,6 +276,8 @@ def test_a_certificate_that_is_not_exactly_one_is_refused(release, change, words
         ('{"format": NaN}', "not a number"),
         ('{"a": ' * 100_000, "not valid JSON"),
         ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
+        ('{"format": 1e999}', "too large"),
+        ('{"format": ' + "[" * 300 + "]" * 300 + "}", "nested"),
     ],
 )
 def test_text_that_is_not_strict_json_is_refused(text, words):

@@ -1,16 +1,17 @@
 """The commands cost, verify and ledger, through the same door as the terminal."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import dpgm.cli.privacy
 from dpgm.cli.app import run
-from dpgm.errors import ArtefactError
-from dpgm.privacy.accountant import cost, gaussian_epsilon
-from dpgm.privacy.certificate import Certificate, sha256_of
+from dpgm.privacy.accountant import gaussian_epsilon
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
+from release_data import edit as change_certificate
+from release_data import rewrite_readme, some_release
 
 
 @pytest.fixture
@@ -89,6 +90,8 @@ def test_cost_solves_for_delta(dpgm):
         (["--noise", "inf", "--steps", "5", "--delta", "1e-5"], "noise"),
         (["--noise", "1", "--steps", "5", "--sampling-rate", "1.5", "--delta", "1e-5"], "sampling_rate"),
         (["--noise", "1", "--steps", "5", "--sampling-rate", "0", "--delta", "1e-5"], "sampling_rate"),
+        (["--noise", "1", "--steps", "5", "--sampling-rate", "9e-13", "--delta", "1e-5"], "at least 1e-12"),
+        (["--steps", "5", "--sampling-rate", "9e-13", "--delta", "1e-5", "--epsilon", "1"], "at least 1e-12"),
         (["--steps", "5", "--epsilon", "0", "--delta", "1e-5"], "epsilon"),
         (["--steps", "5", "--epsilon", "1", "--delta", "1e-5", "--release", "1:1"], "nothing left"),
         (["--steps", "5.5", "--noise", "1", "--delta", "1e-5"], "steps"),
@@ -104,66 +107,53 @@ def test_bad_input_is_one_sentence_and_exit_code_two(dpgm, arguments, words):
 
 
 @pytest.fixture
-def release(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.synthesis.release.load", lambda folder: None)  # no generator is needed here
-    mechanisms = (Mechanism("counts", 5.0, 2),)
-    folder = tmp_path / "release"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"weights")
+def release(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger", 3.0, 1e-6)
-    ledger.commit(ledger.start(ledger.reserve(mechanisms, 1e-6)), release="first")
-    certificate = Certificate(
-        epsilon=cost(mechanisms, 1e-6).epsilon,
-        delta=1e-6,
-        unit="row",
-        records=1000,
-        planned=mechanisms,
-        mechanisms=mechanisms,
-        accountant="a",
-        randomness="operating system",
-        private=True,
-        software="dpgm",
-        model={},
-        files={"model.safetensors": sha256_of(folder / "model.safetensors")},
-        warnings=("careful \x1b[31m",),
-        ledger=ledger.mark,
-    )
-    (folder / "certificate.json").write_text(certificate.to_json())
-    return folder
+    made = some_release()
+    mechanisms = made.certificate.mechanisms
+    ledger.commit(ledger.start(ledger.reserve(mechanisms, 1e-6)), mechanisms)
+    replace(made, certificate=replace(made.certificate, ledger=ledger.mark)).save(tmp_path / "release")
+    return tmp_path / "release"
 
 
 def edit(release, **changes):
-    path = release / "certificate.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    change_certificate(release, lambda document: document.update(changes))
 
 
-def test_verify_passes_a_good_release_and_escapes_its_text(dpgm, release):
+def test_verify_passes_a_good_release(dpgm, release):
     code, out, err = dpgm("verify", release)
     assert (code, err) == (0, "")
-    assert all(words in out for words in ("ok    epsilon", "per row", "warning: careful"))
-    assert "\x1b" not in out
+    assert all(words in out for words in ("ok    epsilon", "certified: ", "per row", "not signed"))
     code, out, _ = dpgm("verify", release, "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
+    assert json.loads(out)["signed"] is False
 
 
 def test_verify_names_the_check_that_failed(dpgm, release):
     edit(release, epsilon=0.1)
+    rewrite_readme(release)
     code, out, err = dpgm("verify", release)
     assert code == 1
     assert "FAIL  epsilon" in out
+    assert "certified" not in out
     assert err.startswith("dpgm: error[E-CHECK]: epsilon: it states 0.1")
     code, out, _ = dpgm("verify", release, "--json")
     assert (code, json.loads(out)["ok"]) == (1, False)
 
 
-def test_verify_fails_a_generator_that_does_not_open(dpgm, release, monkeypatch):
-    def damaged(folder):
-        raise ArtefactError("a tensor is missing.")
-
-    monkeypatch.setattr("dpgm.synthesis.release.load", damaged)
+def test_verify_fails_a_generator_that_does_not_open(dpgm, release):
+    edit(release, model={"kind": "products", "components": 3})
     code, _, err = dpgm("verify", release)
     assert code == 1
-    assert err.endswith("the generator opens: a tensor is missing.\n")
+    assert "the generator opens: the tensor" in err
+
+
+def test_text_from_a_certificate_is_shown_escaped(dpgm, release):
+    (release / "\x1b[31mred").write_text("")
+    code, out, err = dpgm("verify", release)
+    assert code == 1
+    assert "red" in out + err
+    assert "\x1b" not in out + err
 
 
 def test_verify_fails_a_release_it_cannot_read(dpgm, release):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dpgm.privacy.certificate import verify_release
+import dpgm
 from dpgm.privacy.ledger import Ledger
 from synthesis_data import SETS, some_records
 
@@ -69,7 +69,7 @@ def test_a_fit_killed_at_20_random_moments_always_ends_in_a_verified_release(tmp
             else:
                 assert child.wait(timeout=600) == 0, (tmp_path / "told").read_text()
     assert kills == 20
-    verification = verify_release(tmp_path / "release")
+    verification = dpgm.verify(tmp_path / "release")
     assert verification.ok, verification.failed
     assert verification.certificate.epsilon <= 1.0
     assert {m.name: m.count for m in verification.certificate.mechanisms} == {

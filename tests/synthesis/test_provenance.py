@@ -75,6 +75,7 @@ CERTIFICATE = {
     "epsilon_replace_one": "function of the plan",
     "ledger": PUBLIC,
     "adjacency": PUBLIC,
+    "plan": "settings of the plan",
 }
 CASES = [
     pytest.param("products", SETS, {}, id="products"),

@@ -8,7 +8,6 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.privacy.certificate import verify_release
 from synthesis_data import SETS, TABLE, some_records
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
@@ -47,7 +46,7 @@ def test_the_certificate_lists_what_ran_and_the_release_verifies(tmp_path):
     synthesizer.save(tmp_path / "release")
     assert set(synthesizer.certificate_.mechanisms) == set(synthesizer.plan_.mechanisms)
     assert synthesizer.certificate_.epsilon <= 1.0
-    assert verify_release(tmp_path / "release").ok
+    assert dpgm.verify(tmp_path / "release").ok
     assert dpgm.load(tmp_path / "release").sample(20, seed=0) == synthesizer.sample(20, seed=0)
 
 
@@ -60,14 +59,14 @@ def test_wide_sets_pay_for_popular_lengths_and_measure_them(tmp_path):
     assert "triple counts" not in names
     assert set(synthesizer.certificate_.mechanisms) == set(synthesizer.plan_.mechanisms)
     synthesizer.save(tmp_path / "release")
-    assert verify_release(tmp_path / "release").ok
+    assert dpgm.verify(tmp_path / "release").ok
 
 
 def test_a_seeded_run_is_marked_not_private(tmp_path):
     synthesizer = dpgm.Synthesizer(epsilon=1.0, randomness=SeededRandomness(3)).fit(RECORDS)
     synthesizer.save(tmp_path / "release")
     assert "NOT PRIVATE" in (tmp_path / "release" / "README.md").read_text()
-    assert not verify_release(tmp_path / "release").ok
+    assert not dpgm.verify(tmp_path / "release").ok
 
 
 def test_two_fits_share_no_noise():

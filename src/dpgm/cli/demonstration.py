@@ -13,11 +13,11 @@ def run_demo(out: Path, records: int, epsilon: float, quiet: bool) -> None:
     from dpgm.data.simulate import simulate_transit
     from dpgm.errors import CheckFailed, DiskError
     from dpgm.evaluation.evaluate import evaluate, summary_table
-    from dpgm.privacy.certificate import verify_release
     from dpgm.report.html import write_report
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
     from dpgm.synthesis.synthesizer import Synthesizer
+    from dpgm.synthesis.verification import verify
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def run_demo(out: Path, records: int, epsilon: float, quiet: bool) -> None:
     synthesizer.save(out / "release", force=True)
 
     say("3/5 verifying the certificate from the release folder alone")
-    verification = verify_release(out / "release")
+    verification = verify(out / "release")
     if not verification.ok:
         raise CheckFailed(f"the release does not verify: {verification.failed[0].why}.")
 

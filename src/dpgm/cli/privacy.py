@@ -2,9 +2,8 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,13 +11,12 @@ from dpgm.cli.app import app, printable
 from dpgm.cli.progress import figure
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 
-if TYPE_CHECKING:
-    from dpgm.privacy.certificate import Check
-
 ledger_app = typer.Typer(
     help="What has been spent on one population of people, over all releases.", no_args_is_help=True
 )
 app.add_typer(ledger_app, name="ledger")
+keys_app = typer.Typer(help="Keys to sign releases with.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
 
 
 @app.command()
@@ -94,31 +92,42 @@ def cost(
 @app.command()
 def verify(
     release: Annotated[Path, typer.Argument(help="The release folder.")],
+    signed_by: Annotated[
+        Path | None, typer.Option("--signed-by", help="Public key (.pub) of who must have signed it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Recompute epsilon from a release's certificate, check its files; exit 1 and say why if anything is off."""
-    from dpgm.privacy.certificate import Check, verify_release
+    """Check a release from its folder alone; prints "certified" if everything holds, else exit 1 and why.
+
+    Example: dpgm verify release --signed-by office.pub
+    """
+    from dpgm.privacy.certificate import Check
+    from dpgm.synthesis.verification import is_signed
+    from dpgm.synthesis.verification import verify as verify_release
 
     if not release.is_dir():
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
-        verification = verify_release(release)
+        verification = verify_release(release, signed_by=signed_by)
     except ArtefactError as error:
         if as_json:
             typer.echo(
                 json.dumps({"ok": False, "checks": [_check_figures(Check("certificate", False, str(error)))]})
             )
         raise CheckFailed(f"certificate: {error}") from None
-    verification = replace(verification, checks=(*verification.checks, _opens(release, verification.ok)))
     certificate = verification.certificate
     if as_json:
         figures = {
             "ok": verification.ok,
             "epsilon": certificate.epsilon,
             "epsilon_recomputed": verification.epsilon if math.isfinite(verification.epsilon) else None,
+            "epsilon_replace_one": certificate.epsilon_replace_one,
             "delta": certificate.delta,
             "adjacency": certificate.adjacency.value,
             "unit": certificate.unit,
+            "records": certificate.records,
+            "signed": signed_by is not None and verification.ok,
+            "warnings": [*certificate.warnings, *verification.warnings],
             "checks": [_check_figures(check) for check in verification.checks],
         }
         typer.echo(json.dumps(figures))
@@ -126,29 +135,54 @@ def verify(
         for check in verification.checks:
             tail = f": {printable(check.why)}" if check.why else ""
             typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {printable(check.name)}{tail}")
-        typer.echo(
-            f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
-            f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
-        )
-        for warning in certificate.warnings:
+        for warning in (*certificate.warnings, *verification.warnings):
             typer.echo(f"warning: {printable(warning)}")
     if not verification.ok:
         first = verification.failed[0]
         raise CheckFailed(f"{printable(first.name)}: {printable(first.why.rstrip('.'))}.")
+    if not as_json:
+        typer.echo(
+            f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
+            f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
+        )
+        if signed_by is None:
+            typer.echo(_unsigned(is_signed(release)))
 
 
-def _opens(release: Path, trusted: bool) -> "Check":
-    """Whether the generator can be rebuilt from the folder: right hashes do not make a file sound."""
-    from dpgm.privacy.certificate import Check
-    from dpgm.synthesis.release import load
+def _unsigned(signed: bool) -> str:
+    """What the checks do not say when nobody's signature was asked for."""
+    if signed:
+        return "note: the release is signed; --signed-by KEY.pub checks by whom"
+    return "note: not signed: the folder is consistent, but anyone could have written it (docs/guarantee.md)"
 
-    if not trusted:
-        return Check("the generator opens", False, "not tried, because another check failed")
-    try:
-        load(release)
-    except ArtefactError as error:
-        return Check("the generator opens", False, str(error))
-    return Check("the generator opens", True)
+
+@app.command()
+def sign(
+    release: Annotated[Path, typer.Argument(help="The release folder.")],
+    key: Annotated[Path, typer.Option("--key", help="Private key (.key) made by `dpgm keys create`.")],
+) -> None:
+    """Sign a release that verifies, so that others can tell who vouches for it.
+
+    Example: dpgm sign release --key office.key
+    """
+    from dpgm.privacy.signatures import fingerprint, read_private_key
+    from dpgm.synthesis.release import sign as sign_release
+
+    opened = read_private_key(key)
+    sign_release(release, opened)
+    typer.echo(f"{release}: signed by {fingerprint(opened.public_key())}")
+
+
+@keys_app.command("create")
+def keys_create(
+    name: Annotated[Path, typer.Argument(help="Name of the pair: NAME.key stays private, NAME.pub is handed out.")],
+) -> None:
+    """Make a pair of Ed25519 keys to sign releases with."""
+    from dpgm.privacy.signatures import create_keys, fingerprint, read_public_key
+
+    private, public = create_keys(name)
+    typer.echo(f"{private}: keep this one to yourself; whoever has it can sign in your name")
+    typer.echo(f"{public}: hand this one out; its fingerprint is {fingerprint(read_public_key(public))}")
 
 
 @ledger_app.command("create")
@@ -257,13 +291,14 @@ def _solve_noise(
 ) -> float:
     """The smallest multiplier of the steps, rounded up, that meets (epsilon, delta) beside the releases."""
     from dpgm import validation
+    from dpgm.privacy.accountant import check_rate
     from dpgm.privacy.accountant import cost as cost_of
     from dpgm.privacy.calibration import Training, gaussian_mu, solve_training
     from dpgm.privacy.events import Mechanism
 
     validation.positive(epsilon=epsilon)
     validation.probability(delta=delta)
-    validation.fraction(sampling_rate=sampling_rate)
+    check_rate(sampling_rate)
     mechanisms = [Mechanism(f"release {place}", *entry) for place, entry in enumerate(releases)]
     if mechanisms:
         spent = cost_of(mechanisms, delta, check=False).epsilon

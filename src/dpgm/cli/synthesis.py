@@ -138,6 +138,9 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Continue from --checkpoint.")] = False,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="Budget ledger of this population.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Tests only: reproducible, NOT PRIVATE.")] = None,
+    sign: Annotated[
+        Path | None, typer.Option("--sign", help="Sign the release with this private key (`dpgm keys create`).")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -155,6 +158,8 @@ def fit(
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
     check_target(out, force=force)
+    if sign is not None:
+        _check_signing(sign, seed)
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
@@ -175,6 +180,8 @@ def fit(
         "strip_suffix": strip_suffix,
     }
     records, source = reading.read_from_options(data, labels=labels, **options)
+    if planned is not None:
+        planned.check_complete(records.domain)
     near = None if public is None else reading.read_from_options(public, labels=None, **options)[0]
     book = _open_ledger(ledger)
     synthesizer = Synthesizer(
@@ -210,7 +217,7 @@ def fit(
             announce("stopped; nothing was written (with --checkpoint DIR a fit can be resumed)")
         raise
     try:
-        synthesizer.save(out, force=force)
+        synthesizer.save(out, force=force, sign=sign)
     except DiskError as error:
         if checkpoint is None:
             raise
@@ -220,6 +227,18 @@ def fit(
         announce(
             f"release written to {out}: epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, per"
             f" {certificate.unit}. Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
+        )
+
+
+def _check_signing(key: Path, seed: int | None) -> None:
+    """A key that cannot be used is found before anything is spent."""
+    from dpgm.errors import UsageError
+    from dpgm.privacy.signatures import read_private_key
+
+    read_private_key(key)
+    if seed is not None:
+        raise UsageError(
+            "`--seed` makes a release NOT PRIVATE, and such a one is not signed; leave one of them out."
         )
 
 
@@ -247,6 +266,9 @@ def sample(
         list[str] | None, typer.Option("--where", help="Only records with field=value; repeatable.")
     ] = None,
     shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Open the release even if `verify` refuses it.")
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -257,7 +279,9 @@ def sample(
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
 
-    opened = load(release)
+    opened = load(release, unverified=unverified)
+    if unverified:
+        announce(f"{release} was not verified; what its certificate says may be false")
     with bars(quiet) as progress:
         rate = write_sample(
             opened, records, out, seed=seed, where=where or [], shape=shape, force=force, progress=progress

@@ -39,6 +39,7 @@ _NOISE, _COIN_KEY, _NOISE_ON_DEVICE, _PUBLIC, _RECORDS, _RECORDS_ON_DEVICE = ran
 _AES_NAME = "AES-256-CTR, key from the operating system"
 _PHILOX_NAME = "Philox4x64-10, 128-bit key from the operating system (package cryptography not installed)"
 _DEVICE_NAME = "Philox4x32-10 on the accelerator, 64-bit seed from the operating system"
+PRIVATE_NAMES = (_AES_NAME, _PHILOX_NAME, _DEVICE_NAME)  # sources that a certificate may call private
 
 
 class WordStream(Protocol):

@@ -40,6 +40,8 @@ SMALLEST_TIGHT_DELTA = 1e-18
 LARGEST_TIGHT_EPSILON = 2e4
 # No plan may need more; also keeps numbers inside double precision.
 LARGEST_COUNT = 10**9
+# Below this the terms of the Renyi series are lost in rounding, so the cross-check would compare with nothing.
+SMALLEST_RATE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,15 @@ def _agree(pld: float, rdp: float, grid_error: float) -> None:
         )
 
 
+def check_rate(rate: float) -> None:
+    """A sampling rate in (0, 1] that the accountants can tell from 0; raises UsageError."""
+    validation.fraction(sampling_rate=rate)
+    if rate < SMALLEST_RATE:
+        raise UsageError(
+            f"`sampling_rate` must be at least {SMALLEST_RATE:g}, below which its cost cannot be checked; got {rate!r}."
+        )
+
+
 def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Normal:
     plain: list[Mechanism] = []
     events: list[Event] = []
@@ -228,7 +239,7 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
         if isinstance(entry, Mechanism):
             validation.positive(noise=entry.noise)
             validation.whole(count=entry.count, at_least=1, at_most=LARGEST_COUNT)
-            validation.fraction(sampling_rate=entry.sampling_rate)
+            check_rate(entry.sampling_rate)
             validation.non_negative(delta=entry.delta)
             plain.append(entry)
         elif isinstance(entry, (GaussianRelease, SampledSteps, CountsAndSums, Parallel, Threshold)):
@@ -252,7 +263,7 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
             mu_squared += event.count * (max(4 * sums, 2 * counts + 2 * sums) if replace else counts + sums)
         elif isinstance(event, SampledSteps):
             validation.positive(noise=event.noise)
-            validation.fraction(sampling_rate=event.sampling_rate)
+            check_rate(event.sampling_rate)
             validation.whole(steps=event.steps, at_least=1, at_most=LARGEST_COUNT)
             if event.sampling_rate == 1:
                 mu_squared += (4 if replace else 1) * event.steps / float(event.noise) ** 2

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from dpgm import validation
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
-from dpgm.privacy.accountant import ACCOUNTANT, cost, gaussian_delta, search_epsilon
+from dpgm.privacy.accountant import ACCOUNTANT, check_rate, cost, gaussian_delta, search_epsilon
 from dpgm.privacy.events import Mechanism, Threshold, threshold_delta
 from dpgm.privacy.loss_composition import GRID_TOLERANCE
 
@@ -188,7 +188,7 @@ def _check(epsilon: float, delta: float, spends: Sequence[Spend], training: Trai
         validation.whole(count=spend.count, at_least=1)
         validation.non_negative(delta=spend.delta)
     if training is not None:
-        validation.fraction(sampling_rate=training.sampling_rate)
+        check_rate(training.sampling_rate)
         validation.whole(steps=training.steps, at_least=1)
         validation.non_negative(norm_share=training.norm_share)
         if training.norm_share >= 1:

@@ -1,21 +1,25 @@
-"""Check a release folder from the outside: every file, every mechanism, the epsilon recomputed.
+"""What of a release can be checked by its certificate and its bytes alone, without opening the generator.
 
 Nothing is believed: epsilon is computed anew from the mechanisms listed, the files are hashed anew, and the folder
-must hold exactly the files the certificate names. Hostile folders are expected: no link is followed, no name leaves
-the folder, nothing is parsed above a size cap.
+must hold exactly the files a release has. Hostile folders are expected: no link is followed, no name leaves the
+folder, nothing is parsed above a size cap. `dpgm.synthesis.verification` puts these checks and those of the domain,
+the README and the generator together.
 """
 
 import hashlib
 import os
-import re
 import stat
+import warnings
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpgm.errors import ArtefactError, DpgmError
+from dpgm import validation
+from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate, LedgerMark
+from dpgm.privacy.events import Adjacency
 
 __all__ = [
     "CERTIFICATE_NAME",
@@ -23,9 +27,11 @@ __all__ = [
     "Check",
     "LedgerMark",
     "Verification",
+    "accounting_checks",
+    "file_checks",
+    "promise_checks",
     "read_certificate",
     "sha256_of",
-    "verify_release",
 ]
 
 # Accountants of other versions discretise a little differently; a promise may differ by no more than that.
@@ -33,8 +39,7 @@ EPSILON_SLACK = 1e-4
 # A certificate states what its mechanisms cost. One that states much more has lost a mechanism.
 EPSILON_EXCESS = 1e-2
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ALLOWED_ENDINGS = (".safetensors", ".json", ".md")
+SIGNATURE_NAME = "certificate.sig"
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """All checks of one release."""
+    """All checks of one release.
+
+    `epsilon` is what the mechanisms cost, computed anew (infinite where that could not be done); `warnings` say what
+    holds and is weak all the same.
+    """
 
     certificate: Certificate
     checks: tuple[Check, ...]
     epsilon: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -79,61 +89,82 @@ def read_certificate(folder: Path | str) -> Certificate:
     folder = Path(folder)
     if not folder.is_dir():
         raise ArtefactError(f"{folder} is not a release folder.")
-    path = folder / CERTIFICATE_NAME
-    with os.fdopen(_open_regular(path), "rb") as stream:
-        raw = stream.read(LARGEST_CERTIFICATE + 1)
+    return Certificate.from_json(read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
+
+
+def read_text(path: Path, at_most: int) -> str:
+    """The text of a regular file of at most so many bytes, and one more; raises ArtefactError."""
     try:
-        text = raw.decode("utf-8")
+        return read_bytes(path, at_most).decode("utf-8")
     except UnicodeDecodeError:
         raise ArtefactError(f"{path} is not UTF-8 text.") from None
-    return Certificate.from_json(text)
 
 
-def verify_release(folder: Path | str) -> Verification:
-    """Check a release folder against its certificate.
+def read_bytes(path: Path, at_most: int) -> bytes:
+    """The first bytes of a regular file: one more than `at_most`, so that a larger file can be told."""
+    with os.fdopen(_open_regular(path), "rb") as stream:
+        return stream.read(at_most + 1)
 
-    Returns:
-        every check with its outcome; a check that does not hold is reported, not raised.
 
-    Raises:
-        ArtefactError: the certificate cannot be read at all.
+def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[str, ...]]:
+    """Whether the budget is one a fit would accept and the run kept to its plan; and what is weak all the same."""
+    with warnings.catch_warnings(record=True) as weak:
+        warnings.simplefilter("always", PrivacyWarning)
+        try:
+            validation.budget(epsilon=certificate.epsilon, delta=certificate.delta, records=certificate.records)
+            budget = Check("budget", True)
+        except DpgmError as error:
+            budget = Check("budget", False, str(error))
+    add_remove = certificate.adjacency is Adjacency.ADD_REMOVE
+    adjacency = Check("adjacency", add_remove, "" if add_remove else "fits are accounted under add-remove alone")
+    told = tuple(str(entry.message) for entry in weak if issubclass(entry.category, PrivacyWarning))
+    return (budget, adjacency, _same_mechanisms(certificate)), told
+
+
+def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple[float, tuple[Check, ...]]:
+    """Epsilon recomputed from the mechanisms, and both figures the certificate states held against it.
+
+    With `cache`, figures that this machine computed before are looked up.
     """
-    folder = Path(folder)
-    certificate = read_certificate(folder)
-    recomputed, accounting = _epsilon_checks(certificate)
-    checks = (
-        *accounting,
-        _same_mechanisms(certificate),
-        _private_randomness(certificate),
-        _plain_names(certificate),
-        _folder_listing(folder, certificate),
-        *(_hash_check(folder, name, digest) for name, digest in sorted(certificate.files.items())),
-    )
-    return Verification(certificate, checks, recomputed)
-
-
-def _epsilon_checks(certificate: Certificate) -> tuple[float, tuple[Check, ...]]:
-    try:
-        recomputed = cost(certificate.mechanisms, certificate.delta, certificate.adjacency, cache=False).epsilon
-    except DpgmError as error:
-        return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
-    stated = certificate.epsilon
-    floor = recomputed * (1 - EPSILON_SLACK) - 1e-6
-    ceiling = recomputed * (1 + EPSILON_EXCESS) + 1e-3
+    figures = []
+    for adjacency in (certificate.adjacency, Adjacency.REPLACE_ONE):
+        try:
+            figures.append(cost(certificate.mechanisms, certificate.delta, adjacency, cache=cache).epsilon)
+        except DpgmError as error:
+            return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
+    recomputed, replaced = figures
+    stated, stated_replaced = certificate.epsilon, certificate.epsilon_replace_one
+    understated = stated < _lowest(recomputed)
+    overstated = stated > _highest(recomputed)
+    same = stated_replaced is not None and _lowest(replaced) <= stated_replaced <= _highest(replaced)
+    told = "none" if stated_replaced is None else f"{stated_replaced:.6g}"
     return recomputed, (
         Check(
             "epsilon",
-            stated >= floor,
-            "" if stated >= floor else f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}",
+            not understated,
+            f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}" if understated else "",
         ),
         Check(
             "mechanisms complete",
-            stated <= ceiling,
-            ""
-            if stated <= ceiling
-            else f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing",
+            not overstated,
+            f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
+            if overstated
+            else "",
+        ),
+        Check(
+            "epsilon if a record is replaced",
+            same,
+            "" if same else f"it states {told}, its mechanisms cost {replaced:.6g}",
         ),
     )
+
+
+def _lowest(recomputed: float) -> float:
+    return recomputed * (1 - EPSILON_SLACK) - 1e-6
+
+
+def _highest(recomputed: float) -> float:
+    return recomputed * (1 + EPSILON_EXCESS) + 1e-3
 
 
 def _same_mechanisms(certificate: Certificate) -> Check:
@@ -149,39 +180,39 @@ def _same_mechanisms(certificate: Certificate) -> Check:
     return Check("plan equals run", True)
 
 
-def _private_randomness(certificate: Certificate) -> Check:
-    why = "" if certificate.private else "the run was seeded or otherwise marked NOT PRIVATE"
-    return Check("private randomness", certificate.private, why)
+def file_checks(folder: Path, certificate: Certificate, names: Collection[str]) -> tuple[Check, ...]:
+    """Whether the folder holds exactly the files `names`, the certificate and at most its signature, unchanged."""
+    hashes = (_hash_check(folder, name, certificate.files.get(name, "")) for name in sorted(names))
+    return (_listed_files(certificate, names), _folder_listing(folder, names), *hashes)
 
 
-def _plain_names(certificate: Certificate) -> Check:
-    for name in certificate.files:
-        plain = _PLAIN_NAME.fullmatch(name) and name.endswith(_ALLOWED_ENDINGS) and name != CERTIFICATE_NAME
-        if not plain or ".." in name:
-            return Check("file names", False, f"{name[:60]!r} is not a plain file name of a release")
-    return Check("file names", True)
-
-
-def _folder_listing(folder: Path, certificate: Certificate) -> Check:
-    expected = {CERTIFICATE_NAME, *certificate.files}
-    found = {entry.name for entry in os.scandir(folder)}
-    extra, missing = sorted(found - expected), sorted(expected - found)
+def _listed_files(certificate: Certificate, names: Collection[str]) -> Check:
+    extra, missing = sorted(certificate.files.keys() - set(names)), sorted(set(names) - certificate.files.keys())
     if extra:
-        return Check("folder listing", False, f"{extra[0][:60]!r} is not named in the certificate")
+        return Check("listed files", False, f"{extra[0][:60]!r} is not a file of a release")
     if missing:
-        return Check("folder listing", False, f"{missing[0][:60]!r} is missing")
+        return Check("listed files", False, f"the certificate does not list {missing[0]!r}")
+    return Check("listed files", True)
+
+
+def _folder_listing(folder: Path, names: Collection[str]) -> Check:
+    expected = {CERTIFICATE_NAME, *names}
+    found = {entry.name for entry in os.scandir(folder)}
+    extra, missing = sorted(found - expected - {SIGNATURE_NAME}), sorted(expected - found)
+    if extra:
+        return Check("folder listing", False, f"{extra[0][:60]!r} is not a file of a release")
+    if missing:
+        return Check("folder listing", False, f"{missing[0]!r} is missing")
     return Check("folder listing", True)
 
 
 def _hash_check(folder: Path, name: str, digest: str) -> Check:
-    label = f"sha256 of {name[:60]}"
-    if not _PLAIN_NAME.fullmatch(name) or ".." in name:
-        return Check(label, False, "the name leaves the folder; the file was not opened")
+    label = f"sha256 of {name}"
     try:
         same = sha256_of(folder / name) == digest
     except ArtefactError as error:
         return Check(label, False, str(error))
-    return Check(label, same, "" if same else "the file was changed after the certificate was written")
+    return Check(label, same, "" if same else "the file is not the one the certificate describes")
 
 
 def _open_regular(path: Path) -> int:

@@ -7,6 +7,7 @@ an unknown format version is refused, because a certificate that is half underst
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
@@ -14,9 +15,12 @@ from typing import Any, TypeVar
 from dpgm.errors import ArtefactError
 from dpgm.privacy.events import Adjacency, Mechanism
 
-FORMAT = 1
+FORMAT = 2  # 2: the plan's public settings are part of it
 LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
 CERTIFICATE_NAME = "certificate.json"
+MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
+LONGEST_TEXT = 1000  # characters of a name or a sentence
+DEEPEST = 10  # lists and objects inside each other; ours have four
 
 T = TypeVar("T")
 
@@ -49,6 +53,7 @@ class Certificate:
         statements: what was assumed, such as that the items are public knowledge.
         epsilon_replace_one: the proved bound for replacing a record by another, a second figure.
         ledger: where the release stands in its ledger, if it has one.
+        plan: the public numbers the plan was made from, so that a reader can tell which mechanisms such a fit runs.
     """
 
     epsilon: float
@@ -68,6 +73,7 @@ class Certificate:
     epsilon_replace_one: float | None = None
     ledger: LedgerMark | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+    plan: Mapping[str, Any] = field(default_factory=dict)
     format: int = field(default=FORMAT)
 
     def to_json(self) -> str:
@@ -78,6 +84,7 @@ class Certificate:
         for key in ("planned", "mechanisms"):
             document[key] = [_mechanism_document(mechanism) for mechanism in document[key]]
         document["model"], document["files"] = dict(self.model), dict(sorted(self.files.items()))
+        document["plan"] = dict(self.plan)
         document["warnings"], document["statements"] = list(self.warnings), list(self.statements)
         if self.ledger is not None:
             document["ledger"] = {entry.name: getattr(self.ledger, entry.name) for entry in fields(self.ledger)}
@@ -111,6 +118,7 @@ class Certificate:
             private=_typed(document, "private", bool),
             software=_typed(document, "software", str),
             model=_typed(document, "model", dict),
+            plan=_typed(document, "plan", dict),
             files=_strings_by_name(document, "files"),
             warnings=_strings(document, "warnings"),
             statements=_strings(document, "statements"),
@@ -126,26 +134,41 @@ class Certificate:
         return certificate
 
 
-def strict_json(text: str, what: str) -> Any:
-    """Parse JSON without duplicate keys, NaN or infinities; raises ArtefactError in one sentence."""
-    if len(text) > LARGEST_CERTIFICATE:
-        raise ArtefactError(f"{what} is larger than {LARGEST_CERTIFICATE} bytes, so it is not one of ours.")
+def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
+    """Parse JSON without duplicate keys, infinities or deep nesting; raises ArtefactError in one sentence."""
+    at_most = LARGEST_CERTIFICATE if at_most is None else at_most
+    if len(text) > at_most:
+        raise ArtefactError(f"{what} is larger than {at_most} bytes, so it is not one of ours.")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
+        values = dict(pairs)
+        if len(values) < len(pairs):
             raise ArtefactError(f"{what} has a key twice.")
-        return dict(pairs)
+        return values
 
     def refuse(constant: str) -> Any:
         raise ArtefactError(f"{what} holds {constant}, which is not a number.")
 
+    def finite(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else refuse("a number too large")
+
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        document = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
     except ArtefactError:
         raise
     except (ValueError, RecursionError):
         raise ArtefactError(f"{what} is not valid JSON.") from None
+    if _deeper_than(document, DEEPEST):
+        raise ArtefactError(f"{what} is nested too deeply, so it is not one of ours.")
+    return document
+
+
+def _deeper_than(value: Any, depth: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_deeper_than(entry, depth - 1) for entry in inside)
 
 
 def _mechanism_document(mechanism: Mechanism) -> dict[str, Any]:
@@ -164,12 +187,20 @@ def _typed(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
     value = document[key]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ArtefactError(f"the certificate's {key!r} must be of type {kind.__name__}.")
+    if isinstance(value, str) and not _one_line(value):
+        raise ArtefactError(f"the certificate's {key!r} must be one line of at most {LONGEST_TEXT} characters.")
     return value
+
+
+def _one_line(text: str) -> bool:
+    """Plain text on one line: nothing that could start another paragraph of the README or drive a terminal."""
+    return len(text) <= LONGEST_TEXT and text.isprintable()
 
 
 def _number(document: Mapping[str, Any], key: str) -> float:
     value = document[key]
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:  # false for NaN, and for whole numbers no float can hold
         raise ArtefactError(f"the certificate's {key!r} must be a finite number.")
     return float(value)
 
@@ -183,8 +214,8 @@ def _adjacency(document: Mapping[str, Any]) -> Adjacency:
 
 def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _typed(document, key, list)
-    if not all(isinstance(value, str) for value in values):
-        raise ArtefactError(f"the certificate's {key!r} must be a list of sentences.")
+    if not all(isinstance(value, str) and _one_line(value) for value in values):
+        raise ArtefactError(f"the certificate's {key!r} must be a list of sentences, each on one line.")
     return tuple(values)
 
 
@@ -198,6 +229,8 @@ def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
 def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
     expected = {entry.name for entry in fields(Mechanism)} - {"delta"}
     mechanisms = []
+    if len(_typed(document, key, list)) > MOST_MECHANISMS:
+        raise ArtefactError(f"the certificate's {key!r} lists more than {MOST_MECHANISMS} mechanisms.")
     for entry in _typed(document, key, list):
         if not isinstance(entry, dict):
             raise ArtefactError(f"the certificate's {key!r} must be a list of mechanisms.")

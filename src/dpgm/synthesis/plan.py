@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpgm import validation
 from dpgm.data.domain import Domain
@@ -174,21 +174,49 @@ class Plan:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
-        spends = spends_of(self.settings, domain, records, self.target_epsilon, self.delta)
-        runs: dict[str, tuple[int, str | None]] = {spend.name: (spend.count, None) for spend in spends}
-        if self.settings.trains_networks:
-            runs |= dict.fromkeys(("norms", "gradients"), (self.settings.steps, "step"))
+        runs = runs_of(self.settings, domain, records, self.target_epsilon, self.delta)
         names = [mechanism.name for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
-            rate = 1.0 if mechanism.sample is None else self.settings.sampling_rate
-            same = (
-                runs.get(mechanism.name) == (mechanism.count, mechanism.sample) and mechanism.sampling_rate == rate
-            )
-            if not same or names.count(mechanism.name) > 1:
+            if runs.get(mechanism.name) != run_of(mechanism) or names.count(mechanism.name) > 1:
                 raise UsageError(
                     f"a fit of this domain does not run {mechanism.name!r} as the plan says; make the plan again with "
                     "the same --domain (or --items)."
                 )
+
+    def check_complete(self, domain: Domain) -> None:
+        """Refuse a plan that leaves out what such a fit runs: its release would not verify."""
+        known = None if self.width is None else domain
+        for name in runs_of(self.settings, known, self.records, self.target_epsilon, self.delta):
+            if not self.pays_for(name):
+                raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
+
+    def public_numbers(self) -> dict[str, Any]:
+        """What a certificate keeps of the plan, so that a reader can tell which mechanisms such a fit runs."""
+        return {
+            "target_epsilon": self.target_epsilon,
+            "width": self.width,
+            "settings": self.settings.to_json(),
+        }
+
+
+Run: TypeAlias = tuple[int, float, str | None]  # how often, at which sampling rate, on which shared sample
+
+
+def run_of(mechanism: Mechanism) -> Run:
+    """How a mechanism is run, whatever its noise."""
+    return mechanism.count, mechanism.sampling_rate, mechanism.sample
+
+
+def runs_of(
+    settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float
+) -> dict[str, Run]:
+    """Every mechanism that a fit with these public numbers runs, by name."""
+    runs: dict[str, Run] = {
+        spend.name: (spend.count, 1.0, None) for spend in spends_of(settings, domain, records, epsilon, delta)
+    }
+    if settings.trains_networks:
+        runs |= dict.fromkeys(("norms", "gradients"), (settings.steps, settings.sampling_rate, "step"))
+    return runs
 
 
 def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float) -> list[Spend]:

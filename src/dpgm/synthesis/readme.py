@@ -45,7 +45,8 @@ def release_readme(certificate: Certificate, domain: Domain) -> str:
     lines += [f"| {m.name} | {m.noise:.5g} | {m.count:,} | {m.sampling_rate:.4g} |" for m in certificate.mechanisms]
     lines += [
         "",
-        "Nothing else left the data. `dpgm verify .` recomputes epsilon from this list and checks every file.",
+        "Nothing else left the data. `dpgm verify .` recomputes epsilon from this list and checks every file; with"
+        " `--signed-by KEY.pub` also who vouches for it.",
         "",
         "## How to use it",
         "",
@@ -55,11 +56,17 @@ def release_readme(certificate: Certificate, domain: Domain) -> str:
         "or, in Python, `dpgm.load('.').sample(100_000).to_pandas()`.",
         "",
         "Fields: "
-        + ", ".join(f"{field.name} ({field.kind}, {field.width} positions)" for field in domain.fields)
+        + ", ".join(f"{_plain(field.name)} ({field.kind}, {field.width} positions)" for field in domain.fields)
         + ".",
         "",
     ]
     return "\n".join(lines)
+
+
+def _plain(name: str) -> str:
+    """A name as text on one line, without what Markdown or HTML would take for more."""
+    shown = "".join(character if character.isprintable() else "?" for character in name)
+    return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in shown)
 
 
 def _factor(epsilon: float) -> str:

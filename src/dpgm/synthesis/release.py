@@ -1,23 +1,39 @@
 """The release folder: what leaves, and how a recipient opens it without trusting it."""
 
 import hashlib
-import json
 import os
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpgm.data.atomic import atomic_folder, check_writable
+from dpgm.data.atomic import atomic_file, atomic_folder, check_writable
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.records import Records
-from dpgm.errors import ArtefactError, UsageError
-from dpgm.privacy.certificate import Certificate, read_certificate
-from dpgm.synthesis.generator import Generator, rebuild
+from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
+from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text
+from dpgm.privacy.certificate_format import CERTIFICATE_NAME
+from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import sample
-from dpgm.synthesis.tensors import read_tensors, write_tensors
+from dpgm.synthesis.tensors import write_tensors
+from dpgm.synthesis.verification import (
+    DOMAIN_NAME,
+    FILES,
+    MAX_DOMAIN_BYTES,
+    MODEL_NAME,
+    PRIVATE_RANDOMNESS,
+    README_NAME,
+    domain_text,
+    examine,
+    open_generator,
+    read_domain,
+)
 
-MAX_DOMAIN_BYTES = 200_000_000
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_SEEDED_ADVICE = "it was made with a seeded generator, for tests or figures. Do not publish it or samples from it."
 
 
 @dataclass(frozen=True)
@@ -32,18 +48,22 @@ class Release:
         """`count` synthetic records; free, since sampling is post-processing."""
         return sample(self.generator, self.domain, count, seed=seed)
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the folder under a temporary name and rename it into place once."""
+    def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
+        """Write the folder under a temporary name and rename it into place once; signed, if there is a key."""
         target = Path(path)
+        if key is not None and not self.certificate.private:
+            raise UsageError("a NOT PRIVATE release is not signed; fit without a seed.")
         check_target(target, force=force)
         with atomic_folder(target, force=force) as folder:
-            write_tensors(folder / "model.safetensors", self.generator.state())
-            (folder / "domain.json").write_text(json.dumps(domain_to_plain(self.domain), indent=1), "utf-8")
-            (folder / "README.md").write_text(release_readme(self.certificate, self.domain), "utf-8")
-            hashes = {name: _sha256(folder / name) for name in ("model.safetensors", "domain.json", "README.md")}
-            certificate = replace(self.certificate, files=hashes)
+            write_tensors(folder / MODEL_NAME, self.generator.state())
+            (folder / DOMAIN_NAME).write_text(domain_text(self.domain), "utf-8")
+            (folder / README_NAME).write_text(release_readme(self.certificate, self.domain), "utf-8")
+            certificate = replace(self.certificate, files={name: _sha256(folder / name) for name in FILES})
+            written = certificate.to_json().encode()
+            if key is not None:
+                (folder / SIGNATURE_NAME).write_bytes(key.sign(written))
             # The certificate comes last: a folder without one is not a release.
-            (folder / "certificate.json").write_text(certificate.to_json(), "utf-8")
+            (folder / CERTIFICATE_NAME).write_bytes(written)
 
 
 def check_target(target: Path, *, force: bool = False) -> None:
@@ -61,32 +81,51 @@ def check_target(target: Path, *, force: bool = False) -> None:
         raise UsageError(f"{target} is not a release, and --force replaces only releases; choose another name.")
 
 
-def load(path: str | Path) -> Release:
-    """Open a release; a damaged or hostile folder gives one plain error."""
+def load(path: str | Path, *, unverified: bool = False) -> Release:
+    """Open a release; a damaged or hostile folder gives one plain error.
+
+    Whatever `verify` would refuse is refused, except that a release honestly marked NOT PRIVATE opens with a
+    `PrivacyWarning`. Epsilon is computed anew as in `verify`, but kept on this machine, so that a second load is fast.
+
+    Args:
+        path: the folder.
+        unverified: open it whatever its certificate says; sizes, names and values are checked all the same, since
+            they keep this machine safe.
+
+    Raises:
+        ArtefactError: the folder is damaged, or a check of `verify` does not hold.
+    """
     folder = Path(path)
-    if not folder.is_dir():
-        raise ArtefactError(f"{folder} is not a release folder.")
-    certificate = read_certificate(folder)
-    for name, digest in certificate.files.items():
-        file = folder / name
-        if file.is_symlink() or not file.is_file() or _sha256(file) != digest:
-            raise ArtefactError(f"{name} of the release is missing or is not the file the certificate describes.")
-    domain = _read_domain(folder / "domain.json")
-    tensors = read_tensors(folder / "model.safetensors")
-    architecture = dict(certificate.model)
-    generator = rebuild(str(architecture.get("kind")), architecture, tensors, domain)
-    return Release(domain, generator, certificate)
+    if unverified:
+        certificate = read_certificate(folder)
+        domain = read_domain(read_text(folder / DOMAIN_NAME, MAX_DOMAIN_BYTES))
+        return Release(domain, open_generator(folder, certificate, domain), certificate)
+    verification, opened = examine(folder, cache=True)
+    failed = [check for check in verification.failed if check.name != PRIVATE_RANDOMNESS]
+    if failed or opened is None or verification.certificate.private != verification.ok:
+        first = (failed or verification.failed)[0]
+        raise ArtefactError(
+            f"{folder} does not verify ({first.name}: {first.why.rstrip('.')}); get it again, or open it all the "
+            "same with --unverified (unverified=True)."
+        )
+    if not verification.certificate.private:
+        warnings.warn(f"{folder} is NOT PRIVATE: {_SEEDED_ADVICE}", PrivacyWarning, stacklevel=2)
+    return Release(*opened, verification.certificate)
 
 
-def _read_domain(path: Path) -> Domain:
-    try:
-        if path.stat().st_size > MAX_DOMAIN_BYTES:
-            raise ArtefactError("domain.json is too large; the release is damaged.")
-        return domain_from_plain(json.loads(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        if isinstance(error, ArtefactError):
-            raise
-        raise ArtefactError("domain.json of the release cannot be read; it is damaged.") from error
+def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:
+    """Sign a release that verifies; an earlier signature is replaced.
+
+    Raises:
+        ArtefactError: the release does not verify, so nobody should vouch for it.
+    """
+    folder = Path(path)
+    verification, _ = examine(folder)
+    if not verification.ok:
+        first = verification.failed[0]
+        raise ArtefactError(f"{folder} does not verify and was not signed ({first.name}: {first.why.rstrip('.')}).")
+    with atomic_file(folder / SIGNATURE_NAME) as temporary:
+        temporary.write_bytes(key.sign((folder / CERTIFICATE_NAME).read_bytes()))
 
 
 def _sha256(path: Path) -> str:

@@ -29,6 +29,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
+from dpgm.privacy.signatures import read_private_key
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.config import Config, Model, Preset
@@ -38,6 +39,7 @@ from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
+from dpgm.synthesis.statements import SEEDED, statements_of
 
 if TYPE_CHECKING:
     from dpgm.privacy.ledger import Ledger
@@ -172,9 +174,9 @@ class Synthesizer:
         """`count` synthetic records; costs nothing."""
         return self.release_.sample(count, seed=seed)
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the release folder."""
-        self.release_.save(path, force=force)
+    def save(self, path: str | Path, *, force: bool = False, sign: str | Path | None = None) -> None:
+        """Write the release folder, signed with a private key file (`dpgm keys create`) if there is one."""
+        self.release_.save(path, force=force, key=None if sign is None else read_private_key(sign))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Constructor arguments by name."""
@@ -192,16 +194,6 @@ class Synthesizer:
                 raise UsageError(f"Synthesizer has no parameter {name!r}; it has {', '.join(known)}.")
             setattr(self, name, value)
         return self
-
-
-def _statements(source: Source | None) -> tuple[str, ...]:
-    """What was assumed, in sentences that the certificate and the README carry."""
-    told = ["The number of records and the domain (the list of possible values) are treated as public."]
-    if source is None or source.unit == "row":
-        told.append("Each row is taken as one person; a person with several rows is protected per row.")
-    if source is not None and source.items_assumed_public:
-        told.append("The custodian declared that the set of items occurring in the file is public knowledge.")
-    return tuple(told)
 
 
 def _certify(
@@ -229,8 +221,9 @@ def _certify(
         software=f"dpgm {__version__}",
         model={"kind": generator.kind} | generator.architecture,
         files={},
-        warnings=() if private else ("NOT PRIVATE: made with a seeded generator.",),
-        statements=_statements(source),
+        warnings=() if private else (SEEDED,),
+        statements=statements_of(source),
+        plan=plan.public_numbers(),
     )
 
 

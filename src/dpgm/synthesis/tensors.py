@@ -56,11 +56,17 @@ def _check_layout(path: Path) -> None:
             length = int.from_bytes(file.read(8), "little")
             if length > min(size - 8, MAX_HEADER):
                 raise _damaged(path)
-            header = json.loads(file.read(length))
+            raw = file.read(length)
+        header = json.loads(raw)
+        # Nothing but tensors may stand in the header, neither notes nor anything that a JSON reader skips.
+        if json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode() != raw.rstrip(b" "):
+            raise _damaged(path)
+        if length > 8 * (len(raw.rstrip(b" ")) // 8 + 1):
+            raise _damaged(path)
         spans = []
-        for name, entry in header.items():
-            if name == "__metadata__":
-                continue
+        for entry in header.values():
+            if set(entry) != {"dtype", "shape", "data_offsets"}:
+                raise _damaged(path)
             start, stop = (int(offset) for offset in entry["data_offsets"])
             shape = [int(axis) for axis in entry["shape"]]
             if min([0, *shape]) < 0 or math.prod(shape) * ITEM_BYTES[entry["dtype"]] != stop - start:
@@ -73,7 +79,7 @@ def _check_layout(path: Path) -> None:
             at = stop
         if at != size - 8 - length:
             raise _damaged(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         if isinstance(error, ArtefactError):
             raise
         raise _damaged(path) from error

@@ -1,0 +1,139 @@
+"""Signed certificates: Ed25519 over the bytes of certificate.json, which names every other file by its SHA-256.
+
+A certificate alone can be checked for consistency by anyone, and could have been written by anyone. A signature says
+who vouches for it: whoever holds the private key. Keys are PEM files that OpenSSL reads as well.
+"""
+
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpgm.errors import ArtefactError, DiskError, UsageError
+from dpgm.privacy.certificate import SIGNATURE_NAME, Check, read_bytes
+from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+PRIVATE_ENDING, PUBLIC_ENDING = ".key", ".pub"
+SIGNATURE_BYTES = 64
+_LARGEST_KEY = 4096  # bytes of a PEM file
+
+
+def create_keys(name: str | Path) -> tuple[Path, Path]:
+    """Make a pair of keys: NAME.key, which only its owner may read, and NAME.pub, which anyone may have.
+
+    Raises:
+        UsageError: one of the files exists already; a key is never replaced.
+        DiskError: they cannot be written.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    private, public = (Path(f"{name}{ending}") for ending in (PRIVATE_ENDING, PUBLIC_ENDING))
+    for path in (private, public):
+        if os.path.lexists(path):
+            raise UsageError(f"{path} exists already, and keys are never replaced; choose another name.")
+    key = Ed25519PrivateKey.generate()
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    shown = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    _write_new(private, secret, 0o600)
+    try:
+        _write_new(public, shown, 0o644)
+    except DiskError:
+        private.unlink()
+        raise
+    return private, public
+
+
+def read_private_key(path: Path | str) -> "Ed25519PrivateKey":
+    """The key of NAME.key; refused if others may read it.
+
+    Raises:
+        UsageError: the file is no such key, or it is not private.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    path = Path(path)
+    content = _key_bytes(path)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise UsageError(f"{path}: others on this machine may read this key; run `chmod 600 {path}` first.")
+    try:
+        key = load_pem_private_key(content, None)
+    except (ValueError, TypeError):  # TypeError: it has a passphrase
+        raise UsageError(f"{path} is not a private key made by `dpgm keys create`.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"{path} is a key of another kind; make one with `dpgm keys create`.")
+    return key
+
+
+def read_public_key(path: Path | str) -> "Ed25519PublicKey":
+    """The key of NAME.pub.
+
+    Raises:
+        UsageError: the file is no such key.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    path = Path(path)
+    try:
+        key = load_pem_public_key(_key_bytes(path))
+    except ValueError:
+        raise UsageError(f"{path} is not a public key made by `dpgm keys create`; name the .pub file.") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"{path} is a key of another kind; make one with `dpgm keys create`.")
+    return key
+
+
+def fingerprint(key: "Ed25519PublicKey") -> str:
+    """A short name of a public key, to compare over the telephone."""
+    return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
+
+
+def signature_check(folder: Path, key: "Ed25519PublicKey") -> Check:
+    """Whether the folder's certificate was signed with the private half of `key`."""
+    from cryptography.exceptions import InvalidSignature
+
+    label = f"signed by {fingerprint(key)}"
+    if not os.path.lexists(folder / SIGNATURE_NAME):
+        return Check(label, False, "the release is not signed")
+    try:
+        signature = read_bytes(folder / SIGNATURE_NAME, SIGNATURE_BYTES)
+        key.verify(signature, read_bytes(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
+    except ArtefactError as error:
+        return Check(label, False, str(error))
+    except InvalidSignature:
+        return Check(label, False, "the signature is not one of this key for this certificate")
+    return Check(label, True)
+
+
+def _key_bytes(path: Path) -> bytes:
+    try:
+        return read_bytes(path.resolve(), _LARGEST_KEY)
+    except ArtefactError as error:
+        raise UsageError(str(error)) from None
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    made = False
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, mode)
+        made = True
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        if made:
+            with suppress(OSError):
+                path.unlink()
+        raise DiskError(f"{path}: cannot be written: {(error.strerror or 'a fault').lower()}.") from error

@@ -1,0 +1,240 @@
+"""Whether a release keeps its promise, checked from its folder alone, by someone who trusts nobody.
+
+Every file must be exactly what `dpgm` would have written: the README follows from the certificate and the domain, the
+domain and the tensors are in their one written form, the mechanisms are those that such a fit runs, and both epsilons
+are what those mechanisms cost. So a reader may believe what the folder says, or learn which check failed. Who wrote it
+is another question, which only a signature answers.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpgm.data.domain import Domain
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.errors import ArtefactError, DpgmError, UsageError
+from dpgm.mechanisms.randomness import PRIVATE_NAMES
+from dpgm.privacy.certificate import (
+    SIGNATURE_NAME,
+    Certificate,
+    Check,
+    Verification,
+    accounting_checks,
+    file_checks,
+    promise_checks,
+    read_certificate,
+    read_text,
+)
+from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, strict_json
+from dpgm.privacy.signatures import read_public_key, signature_check
+from dpgm.synthesis.config import Settings
+from dpgm.synthesis.generator import Generator, rebuild
+from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.readme import release_readme
+from dpgm.synthesis.statements import odd_sentence
+from dpgm.synthesis.tensors import read_tensors
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
+FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
+MAX_DOMAIN_BYTES = 200_000_000
+MAX_README_BYTES = 50_000_000
+PRIVATE_RANDOMNESS = "private randomness"  # the one check that an honest NOT PRIVATE release fails
+_NOT_TRIED = "not tried, because another check failed"
+
+
+def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verification:
+    """Check a release folder; every figure is computed anew.
+
+    Args:
+        path: the folder.
+        signed_by: a public key file (`dpgm keys create`); the release must then be signed with its private half.
+
+    Returns:
+        every check with its outcome; a check that does not hold is reported, not raised.
+
+    Raises:
+        ArtefactError: the certificate cannot be read at all.
+        UsageError: the key cannot be read.
+    """
+    key = None if signed_by is None else read_public_key(signed_by)
+    return examine(Path(path), key=key)[0]
+
+
+def examine(
+    folder: Path, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
+) -> tuple[Verification, tuple[Domain, Generator] | None]:
+    """All checks of a release folder; and what it holds, if all of them held or it is only marked NOT PRIVATE.
+
+    Cheap checks come first, and nothing is computed or opened whose description is already known to be false: a
+    hostile certificate cannot ask for hours of accounting.
+
+    Args:
+        folder: the release.
+        key: the release must be signed by it.
+        cache: figures that this machine has computed before may be looked up.
+    """
+    certificate = read_certificate(folder)
+    promises, weak = promise_checks(certificate)
+    checks = [
+        *promises,
+        *_text_checks(folder, certificate),
+        *file_checks(folder, certificate, FILES),
+        *(() if key is None else (signature_check(folder, key),)),
+    ]
+    domain, readable = _domain_check(folder)
+    checks.append(readable)
+    if domain is not None:
+        checks += [_plan_check(certificate, domain), _readme_check(folder, certificate, domain)]
+    epsilon = float("inf")
+    if all(check.ok for check in checks):
+        epsilon, accounting = accounting_checks(certificate, cache=cache)
+        checks += accounting
+    else:
+        checks.append(Check("epsilon", False, _NOT_TRIED))
+    generator = None
+    if domain is not None and all(check.ok for check in checks):
+        generator, opens = _generator_check(folder, certificate, domain)
+        checks.append(opens)
+    else:
+        checks.append(Check("the generator opens", False, _NOT_TRIED))
+    checks.append(_randomness_check(certificate))
+    verification = Verification(certificate, tuple(checks), epsilon, weak)
+    return verification, None if domain is None or generator is None else (domain, generator)
+
+
+def plan_of(certificate: Certificate) -> Plan:
+    """The plan that a certificate says was followed; raises UsageError if it does not describe one."""
+    numbers = certificate.plan
+    target, width = numbers.get("target_epsilon"), numbers.get("width")
+    if set(numbers) != {"target_epsilon", "width", "settings"} or not isinstance(numbers["settings"], dict):
+        raise UsageError("the certificate does not say which plan was followed.")
+    whole = isinstance(width, int) and not isinstance(width, bool)
+    if not isinstance(target, float) or not certificate.epsilon <= target * (1 + 1e-6) or target > 100:
+        raise UsageError("the plan's target epsilon is below what was spent, or no budget at all.")
+    if not whole and width is not None:
+        raise UsageError("the plan's width is not a number.")
+    try:
+        settings = Settings.from_json(numbers["settings"])
+    except (TypeError, KeyError):
+        raise UsageError("the plan's settings are not those of a fit.") from None
+    return Plan(
+        target_epsilon=target,
+        epsilon=certificate.epsilon,
+        delta=certificate.delta,
+        records=certificate.records,
+        width=width,
+        settings=settings,
+        mechanisms=certificate.mechanisms,
+        adjacency=certificate.adjacency,
+    )
+
+
+def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
+    """The certificate's own text: in its one written form, and with no sentence that `dpgm` does not write."""
+    text = read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE)
+    same = text == certificate.to_json()
+    odd = odd_sentence(certificate.unit, certificate.private, certificate.statements, certificate.warnings)
+    if odd is None and not certificate.software.startswith("dpgm "):
+        odd = "it was not made by dpgm"
+    return (
+        Check("certificate text", same, "" if same else "it is not written as dpgm writes it"),
+        Check("sentences", odd is None, odd or ""),
+    )
+
+
+def _randomness_check(certificate: Certificate) -> Check:
+    sources = certificate.randomness.split("; ")
+    odd = [source for source in sources if source not in PRIVATE_NAMES]
+    if not certificate.private:
+        return Check(PRIVATE_RANDOMNESS, False, "the run was seeded or otherwise marked NOT PRIVATE")
+    if odd:
+        return Check(PRIVATE_RANDOMNESS, False, f"it is called private, but its noise came from {odd[0][:60]!r}")
+    return Check(PRIVATE_RANDOMNESS, True)
+
+
+def _domain_check(folder: Path) -> tuple[Domain | None, Check]:
+    try:
+        text = read_text(folder / DOMAIN_NAME, MAX_DOMAIN_BYTES)
+        domain = read_domain(text)
+    except ArtefactError as error:
+        return None, Check(DOMAIN_NAME, False, str(error))
+    same = text == domain_text(domain)
+    return domain, Check(DOMAIN_NAME, same, "" if same else "it is not written as dpgm writes it")
+
+
+def read_domain(text: str) -> Domain:
+    """The domain of a release; raises ArtefactError in one sentence."""
+    try:
+        return domain_from_plain(strict_json(text, DOMAIN_NAME, MAX_DOMAIN_BYTES))
+    except DpgmError as error:
+        raise ArtefactError(f"domain.json of the release cannot be read: {error}") from error
+
+
+def domain_text(domain: Domain) -> str:
+    """A domain as it stands in a release."""
+    return json.dumps(domain_to_plain(domain), indent=1)
+
+
+def _plan_check(certificate: Certificate, domain: Domain) -> Check:
+    """Whether a fit with these public numbers runs exactly the mechanisms listed and gives a model of this kind."""
+    label = "mechanisms of such a fit"
+    try:
+        plan = plan_of(certificate)
+        plan.check_fits(certificate.records, domain)
+        plan.check_complete(domain)
+    except DpgmError as error:
+        return Check(label, False, str(error).partition(";")[0].rstrip("."))
+    odd = _odd_model(plan.settings, certificate.model)
+    return Check(label, odd is None, odd or "")
+
+
+def _odd_model(settings: Settings, model: Any) -> str | None:
+    """Why this architecture is not one that a fit with these settings gives."""
+    if model.get("kind") != settings.model:
+        return "the model is of another kind than the plan's"
+    if not settings.trains_networks:
+        return None
+    hidden = list(settings.hidden) if settings.model == "vae" else settings.hidden[0]
+    planned = {"clusters": settings.clusters, "hidden": hidden}
+    if settings.model == "vae":
+        planned["latent"] = settings.latent
+    for name, value in planned.items():
+        if model.get(name) != value:
+            return f"the model's {name} are not the plan's"
+    return None
+
+
+def _readme_check(folder: Path, certificate: Certificate, domain: Domain) -> Check:
+    label = f"{README_NAME} says what the certificate says"
+    try:
+        same = read_text(folder / README_NAME, MAX_README_BYTES) == release_readme(certificate, domain)
+    except ArtefactError as error:
+        return Check(label, False, str(error))
+    return Check(label, same, "" if same else "it was changed, or written by another version")
+
+
+def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> tuple[Generator | None, Check]:
+    """Whether the generator can be rebuilt: right hashes do not make a file sound."""
+    label = "the generator opens"
+    try:
+        generator = open_generator(folder, certificate, domain)
+    except ArtefactError as error:
+        return None, Check(label, False, str(error))
+    if {"kind": generator.kind, **generator.architecture} != dict(certificate.model):
+        return None, Check(label, False, "the model is described otherwise than its tensors are")
+    return generator, Check(label, True)
+
+
+def open_generator(folder: Path, certificate: Certificate, domain: Domain) -> Generator:
+    """The generator of a folder, trusting nothing in it; raises ArtefactError."""
+    tensors = read_tensors(folder / MODEL_NAME)
+    architecture = dict(certificate.model)
+    return rebuild(str(architecture.get("kind")), architecture, tensors, domain)
+
+
+def is_signed(folder: Path) -> bool:
+    """Whether the folder carries a signature, of whomever."""
+    return (folder / SIGNATURE_NAME).exists()

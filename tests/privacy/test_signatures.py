@@ -1,0 +1,118 @@
+"""Keys and signatures: made once, kept private, and worth nothing when anything is changed."""
+
+import os
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from dpgm.cli.app import load_commands, run
+from dpgm.errors import DiskError, UsageError
+from dpgm.privacy import signatures
+from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key, read_public_key, signature_check
+
+load_commands()
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return create_keys(tmp_path / "office")
+
+
+@pytest.fixture
+def signed(tmp_path, keys):
+    folder = tmp_path / "release"
+    folder.mkdir()
+    (folder / "certificate.json").write_bytes(b"{}")
+    (folder / "certificate.sig").write_bytes(read_private_key(keys[0]).sign(b"{}"))
+    return folder
+
+
+def test_keys_are_made_once_and_the_private_one_is_private(tmp_path, keys):
+    private, public = keys
+    assert (private.name, public.name) == ("office.key", "office.pub")
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert read_private_key(private).public_key() == read_public_key(public)
+    assert len(fingerprint(read_public_key(public))) == 16
+    with pytest.raises(UsageError, match="never replaced"):
+        create_keys(tmp_path / "office")
+    private.unlink()
+    with pytest.raises(UsageError, match="never replaced"):
+        create_keys(tmp_path / "office")
+    assert not private.exists()
+
+
+def test_the_command_makes_them(tmp_path, capsys):
+    assert run(["keys", "create", str(tmp_path / "a")]) == 0
+    assert "fingerprint" in capsys.readouterr().out
+    assert run(["keys", "create", str(tmp_path / "a")]) == 2
+    assert run(["keys", "create", str(tmp_path / "nowhere" / "a")]) == 2
+    assert "E-DISK" in capsys.readouterr().err
+
+
+def test_half_a_pair_is_never_left(tmp_path, monkeypatch):
+    fsync = os.fsync
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        fsync(handle)
+
+    monkeypatch.setattr(signatures.os, "fsync", full)
+    with pytest.raises(DiskError, match="no space"):
+        create_keys(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_others_may_read_is_refused(keys):
+    keys[0].chmod(0o640)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_private_key(keys[0])
+
+
+def test_files_that_are_no_keys_are_refused(tmp_path, keys):
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"no key")
+    odd.chmod(0o600)
+    other = X25519PrivateKey.generate()
+    private, public = tmp_path / "x.key", tmp_path / "x.pub"
+    pem = serialization.Encoding.PEM
+    private.write_bytes(other.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    private.chmod(0o600)
+    public.write_bytes(other.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    locked = tmp_path / "locked.key"
+    secret = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(read_private_key(keys[0]).private_bytes(pem, serialization.PrivateFormat.PKCS8, secret))
+    locked.chmod(0o600)
+    for path in (odd, private, locked, keys[1], tmp_path / "absent", tmp_path):
+        if path.is_file():
+            path.chmod(0o600)
+        with pytest.raises(UsageError):
+            read_private_key(path)
+    for path in (odd, public, keys[0], tmp_path / "absent"):
+        with pytest.raises(UsageError):
+            read_public_key(path)
+
+
+def test_a_signature_is_of_one_key_and_one_text(tmp_path, keys, signed):
+    key = read_public_key(keys[1])
+    assert signature_check(signed, key).ok
+    assert not signature_check(signed, read_public_key(create_keys(tmp_path / "b")[1])).ok
+    (signed / "certificate.json").write_bytes(b"{ }")
+    assert "not one of this key" in signature_check(signed, key).why
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 63, b"\0" * 64, b"\0" * 65, b"\0" * 10_000])
+def test_other_bytes_are_no_signature(signed, keys, content):
+    (signed / "certificate.sig").write_bytes(content)
+    assert not signature_check(signed, read_public_key(keys[1])).ok
+
+
+def test_no_signature_and_a_link_are_told_apart(signed, keys, tmp_path):
+    key = read_public_key(keys[1])
+    (signed / "certificate.sig").rename(tmp_path / "sig")
+    assert "is not signed" in signature_check(signed, key).why
+    (signed / "certificate.sig").symlink_to(tmp_path / "sig")
+    assert "cannot be read" in signature_check(signed, key).why

@@ -1,0 +1,80 @@
+"""A small release that verifies, made without a fit, and ways to forge it."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.randomness import SystemRandomness
+from dpgm.models.products import Products
+from dpgm.privacy.accountant import ACCOUNTANT, replace_one_epsilon
+from dpgm.privacy.certificate import Certificate
+from dpgm.synthesis.config import Config
+from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.release import Release
+from dpgm.synthesis.statements import statements_of
+from synthesis_data import SETS, some_records
+
+RECORDS = 20_000
+DELTA = 1e-6
+
+
+def some_release(domain: Domain = SETS, **changes: Any) -> Release:
+    """A release of products with the certificate that a fit of so many records would have."""
+    plan = make_plan(Config(1.0, DELTA), RECORDS, domain)
+    frequencies = torch.from_numpy(some_records(domain, 200).to_dense().mean(0)).clamp(0.01, 0.99)
+    for block in domain.blocks:
+        if block.softmax:
+            frequencies[block.start : block.stop] /= frequencies[block.start : block.stop].sum()
+    generator = Products(domain, torch.tensor([0.5, 0.5]), frequencies.expand(2, -1).clone())
+    values: dict[str, Any] = {
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "unit": "row",
+        "records": plan.records,
+        "planned": plan.mechanisms,
+        "mechanisms": plan.mechanisms,
+        "accountant": ACCOUNTANT,
+        "randomness": SystemRandomness().name,
+        "private": True,
+        "software": "dpgm 0.1.0",
+        "model": generator.architecture,
+        "files": {},
+        "statements": statements_of(None),
+        "epsilon_replace_one": replace_one_epsilon(plan.mechanisms, plan.delta),
+        "plan": plan.public_numbers(),
+    }
+    return Release(domain, generator, Certificate(**(values | changes)))
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the certificate's document and write it as dpgm would."""
+    path = folder / "certificate.json"
+    document = json.loads(path.read_text("utf-8"))
+    change(document)
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def rehash(folder: Path) -> None:
+    """What a forger does last: the certificate names every file by its hash again."""
+
+    def renew(document: dict[str, Any]) -> None:
+        for name in document["files"]:
+            document["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+
+    edit(folder, renew)
+
+
+def rewrite_readme(folder: Path) -> None:
+    """The README that belongs to the certificate as it is now, and its hash."""
+    from dpgm.privacy.certificate import read_certificate
+    from dpgm.synthesis.readme import release_readme
+    from dpgm.synthesis.verification import read_domain
+
+    domain = read_domain((folder / "domain.json").read_text("utf-8"))
+    (folder / "README.md").write_text(release_readme(read_certificate(folder), domain), "utf-8")
+    rehash(folder)

@@ -1,0 +1,446 @@
+"""What `verify` refuses, and that `load` and `sample` refuse it too."""
+
+import json
+import shutil
+import struct
+
+import pytest
+
+import dpgm
+from dpgm.cli.app import load_commands
+from dpgm.cli.app import run as run_command
+from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.privacy.signatures import create_keys, read_private_key
+from dpgm.synthesis.config import Config
+from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.release import load, sign
+from release_data import edit, rehash, rewrite_readme, some_release
+from synthesis_data import IMAGES, SETS, TABLE, some_records
+
+load_commands()
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    path = tmp_path_factory.mktemp("release") / "release"
+    some_release().save(path)
+    return path
+
+
+@pytest.fixture
+def folder(original, tmp_path):
+    shutil.copytree(original, tmp_path / "release")
+    return tmp_path / "release"
+
+
+def failed(folder):
+    return [check.name for check in dpgm.verify(folder).failed if "not tried" not in check.why]
+
+
+def refused(folder, name, capsys):
+    """`verify` names the check and does not say certified; `sample` and `load` refuse; --unverified opens it."""
+    assert name in failed(folder)
+    assert run_command(["verify", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert "certified" not in told.out
+    assert "E-CHECK" in told.err
+    out = folder.parent / "drawn.csv"
+    draw = ["sample", str(folder), "--records", "5", "--out", str(out)]
+    assert run_command(draw) == 2
+    assert "--unverified" in capsys.readouterr().err
+    assert not out.exists()
+    with pytest.raises(ArtefactError, match="does not verify"):
+        load(folder)
+    assert run_command([*draw, "--unverified"]) == 0
+    assert "was not verified" in capsys.readouterr().err
+    out.unlink()
+
+
+def test_an_untouched_release_is_certified(folder, capsys):
+    assert failed(folder) == []
+    assert run_command(["verify", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert "certified: epsilon" in told
+    assert "not signed" in told
+    assert load(folder).domain == SETS
+
+
+@pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
+def test_fitted_releases_verify(domain, tmp_path, short_refinement):
+    dpgm.Synthesizer(1.0).fit(some_records(domain, 300)).save(tmp_path / "r")
+    assert failed(tmp_path / "r") == []
+
+
+def test_a_fit_planned_without_a_domain_verifies(tmp_path, short_refinement):
+    plan = make_plan(Config(1.0), 300)
+    plan.check_complete(SETS)
+    dpgm.Synthesizer(1.0).fit(some_records(SETS, 300), plan=plan).save(tmp_path / "r")
+    assert failed(tmp_path / "r") == []
+
+
+def test_a_delta_above_one_over_n_is_refused(folder, capsys):
+    """Delta 0.5 at N = 20,000, with both epsilons and the README made to suit it."""
+    from dpgm.privacy.accountant import cost, replace_one_epsilon
+    from dpgm.privacy.certificate import read_certificate
+
+    mechanisms = read_certificate(folder).mechanisms
+    epsilons = {
+        "epsilon": cost(mechanisms, 0.5).epsilon,
+        "epsilon_replace_one": replace_one_epsilon(mechanisms, 0.5),
+    }
+    edit(folder, lambda d: d.update(delta=0.5, **epsilons))
+    rewrite_readme(folder)
+    refused(folder, "budget", capsys)
+
+
+def test_a_weak_delta_is_warned_of(folder, capsys):
+    from dpgm.privacy.accountant import cost, replace_one_epsilon
+    from dpgm.privacy.certificate import read_certificate
+
+    mechanisms = read_certificate(folder).mechanisms
+    delta = 1 / 30_000  # between 1/(10 N) and 1/N
+    epsilons = {
+        "epsilon": cost(mechanisms, delta).epsilon,
+        "epsilon_replace_one": replace_one_epsilon(mechanisms, delta),
+    }
+    edit(folder, lambda d: d.update(delta=delta, **epsilons))
+    rewrite_readme(folder)
+    assert run_command(["verify", str(folder)]) == 0
+    assert "warning: delta" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", [None, 0.5, 99.0])
+def test_a_false_or_missing_figure_for_replaced_records_is_refused(folder, capsys, value):
+    edit(folder, lambda d: d.update(epsilon_replace_one=value))
+    rewrite_readme(folder)
+    refused(folder, "epsilon if a record is replaced", capsys)
+
+
+def test_a_readme_that_says_another_epsilon_is_refused(folder, capsys):
+    readme = folder / "README.md"
+    readme.write_text(readme.read_text().replace("**epsilon = ", "**epsilon = 0.0"))
+    rehash(folder)
+    refused(folder, "README.md says what the certificate says", capsys)
+
+
+def test_seeded_noise_called_private_is_refused(folder, capsys):
+    edit(folder, lambda d: d.update(randomness="seeded generator, seed 3 (NOT PRIVATE)"))
+    rewrite_readme(folder)
+    refused(folder, "private randomness", capsys)
+
+
+def test_a_warning_of_a_seed_beside_private_is_refused(folder, capsys):
+    edit(folder, lambda d: d.update(warnings=["NOT PRIVATE: made with a seeded generator."]))
+    rewrite_readme(folder)
+    refused(folder, "sentences", capsys)
+
+
+def _costed(folder, mechanisms):
+    """Both lists are these mechanisms, and both epsilons what they cost."""
+    from dpgm.privacy.accountant import cost, replace_one_epsilon
+    from dpgm.privacy.certificate import read_certificate
+
+    edit(folder, lambda d: d.update(planned=mechanisms, mechanisms=mechanisms))
+    certificate = read_certificate(folder)
+    epsilons = {
+        "epsilon": cost(certificate.mechanisms, certificate.delta).epsilon,
+        "epsilon_replace_one": replace_one_epsilon(certificate.mechanisms, certificate.delta),
+    }
+    edit(folder, lambda d: d.update(epsilons))
+    rewrite_readme(folder)
+
+
+@pytest.mark.parametrize("name", ["item counts", "record lengths", "pair counts"])
+def test_mechanisms_dropped_from_both_lists_are_refused(folder, capsys, name):
+    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
+    _costed(folder, [entry for entry in listed if entry["name"] != name])
+    refused(folder, "mechanisms of such a fit", capsys)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "gradients", "noise": 50.0, "count": 10, "sampling_rate": 0.01, "sample": "step"},
+        {"name": "cluster sums", "noise": 90.0, "count": 1, "sampling_rate": 1.0, "sample": None},
+    ],
+    ids=["gradients", "cluster sums"],
+)
+def test_mechanisms_that_this_model_does_not_run_are_refused(folder, capsys, entry):
+    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
+    _costed(folder, [*({**one, "noise": 2 * one["noise"]} for one in listed), entry])
+    refused(folder, "mechanisms of such a fit", capsys)
+
+
+def test_a_mechanism_said_to_have_run_on_a_sample_is_refused(folder, capsys):
+    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
+    _costed(folder, [{**entry, "sampling_rate": 0.01} for entry in listed])
+    refused(folder, "mechanisms of such a fit", capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(plan={}),
+        lambda d: d["plan"].update(target_epsilon=0.1),
+        lambda d: d["plan"].update(target_epsilon=1),
+        lambda d: d["plan"].update(target_epsilon=1e300),
+        lambda d: d["plan"].update(width="12"),
+        lambda d: d["plan"].update(width=13),
+        lambda d: d["plan"].update(settings=[]),
+        lambda d: d["plan"]["settings"].update(hidden=3),
+        lambda d: d["plan"]["settings"].update(model="image"),
+        lambda d: d["plan"]["settings"].update(model="vae"),
+        lambda d: d["plan"]["settings"].pop("steps"),
+        lambda d: d["plan"].update(note="hidden"),
+        lambda d: d.update(records=10),
+    ],
+)
+def test_a_plan_that_no_such_fit_follows_is_refused(folder, capsys, change):
+    edit(folder, change)
+    rewrite_readme(folder)
+    refused(folder, "mechanisms of such a fit", capsys)
+
+
+def test_an_extra_listed_file_is_refused(folder, capsys):
+    (folder / "extra.json").write_text("{}")
+    edit(folder, lambda d: d["files"].update({"extra.json": "0" * 64}))
+    rehash(folder)
+    refused(folder, "listed files", capsys)
+    assert "folder listing" in failed(folder)
+
+
+def test_an_extra_file_is_refused(folder, capsys):
+    (folder / "notes.md").write_text("the epsilon is 0.1")
+    refused(folder, "folder listing", capsys)
+
+
+def _with_header(folder, change):
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = change(raw[8 : 8 + length])
+    path.write_bytes(struct.pack("<Q", len(header)) + header + raw[8 + length :])
+    rehash(folder)
+
+
+def _noted(raw):
+    return json.dumps({"__metadata__": {"note": "ann: 34"}, **json.loads(raw)}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _noted,
+        lambda raw: raw + b" " * 80,
+        lambda raw: raw.replace(b'{"weights"', b'{ "weights"').replace(b'{"probabilities"', b'{ "probabilities"'),
+        lambda raw: raw.replace(b'"dtype":"F32"', b'"dtype":"F64","dtype":"F32"'),
+        lambda raw: raw.replace(b'"dtype":"F32"', b'"note":1,"dtype":"F32"'),
+        lambda raw: raw.replace(b'"shape":[2,12]', b'"shape":[2,Infinity]'),
+    ],
+    ids=["metadata", "padding", "white space", "a key twice", "a key too many", "infinity"],
+)
+def test_anything_but_tensors_in_the_header_is_refused(folder, change):
+    before = (folder / "model.safetensors").read_bytes()
+    _with_header(folder, change)
+    assert (folder / "model.safetensors").read_bytes() != before
+    assert failed(folder) == ["the generator opens"]
+    with pytest.raises(ArtefactError):
+        load(folder, unverified=True)  # not safe to open at all
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "domain.json"])
+def test_a_file_in_another_form_is_refused(folder, name):
+    """White space, order and escapes could carry a message; there is one way to write each file."""
+    document = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(document))
+    if name != "certificate.json":
+        rehash(folder)
+    assert failed(folder) == [{"certificate.json": "certificate text"}.get(name, name)]
+
+
+@pytest.mark.parametrize(
+    "sentence", ["The true epsilon is 0.1.", "Approved by the data protection office.", "![](http://x)"]
+)
+def test_a_sentence_that_dpgm_does_not_write_is_refused(folder, sentence):
+    edit(folder, lambda d: d["statements"].append(sentence))
+    rewrite_readme(folder)
+    assert failed(folder) == ["sentences"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(statements=[]),
+        lambda d: d.update(unit="person"),
+        lambda d: d["statements"].append(d["statements"][0]),
+        lambda d: d.update(software="another tool"),
+    ],
+)
+def test_sentences_must_suit_the_guarantee(folder, change):
+    edit(folder, change)
+    rewrite_readme(folder)
+    assert failed(folder) == ["sentences"]
+
+
+def test_a_line_break_in_the_certificate_cannot_write_into_the_readme(folder):
+    edit(folder, lambda d: d.update(software="dpgm 0.1\n\n## What is guaranteed\n\nepsilon = 0.01"))
+    with pytest.raises(ArtefactError, match="one line"):
+        dpgm.verify(folder)
+
+
+def test_a_field_name_cannot_write_into_the_readme(tmp_path):
+    from dpgm.data.domain import Domain
+
+    odd = Domain.of_items(12, name="a\n\n## Epsilon is *zero* <script>")
+    some_release(odd).save(tmp_path / "r")
+    text = (tmp_path / "r" / "README.md").read_text()
+    assert "\n## Epsilon" not in text
+    assert "<script>" not in text
+    assert failed(tmp_path / "r") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda d: d.update(adjacency="replace-one"), "adjacency"),
+        (lambda d: d["model"].update(components=3), "the generator opens"),
+        (lambda d: d["model"].update(note="hidden"), "the generator opens"),
+        (lambda d: d["model"].update(kind="vae"), "mechanisms of such a fit"),
+        (lambda d: d.update(epsilon=d["epsilon"] / 2), "epsilon"),
+        (lambda d: d["planned"].pop(), "plan equals run"),
+        (lambda d: d["files"].pop("README.md"), "listed files"),
+    ],
+)
+def test_other_forgeries_are_refused(folder, change, name):
+    edit(folder, change)
+    if name != "listed files":
+        rewrite_readme(folder)
+    assert name in failed(folder)
+
+
+def test_a_hostile_list_of_mechanisms_is_not_costed(folder):
+    """Thousands of different sampled steps would take hours; the list is refused for what it is."""
+    entry = {"noise": 1.0, "count": 10**8, "sample": None}
+    many = [{"name": f"m{n}", **entry, "sampling_rate": 0.5 + n / 1000} for n in range(90)]
+    edit(folder, lambda d: d.update(planned=many, mechanisms=many))
+    assert "mechanisms of such a fit" in failed(folder)
+    edit(folder, lambda d: d.update(planned=many * 2, mechanisms=many * 2))
+    with pytest.raises(ArtefactError, match="more than 100"):
+        dpgm.verify(folder)
+
+
+def test_a_seeded_release_opens_with_a_warning_and_never_verifies(tmp_path, capsys, short_refinement):
+    fitted = dpgm.Synthesizer(1.0, randomness=SeededRandomness(3)).fit(some_records(SETS, 300))
+    fitted.save(tmp_path / "r")
+    assert failed(tmp_path / "r") == ["private randomness"]
+    assert run_command(["verify", str(tmp_path / "r")]) == 1
+    assert "certified" not in capsys.readouterr().out
+    with pytest.warns(PrivacyWarning, match="NOT PRIVATE"):
+        assert len(load(tmp_path / "r").sample(5)) == 5
+
+
+def test_a_network_must_have_the_sizes_of_its_plan(tmp_path, monkeypatch, short_refinement):
+    from dataclasses import replace
+
+    import dpgm.synthesis.plan as plan
+
+    settle = plan.settle
+    few = {"steps": 3, "cluster_steps": 1, "hidden": (5,), "latent": 2, "features": 8}
+    monkeypatch.setattr(plan, "settle", lambda *given: replace(settle(*given), **few))
+    dpgm.Synthesizer(1.0, 1e-4, clusters=2, model="rbm").fit(some_records(SETS, 100)).save(tmp_path / "r")
+    assert failed(tmp_path / "r") == []
+    for key, value in (("clusters", 3), ("hidden", 6), ("kind", "vae")):
+        shutil.rmtree(tmp_path / "forged", ignore_errors=True)
+        shutil.copytree(tmp_path / "r", tmp_path / "forged")
+        edit(tmp_path / "forged", lambda d, key=key, value=value: d["model"].update({key: value}))
+        assert failed(tmp_path / "forged") == ["mechanisms of such a fit"]
+
+
+def test_an_image_plan_is_checked_too(tmp_path, folder):
+    edit(folder, lambda d: d["plan"].update(width=None))
+    edit(folder, lambda d: d["plan"]["settings"].update(model="image"))
+    edit(folder, lambda d: d["model"].update(kind="image"))
+    assert "mechanisms of such a fit" in failed(folder)
+    assert make_plan(Config(1.0), 1000, IMAGES).check_complete(IMAGES) is None
+
+
+def test_a_plan_that_leaves_a_stage_out_is_refused_before_anything_is_spent(tmp_path, capsys):
+    some_records(SETS, 80).write(tmp_path / "d.parquet")
+    made = make_plan(Config(1.0), 80, SETS).to_json()
+    made["mechanisms"] = [entry for entry in made["mechanisms"] if entry["name"] != "pair counts"]
+    (tmp_path / "plan.json").write_text(json.dumps(made))
+    (tmp_path / "domain.json").write_text(
+        json.dumps({"fields": [{"name": "items", "kind": "items", "items": [*range(12)]}]})
+    )
+    fit = ["fit", tmp_path / "d.parquet", "--domain", tmp_path / "domain.json", "--out", tmp_path / "r"]
+    assert run_command([str(part) for part in [*fit, "--plan", tmp_path / "plan.json"]]) == 2
+    assert "leaves out 'pair counts'" in capsys.readouterr().err
+
+
+# -- signatures -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return create_keys(tmp_path / "office")
+
+
+def test_a_signed_release_verifies_with_its_key_alone(folder, keys, tmp_path, capsys):
+    private, public = keys
+    assert run_command(["sign", str(folder), "--key", str(private)]) == 0
+    assert run_command(["verify", str(folder), "--signed-by", str(public)]) == 0
+    assert "ok    signed by" in capsys.readouterr().out
+    assert run_command(["verify", str(folder)]) == 0
+    assert "--signed-by KEY.pub checks by whom" in capsys.readouterr().out
+    assert load(folder).domain == SETS
+    other = create_keys(tmp_path / "other")[1]
+    assert run_command(["verify", str(folder), "--signed-by", str(other)]) == 1
+    assert "certified" not in capsys.readouterr().out
+
+
+def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys):
+    """Half the epsilon with double the noise: every other check holds, which is why releases are signed."""
+    sign(folder, read_private_key(keys[0]))
+    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
+    _costed(folder, [{**entry, "noise": 2 * entry["noise"]} for entry in listed])
+    assert failed(folder) == []
+    verification = dpgm.verify(folder, signed_by=keys[1])
+    assert [check.name.split()[0] for check in verification.failed if "not tried" not in check.why] == ["signed"]
+
+
+def test_an_unsigned_release_fails_where_a_signature_is_asked_for(folder, keys, capsys):
+    assert run_command(["verify", str(folder), "--signed-by", str(keys[1])]) == 1
+    assert "is not signed" in capsys.readouterr().err
+
+
+def test_what_does_not_verify_is_not_signed(folder, keys):
+    edit(folder, lambda d: d.update(delta=0.5))
+    with pytest.raises(ArtefactError, match="was not signed"):
+        sign(folder, read_private_key(keys[0]))
+    assert not (folder / "certificate.sig").exists()
+
+
+def test_fit_signs(tmp_path, keys, capsys, short_refinement):
+    some_records(SETS, 80).write(tmp_path / "d.parquet")
+    fit = [
+        "fit",
+        str(tmp_path / "d.parquet"),
+        "--assume-public-items",
+        "--epsilon",
+        "1",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    assert (
+        run_command([*fit, "--sign", str(keys[1])]) == 2
+    )  # the public half, or nonsense, before anything is spent
+    assert run_command([*fit, "--sign", str(keys[0]), "--seed", "1"]) == 2
+    assert not (tmp_path / "r").exists()
+    assert run_command([*fit, "--sign", str(keys[0])]) == 0, capsys.readouterr().err
+    assert dpgm.verify(tmp_path / "r", signed_by=keys[1]).ok
+
+
+def test_a_seeded_fit_is_not_signed(tmp_path, keys):
+    with pytest.raises(UsageError, match="not signed"):
+        some_release(private=False).save(tmp_path / "r", key=read_private_key(keys[0]))
