@@ -199,12 +199,14 @@ class Plan:
         }
 
 
-Run: TypeAlias = tuple[int, float, str | None]  # how often, at which sampling rate, on which shared sample
+Run: TypeAlias = tuple[
+    int, float, str | None, float
+]  # how often, sampling rate, shared sample, delta of a threshold
 
 
 def run_of(mechanism: Mechanism) -> Run:
     """How a mechanism is run, whatever its noise."""
-    return mechanism.count, mechanism.sampling_rate, mechanism.sample
+    return mechanism.count, mechanism.sampling_rate, mechanism.sample, mechanism.delta
 
 
 def runs_of(
@@ -212,10 +214,11 @@ def runs_of(
 ) -> dict[str, Run]:
     """Every mechanism that a fit with these public numbers runs, by name."""
     runs: dict[str, Run] = {
-        spend.name: (spend.count, 1.0, None) for spend in spends_of(settings, domain, records, epsilon, delta)
+        spend.name: (spend.count, 1.0, None, spend.delta)
+        for spend in spends_of(settings, domain, records, epsilon, delta)
     }
     if settings.trains_networks:
-        runs |= dict.fromkeys(("norms", "gradients"), (settings.steps, settings.sampling_rate, "step"))
+        runs |= dict.fromkeys(("norms", "gradients"), (settings.steps, settings.sampling_rate, "step", 0.0))
     return runs
 
 
