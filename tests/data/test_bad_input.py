@@ -91,7 +91,12 @@ TEXTS = {
     "both shapes possible": ("x.csv", "1,2,3\n4,5,6\n", {"domain": ITEMS}, ["shape", "--person"]),
     "both shapes, no domain": ("x.csv", "1,2,3\n4,5,6\n", {"assume_public_items": True}, ["shape", "--person"]),
     "not an integer": ("x.dat", f"1 2\n3 {SECRET}\n", {"domain": ITEMS}, ["line 2", "whole number"]),
-    "not an integer in csv": ("x.csv", f"1,2\n3\n1,{SECRET}\n", {"domain": ITEMS}, ["line 3", "whole number"]),
+    "not an integer in csv": (
+        "x.csv",
+        f"1,2\n3\n1,{SECRET}\n",
+        {"domain": ITEMS, "shape": "basket"},
+        ["line 3", "whole number"],
+    ),
     "negative item": ("x.dat", "1 2\n3 -1\n", {"domain": ITEMS}, ["line 2", "negative"]),
     "negative item, no domain": ("x.dat", "1 2\n\n-3\n", {"assume_public_items": True}, ["line 3", "negative"]),
     "negative item, long": (
@@ -147,7 +152,13 @@ TEXTS = {
     "json overflow": ("x.jsonl", '{"items": [99999999999999999999999]}\n', {"domain": ITEMS}, ["64 bits"]),
     "json nested": ("x.jsonl", "[" * 100_000 + "\n", {"domain": ITEMS}, ["line 1", "JSON"]),
     "empty item": ("x.csv", "a,,b\n", {"domain": NAMES, "shape": "basket"}, ["line 1", "empty"]),
-    "msweb nonsense": ("x.data", f'I,4,"www.microsoft.com"\nC,"1",1\nV,{SECRET}\n', {}, ["line 3", "msweb"]),
+    "msweb nonsense": (
+        "x.data",
+        f'I,4,"www.microsoft.com"\nC,"1",1\nV,{SECRET}\n',
+        {"format": "msweb"},
+        ["line 3", "msweb"],
+    ),
+    "msweb by its first line alone": ("x.data", 'I,4,"www.microsoft.com"\nC,"1",1\n', {}, ["--format msweb"]),
     "items not public": ("x.dat", "1 2\n", {}, ["--domain FILE", "--assume-public-items"]),
     "table without domain": ("x.csv", "a,b\n1,x\n", {"shape": "wide"}, ["--domain FILE"]),
     "table domain for baskets": ("x.dat", "1 2\n", {"domain": TABLE}, ["2 fields", "one item set"]),
@@ -209,7 +220,7 @@ def test_bad_parquet_is_refused(tmp_path):
     for column, word in [
         (pa.array([[1, -1]]), "negative"),
         (pa.array([[1.5]]), "whole number"),
-        (pa.array([[float("nan")]]), "whole number"),
+        (pa.array([[float("nan")]]), "finite"),
         (pa.array([[2**63]], type=pa.list_(pa.uint64())), "64 bits"),
         (pa.array([[[1]]]), "whole numbers or texts"),
         (pa.array([["x"]]), "whole number"),

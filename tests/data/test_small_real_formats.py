@@ -12,8 +12,8 @@ def test_msweb_lines(tmp_path):
     lines = ['I,4,"www.microsoft.com","created by getlog.pl"', 'T,1,"VRoot",0,0,"VRoot"', 'N,0,"0"']
     lines += ['A,1287,1,"International AutoRoute","/autoroute"', 'A,1001,1,"Support","/support"']
     lines += ['C,"10001",10001', "V,1001,1", "V,1287,1", 'C,"10002",10002', 'C,"10003",10003', "V,9999,1"]
-    (tmp_path / "web.data").write_text("\n".join(lines) + "\n")
-    records, source = read_source(tmp_path / "web.data")
+    (tmp_path / "msweb.data").write_text("\n".join(lines) + "\n")
+    records, source = read_source(tmp_path / "msweb.data")
     assert records.domain.fields[0].items == (1001, 1287)
     assert records.lengths.tolist() == [2, 0, 0]
     assert not source.items_assumed_public

@@ -4,29 +4,15 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpgm.cli.app import app
-from dpgm.cli.reading import (
-    Comment,
-    Count,
-    Data,
-    DomainFile,
-    Format,
-    Header,
-    Item,
-    Labels,
-    Member,
-    Missing,
-    Person,
-    Separator,
-    Shape,
-    StripSuffix,
-    Threshold,
-    separator_character,
-)
+from dpgm.cli.reading import Data, takes_read_options
+
+if TYPE_CHECKING:
+    from dpgm.data.options import ReadOptions
 
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
@@ -39,28 +25,16 @@ class Town(StrEnum):
 
 
 @app.command()
+@takes_read_options
 def inspect(
     data: Data,
+    options: "ReadOptions",
     draft_domain: Annotated[
         Path | None,
         typer.Option("--draft-domain", metavar="FILE", help="Write a draft domain (YAML or JSON) here."),
     ] = None,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    domain: DomainFile = None,
-    format: Format = None,
-    shape: Shape = None,
-    person: Person = None,
-    item: Item = None,
-    count: Count = None,
-    threshold: Threshold = None,
-    labels: Labels = None,
-    member: Member = None,
-    separator: Separator = None,
-    header: Header = None,
-    missing: Missing = None,
-    comment: Comment = None,
-    strip_suffix: StripSuffix = "",
 ) -> None:
     """Look at a data file (curator only): records, fields, lengths; draft a domain file.
 
@@ -68,25 +42,7 @@ def inspect(
     """
     from dpgm.data.inspection import inspect_file
 
-    found = inspect_file(
-        data,
-        domain=domain,
-        draft_domain=draft_domain,
-        force=force,
-        format=format,
-        shape=shape,
-        person=person,
-        item=item,
-        count=count,
-        threshold=threshold,
-        labels=labels,
-        member=member,
-        separator=separator_character(separator),
-        header=header,
-        missing=missing or (),
-        comment=comment,
-        strip_suffix=strip_suffix,
-    )
+    found = inspect_file(data, options, draft_domain=draft_domain, force=force)
     if as_json:
         plain = asdict(found)
         fields = found.domain.fields

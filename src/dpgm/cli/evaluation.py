@@ -1,15 +1,17 @@
 """Commands about evaluation."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgm.cli import reading
 from dpgm.cli.app import PRINTED, app
 from dpgm.cli.progress import announce
+from dpgm.cli.reading import takes_read_options
 
 if TYPE_CHECKING:
+    from dpgm.data.options import ReadOptions
     from dpgm.evaluation.evaluation import Evaluation
 
 _OUTPUT = "What is written"
@@ -17,9 +19,11 @@ _SHOWN_COLUMNS = 20
 
 
 @app.command()
+@takes_read_options
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real data; the reading options describe this file.")],
     synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them.")],
+    options: "ReadOptions",
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML report to write.", rich_help_panel=_OUTPUT)
     ] = None,
@@ -47,20 +51,6 @@ def evaluate(
         float | None, typer.Option("--epsilon", help="Budget of the baselines; by default the release's, else 1.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of queries and splits.")] = 0,
-    domain: reading.DomainFile = None,
-    format: reading.Format = None,
-    shape: reading.Shape = None,
-    person: reading.Person = None,
-    item: reading.Item = None,
-    count: reading.Count = None,
-    labels: reading.Labels = None,
-    threshold: reading.Threshold = None,
-    separator: reading.Separator = None,
-    header: reading.Header = None,
-    member: reading.Member = None,
-    missing: reading.Missing = None,
-    comment: reading.Comment = None,
-    strip_suffix: reading.StripSuffix = "",
     force: Annotated[
         bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=_OUTPUT)
     ] = False,
@@ -86,28 +76,15 @@ def evaluate(
     json_file = None if json_output is None or printed else Path(json_output)
     for path in (out, json_file):
         if path is not None:
-            check_output(path, force=force, inputs=(real, synthetic, test, workload, domain, labels, test_labels))
+            check_output(path, force=force, inputs=(real, synthetic, test, workload, options.labels, test_labels))
     if out is not None and out == json_file:
         raise UsageError("--out and --json name the same file; give two names.")
     certificate = None if release is None else read_certificate(release)
-    chosen = domain if domain is not None or release is None else release / "domain.json"
-    options: dict[str, Any] = {
-        "format": format,
-        "shape": shape,
-        "person": person,
-        "item": item,
-        "count": count,
-        "threshold": threshold,
-        "member": member,
-        "separator": reading.separator_character(separator),
-        "header": header,
-        "missing": missing or (),
-        "comment": comment,
-        "strip_suffix": strip_suffix,
-    }
-    inputs = file_inputs(real, synthetic, options, domain=chosen, labels=labels)
+    if options.domain is None and release is not None:
+        options = replace(options, domain=release / "domain.json")
+    inputs = file_inputs(real, synthetic, options)
     first = inputs.real
-    held_out = None if test is None else read_alike(first.domain, test, options | {"labels": test_labels})[0]
+    held_out = None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels))[0]
     queries = None if workload is None else read_workload(workload, first.domain)
     budget = epsilon if epsilon is not None else 1.0 if certificate is None else certificate.epsilon
     delta = None if certificate is None else certificate.delta

@@ -1,142 +1,102 @@
 """The options that say how a data file is read, shared by every command that reads one.
 
-A command lists the ones it wants as parameters, with these aliases as types and `None` (or `False`) as defaults,
-and passes them on to `read_from_options`:
+A command takes them all as one value and is decorated with `takes_read_options`, which puts the single options in the
+place of that parameter:
 
-    def fit(data: Data, domain: DomainFile = None, shape: Shape = None, ...) -> None:
-        records, source = read_from_options(data, domain=domain, shape=shape, ...)
+    @app.command()
+    @takes_read_options
+    def fit(data: Data, options: "ReadOptions", out: ...) -> None:
+        records, source = read_private(data, options)
 """
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from dpgm.data.records import Records
-    from dpgm.data.source import Source
+    from dpgm.data.options import ReadOptions
 
 _PANEL = "How the data are read"
+_PARAMETER = "options"
 
 Data = Annotated[str, typer.Argument(help="The data file (archive.zip::member for one in a zip).", metavar="DATA")]
-DomainFile = Annotated[
-    Path | None,
-    typer.Option("--domain", metavar="FILE", help="The public domain (YAML or JSON).", rich_help_panel=_PANEL),
-]
-AssumePublicItems = Annotated[
-    bool,
-    typer.Option(
+
+
+def _option(kind: Any, flags: str, help: str, metavar: str | None = None) -> Any:
+    return Annotated[kind, typer.Option(flags, help=help, metavar=metavar, rich_help_panel=_PANEL)]
+
+
+# The fields of ReadOptions in the order of the help page, each with its type on the command line.
+READ_OPTIONS: dict[str, Any] = {
+    "domain": _option(Path | None, "--domain", "The public domain (YAML or JSON).", "FILE"),
+    "assume_public_items": _option(
+        bool,
         "--assume-public-items",
-        help="Declare that the set of items occurring in the file is public knowledge (the certificate says so).",
-        rich_help_panel=_PANEL,
+        "Declare that the set of items occurring in the file is public knowledge (the certificate says so).",
     ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
+    "format": _option(
+        str | None,
         "--format",
-        help="Where the ending does not tell: parquet, csv, tsv, jsonl, fimi, npz, npy, idx, msweb, msnbc.",
-        rich_help_panel=_PANEL,
+        "Where the ending does not tell: parquet, csv, tsv, jsonl, fimi, npz, npy, idx, msweb, msnbc.",
     ),
-]
-Shape = Annotated[
-    str | None,
-    typer.Option(
+    "shape": _option(
+        str | None,
         "--shape",
-        help="basket (a row a record), long (a row a person and item) or wide (a column a field).",
-        rich_help_panel=_PANEL,
+        "basket (one row per record), long (one row per person and item) or wide (one column per field).",
     ),
-]
-Person = Annotated[
-    str | None,
-    typer.Option("--person", metavar="COLUMN", help="The column of persons.", rich_help_panel=_PANEL),
-]
-Item = Annotated[
-    str | None,
-    typer.Option("--item", metavar="COLUMN", help="The column of items or of lists.", rich_help_panel=_PANEL),
-]
-Count = Annotated[
-    str | None,
-    typer.Option("--count", metavar="COLUMN", help="Long shape: 0 here means not there.", rich_help_panel=_PANEL),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option("--threshold", help="Numbers above it mean present (images: 127).", rich_help_panel=_PANEL),
-]
-Labels = Annotated[
-    Path | None,
-    typer.Option("--labels", metavar="FILE", help="The idx labels of idx images.", rich_help_panel=_PANEL),
-]
-Member = Annotated[
-    str | None,
-    typer.Option("--member", metavar="NAME", help="The file to read within a .zip.", rich_help_panel=_PANEL),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option("--separator", help="The character between cells.", rich_help_panel=_PANEL),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line names columns.", rich_help_panel=_PANEL),
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--missing", metavar="TEXT", help="A text that means missing (repeatable).", rich_help_panel=_PANEL
+    "person": _option(str | None, "--person", "The column of persons.", "COLUMN"),
+    "item": _option(str | None, "--item", "The column of items or of lists.", "COLUMN"),
+    "count": _option(str | None, "--count", "Long shape: 0 here means not there.", "COLUMN"),
+    "threshold": _option(float | None, "--threshold", "Numbers above it mean present (images: 127)."),
+    "labels": _option(Path | None, "--labels", "The idx labels of idx images.", "FILE"),
+    "member": _option(str | None, "--member", "The file to read within a .zip.", "NAME"),
+    "separator": _option(str | None, "--separator", "The character between cells (`tab` for a tabulator)."),
+    "item_separator": _option(
+        str | None, "--item-separator", "The text between the items of one cell; '' if a cell is one item."
     ),
-]
-Comment = Annotated[
-    str | None,
-    typer.Option("--comment", metavar="TEXT", help="Leave out lines that start with it.", rich_help_panel=_PANEL),
-]
-StripSuffix = Annotated[
-    str,
-    typer.Option("--strip-suffix", metavar="TEXT", help="Taken off the end of values.", rich_help_panel=_PANEL),
-]
+    "header": _option(bool | None, "--header/--no-header", "Whether the first line names columns."),
+    "missing": _option(list[str] | None, "--missing", "A text that means missing (repeatable).", "TEXT"),
+    "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
+    "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
+}
+_DEFAULTS: dict[str, Any] = {"assume_public_items": False, "strip_suffix": ""}
 
 
-def read_from_options(
-    data: str | Path,
-    *,
-    domain: Path | None = None,
-    assume_public_items: bool = False,
-    format: str | None = None,
-    shape: str | None = None,
-    person: str | None = None,
-    item: str | None = None,
-    count: str | None = None,
-    threshold: float | None = None,
-    labels: Path | None = None,
-    member: str | None = None,
-    separator: str | None = None,
-    header: bool | None = None,
-    missing: list[str] | None = None,
-    comment: str | None = None,
-    strip_suffix: str = "",
-) -> "tuple[Records, Source]":
-    """Records of a file, and the facts about the reading that a certificate must state."""
-    from dpgm.data.readers import read_source
+def takes_read_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `options` is given on the command line by the single reading options."""
+    signature = inspect.signature(command)
 
-    return read_source(
-        data,
-        domain=domain,
-        assume_public_items=assume_public_items,
-        format=format,
-        shape=shape,
-        person=person,
-        item=item,
-        count=count,
-        threshold=threshold,
-        labels=labels,
-        member=member,
-        separator=separator_character(separator),
-        header=header,
-        missing=missing or (),
-        comment=comment,
-        strip_suffix=strip_suffix,
-    )
+    @functools.wraps(command)
+    def with_single_options(**arguments: Any) -> None:
+        chosen = {name: arguments.pop(name) for name in READ_OPTIONS}
+        command(**arguments, **{_PARAMETER: read_options(**chosen)})
+
+    expanded = []
+    for name, parameter in signature.parameters.items():
+        if name != _PARAMETER:
+            expanded.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        expanded += [
+            inspect.Parameter(
+                one, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(one), annotation=annotation
+            )
+            for one, annotation in READ_OPTIONS.items()
+        ]
+    with_single_options.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]
+    with_single_options.__annotations__ = {one.name: one.annotation for one in expanded} | {"return": None}
+    del with_single_options.__wrapped__  # type: ignore[attr-defined]
+    return with_single_options
 
 
-def separator_character(separator: str | None) -> str | None:
-    r"""A separator as typed: `\t` and `tab` mean a tabulator."""
-    return "\t" if separator in ("\\t", "tab") else separator
+def read_options(**chosen: Any) -> "ReadOptions":
+    """The options as typed on the command line."""
+    from dpgm.data.options import ReadOptions
+
+    for name in ("separator", "item_separator"):
+        if chosen[name] in ("\\t", "tab"):
+            chosen[name] = "\t"
+    return ReadOptions(**chosen | {"missing": chosen["missing"] or ()})

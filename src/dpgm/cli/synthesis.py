@@ -1,14 +1,18 @@
 """Commands that make and use releases: plan, fit, sample, demo."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli import reading
 from dpgm.cli.app import app
 from dpgm.cli.progress import announce, bars, figure
+from dpgm.cli.reading import Data, takes_read_options
+
+if TYPE_CHECKING:
+    from dpgm.data.options import ReadOptions
 
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")]
 Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).")]
@@ -105,8 +109,10 @@ def _print_plan(made: Any) -> None:
 
 
 @app.command()
+@takes_read_options
 def fit(
-    data: reading.Data,
+    data: Data,
+    options: "ReadOptions",
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Release folder to write.")] = None,
     delta: Delta = None,
@@ -114,21 +120,6 @@ def fit(
     model: ModelName = "auto",
     preset: PresetName = "default",
     mean_length: MeanLength = None,
-    domain: reading.DomainFile = None,
-    assume_public_items: reading.AssumePublicItems = False,
-    format: reading.Format = None,
-    shape: reading.Shape = None,
-    person: reading.Person = None,
-    item: reading.Item = None,
-    count: reading.Count = None,
-    labels: reading.Labels = None,
-    threshold: reading.Threshold = None,
-    separator: reading.Separator = None,
-    header: reading.Header = None,
-    member: reading.Member = None,
-    missing: reading.Missing = None,
-    comment: reading.Comment = None,
-    strip_suffix: reading.StripSuffix = "",
     public: Annotated[
         Path | None, typer.Option("--public", help="Public records for initial cluster centres.")
     ] = None,
@@ -148,6 +139,7 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
+    from dpgm.data.readers import read_records, read_source
     from dpgm.errors import DiskError, UsageError
     from dpgm.synthesis.plan import read_plan
     from dpgm.synthesis.release import check_target
@@ -163,26 +155,10 @@ def fit(
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
-    options: dict[str, Any] = {
-        "domain": domain,
-        "assume_public_items": assume_public_items,
-        "format": format,
-        "shape": shape,
-        "person": person,
-        "item": item,
-        "count": count,
-        "threshold": threshold,
-        "separator": separator,
-        "header": header,
-        "member": member,
-        "missing": missing,
-        "comment": comment,
-        "strip_suffix": strip_suffix,
-    }
-    records, source = reading.read_from_options(data, labels=labels, **options)
+    records, source = read_source(data, options)
     if planned is not None:
         planned.check_complete(records.domain)
-    near = None if public is None else reading.read_from_options(public, labels=None, **options)[0]
+    near = None if public is None else read_records(public, replace(options, labels=None))
     book = _open_ledger(ledger)
     synthesizer = Synthesizer(
         epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.opening import Input, locate, open_bytes, read_all
+from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records, concatenate
-from dpgm.data.source import Reading, Source
+from dpgm.data.source import Source
 from dpgm.errors import InputError, ResourceError, UsageError
 
 _CELLS = 20_000_000
 _MAX_BYTES = 1 << 36
 
 
-def read_npz(source: Input, reading: Reading) -> tuple[Records, Source]:
+def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     """A scipy sparse matrix; every stored value other than 0 is present (or above the threshold)."""
     import scipy.sparse
 
@@ -34,12 +35,12 @@ def read_npz(source: Input, reading: Reading) -> tuple[Records, Source]:
             f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again."
         ) from None
     _check_kind(matrix.data.dtype, source)
-    if reading.threshold is not None:
+    if options.threshold is not None:
         matrix = matrix.tocsr()
-        matrix.data = matrix.data > reading.threshold
+        matrix.data = matrix.data > options.threshold
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
         raise InputError(f"{source}: holds negative values; give --threshold if a number above it means present.")
-    return _told(source, lambda: from_scipy(matrix, reading.domain)), Source("row", False, "wide")
+    return _told(source, lambda: from_scipy(matrix, options.public_domain)), Source("row", False, "wide")
 
 
 def _check_npz(source: Input) -> None:
@@ -68,7 +69,7 @@ def _check_kind(dtype: np.dtype[Any], source: Input) -> None:
         raise InputError(f"{source}: does not hold numbers; write a matrix of numbers.")
 
 
-def read_npy(source: Input, reading: Reading) -> tuple[Records, Source]:
+def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     """A dense (N, m) matrix of 0 and 1, or of numbers with a threshold; (N, height, columns) for images."""
     if source.member is not None:
         raise InputError(f"{source}: .npy files are read from the disk; unpack the archive first.")
@@ -79,13 +80,13 @@ def read_npy(source: Input, reading: Reading) -> tuple[Records, Source]:
     if not isinstance(matrix, np.ndarray) or matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
         raise InputError(f"{source}: must hold a matrix of 2 dimensions, or of 3 for images.")
     _check_kind(matrix.dtype, source)
-    domain = reading.domain or _natural_domain(matrix.shape)
+    domain = options.public_domain or _natural_domain(matrix.shape)
     flat = matrix.reshape(len(matrix), -1)
     if flat.shape[1] != domain.width:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
-    return _told(source, lambda: _dense_records(flat, domain, reading.threshold)), Source("row", False, "wide")
+    return _told(source, lambda: _dense_records(flat, domain, options.threshold)), Source("row", False, "wide")
 
 
 def _natural_domain(shape: tuple[int, ...]) -> Domain:
@@ -109,23 +110,24 @@ def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None
     return concatenate(parts)
 
 
-def read_idx(source: Input, reading: Reading) -> tuple[Records, Source]:
+def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     """MNIST's idx images (bytes): a pixel is present above the threshold (127); labels become a label field."""
     images = _idx(source, 3)
     domain = Domain((Image("image", images.shape[1], images.shape[2]),))
-    threshold = 127 if reading.threshold is None else reading.threshold
+    threshold = 127 if options.threshold is None else options.threshold
     if not len(images):
         raise InputError(f"{source}: holds no images.")
     records = _dense_records(images.reshape(len(images), -1), domain, threshold)
-    if reading.labels is not None:
-        records = _with_labels(records, locate(reading.labels), source)
-    if reading.domain is not None:
-        same = reading.domain.width == records.width and len(reading.domain.fields) == len(records.domain.fields)
+    if options.labels is not None:
+        records = _with_labels(records, locate(options.labels), source)
+    given = options.public_domain
+    if given is not None:
+        same = given.width == records.width and len(given.fields) == len(records.domain.fields)
         if not same:
             raise InputError(
                 f"{source}: the domain does not match images of {images.shape[1]} x {images.shape[2]}."
             )
-        records = Records(reading.domain, records.indptr, records.indices)
+        records = Records(given, records.indptr, records.indices)
     return records, Source("row", False, "wide")
 
 
@@ -166,7 +168,7 @@ def is_idx(source: Input) -> bool:
         return io.BytesIO(stream.read(4)).getvalue() == b"\0\0\x08\x03"
 
 
-def refuse_labels(source: Input, reading: Reading) -> None:
+def refuse_labels(source: Input, options: ReadOptions) -> None:
     """Labels belong to images."""
-    if reading.labels is not None:
+    if options.labels is not None:
         raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")

@@ -6,9 +6,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from dpgm.data.columns import flat_column
+from dpgm.data.formats import Shape
 from dpgm.data.gathering import DistinctPersons
 from dpgm.data.items import Place, escape_formula
-from dpgm.data.source import Reading
+from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Columns:
-    """A file as named columns: their names, those that hold lists, and the rows chunk by chunk.
+    """A file as named columns: their names, those that hold lists or truth values, and the rows chunk by chunk.
 
-    Names are `certain` unless they are a first line of text that nobody said was a header: it may be a record, so
-    that no message may repeat it.
+    All but the chunks is known from the schema, the header, the options and the domain; `shape` is the one that the
+    format has where none is stated. Names are `certain` unless they are a first line of text that nobody said was a
+    header: it may be a record, so that no message may repeat it.
     """
 
     file: str
@@ -36,6 +38,8 @@ class Columns:
     lists: tuple[str, ...]
     chunks: Iterable[Chunk]
     certain: bool = True
+    truths: tuple[str, ...] = ()
+    shape: Shape | None = None
 
 
 def joined(files: Iterator[Columns]) -> Columns:
@@ -96,8 +100,8 @@ class People:
         return "person"
 
 
-def people_of(columns: Columns, reading: Reading) -> People:
+def people_of(columns: Columns, options: ReadOptions) -> People:
     """The persons of a file, as far as the user names their column."""
-    if reading.person is not None:
-        need(columns, reading.person, "person")
-    return People(columns.file, reading.person)
+    if options.person is not None:
+        need(columns, options.person, "person")
+    return People(columns.file, options.person)

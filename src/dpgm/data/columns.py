@@ -7,22 +7,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.items import Codes, Items, Place
+from dpgm.data.items import Codes, Items, Place, refuse_joined
+from dpgm.data.values import decimal_texts, float_texts, object_lists
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
-    """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
+def is_list(kind: "pyarrow.DataType") -> bool:
+    """Whether a column of this type holds lists."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     kinds = pa.types
-    if not (
-        kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type)
-    ):
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def set_codes(
+    column: "pyarrow.Array", items: Items, where: Place, *, whole_cells: bool = False
+) -> tuple[Codes, NDArray[np.int64]]:
+    """Codes row after row and their number in each row, from a column of lists; unknown items dropped.
+
+    With `whole_cells` items are cells that nobody said how to split: one that looks like several is refused.
+    """
+    import pyarrow.compute as pc
+
+    if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = pc.list_flatten(column)
@@ -31,6 +41,8 @@ def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Code
     def place(at: int) -> str:
         return where(row_of(at))
 
+    if whole_cells:
+        refuse_joined(values, items, place)
     codes = item_codes(values, items, place)
     if len(codes) and codes.min() < 0:
         keep = codes >= 0
@@ -55,15 +67,14 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
         return codes
     if kinds.is_null(values.type):
         return np.empty(0, dtype=np.int64)
-    if kinds.is_floating(values.type):
-        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
-        good = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53)
-        if not good.all():
+    if kinds.is_floating(values.type) or kinds.is_decimal(values.type):
+        texts = as_texts(values, place)
+        negative = pc.starts_with(texts, "-").to_numpy(zero_copy_only=False)
+        if negative.any():
             raise InputError(
-                f"{place(int(np.argmin(good)))}: an item is not a whole number (NaN, infinite or a fraction);"
-                " correct the file."
+                f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file."
             )
-        values = pa.array(numbers.astype(np.int64))
+        return items.from_texts(texts, place)
     if kinds.is_integer(values.type):
         if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
             raise InputError(f"{place(0)} or after: an item number does not fit 64 bits; correct the file.")
@@ -83,23 +94,30 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
 
 
 def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of texts, numbers or truth values as texts."""
+    """A column of texts, numbers, truth values or dates as texts, value by value."""
     import pyarrow as pa
 
     kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if kinds.is_string(column.type):
         return column
-    if kinds.is_null(column.type):
-        return column.cast(pa.string())
     if kinds.is_floating(column.type):
-        values = column.drop_null().to_numpy(zero_copy_only=False)
-        if not np.isfinite(values).all():
-            raise InputError(f"{where(0)} or after: a value is not a finite number; correct the file.")
-        if np.array_equal(values, np.floor(values)):
-            column = column.cast(pa.int64(), safe=False)
+        return float_texts(column, where)
+    if kinds.is_decimal(column.type):
+        return decimal_texts(column)
     if kinds.is_nested(column.type) or kinds.is_binary(column.type):
         raise InputError(f"{where(0)}: the column must hold texts or numbers; choose another column.")
     return column.cast(pa.string())
+
+
+def written_numbers(column: "pyarrow.Array") -> NDArray[np.bool_]:
+    """Which texts are numbers written with digits and a point (nulls count as such)."""
+    import pyarrow.compute as pc
+
+    plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+    found: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
+    return found
 
 
 def floats(
@@ -115,8 +133,7 @@ def floats(
         column = pc.utf8_trim_whitespace(column)
         absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
         column = pc.if_else(absent, pa.scalar(None, type=column.type), column)
-        plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-        plain = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
+        plain = written_numbers(column)
         if not plain.all():
             raise InputError(
                 f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
@@ -150,6 +167,8 @@ def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
     return column
 
 
@@ -160,8 +179,6 @@ def _row_finder(lengths: NDArray[np.int64]) -> Callable[[int], int]:
 
 def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     """Lists written as JSON arrays within the cells of a text file; an empty cell is an empty list."""
-    import pyarrow as pa
-
     lists = []
     for row, text in enumerate(column.to_pylist()):
         try:
@@ -171,9 +188,40 @@ def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
         if not isinstance(value, list):
             raise InputError(f"{where(row)}: the cell must hold a list such as [1, 2]; correct the file.")
         lists.append(value)
-    try:
-        return pa.array(lists) if any(lists) else pa.array(lists, type=pa.list_(pa.int64()))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        raise InputError(
-            f"{where(0)} or after: lists must hold only whole numbers or only texts; correct the file."
-        ) from None
+    return object_lists(lists, where)
+
+
+def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarrow.Array":
+    """Lists of items from the cells of a text column: cut at `separator`; the empty text leaves a cell whole."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pc.fill_null(as_texts(column, where), "")
+    if not separator:
+        empty = pc.equal(pc.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
+        ends = np.zeros(len(column) + 1, dtype=np.int32)
+        np.cumsum(~empty, out=ends[1:])
+        return pa.ListArray.from_arrays(pa.array(ends), column.filter(pa.array(~empty)))
+    lists = pc.split_pattern(column, separator)
+    items = pc.utf8_trim_whitespace(lists.flatten())
+    items = pc.if_else(pc.equal(items, ""), pa.scalar(None, type=pa.string()), items)
+    return pa.ListArray.from_arrays(lists.offsets, items)
+
+
+def cell_lists(column: "pyarrow.Array", separator: str | None, where: Place) -> "pyarrow.Array":
+    """Lists of items from text cells: cut at the separator if one is stated, else a JSON list or one item each."""
+    if separator is not None:
+        return split_lists(column, separator, where)
+    lists = []
+    for row, text in enumerate(as_texts(column, where).to_pylist()):
+        bare = (text or "").strip()
+        if bare.startswith("["):
+            try:
+                lists.append(json.loads(bare))
+            except (ValueError, RecursionError):
+                raise InputError(
+                    f"{where(row)}: the cell must hold a list such as [1, 2]; correct the file."
+                ) from None
+        else:
+            lists.append([text] if bare else [])
+    return object_lists(lists, where)

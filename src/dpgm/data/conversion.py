@@ -1,14 +1,16 @@
 """Records to and from the objects of numpy, scipy, pandas, polars and pyarrow."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, Field, Image, ItemSet
 from dpgm.data.records import Records, concatenate, sort_rows
 from dpgm.data.table import TableEncoder, decode
+from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -131,20 +133,57 @@ def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str]
 
 
 def from_pandas(frame: "pandas.DataFrame", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """Records from a pandas frame with one column a field (item sets as lists)."""
+    """Records from a pandas frame with one column per field (item sets as lists).
+
+    Columns of objects are read value by value, so that a value of another type changes no other row.
+    """
     import pyarrow as pa
 
-    names = [field.name for field in domain.fields if field.name in frame.columns]
+    columns = {}
+    for field in domain.fields:
+        held = list(frame.columns).count(field.name)
+        if held > 1:
+            raise InputError(f"two columns of the frame are named {field.name!r}; names must differ.")
+        if held:
+            columns[field.name] = _pandas_column(frame[field.name], field)
+    if len(frame) and not columns:
+        raise InputError(f"the frame has no column {domain.fields[0].name!r}, which the domain names.")
+    return from_arrow(pa.table(columns), domain, missing=missing)
+
+
+def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array":
+    import pyarrow as pa
+
+    def place(row: int) -> str:
+        return f"row {row + 1}, column {field.name!r}"
+
     try:
-        table = pa.Table.from_pandas(frame[names], preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InputError("a column of the frame mixes types; convert it to one type first.") from None
-    return from_arrow(table, domain, missing=missing)
+        if isinstance(field, (ItemSet, Image)):
+            return object_lists([_listed(value) for value in series.tolist()], place)
+        if series.dtype == object:
+            return pa.array(series, type=pa.string(), from_pandas=True)  # texts alone: the quick way
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return object_texts(series.astype(object).tolist(), place)
+
+
+def _listed(value: Any) -> Any:
+    """A list of items, also where it is written as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        return value  # refused as no list, by its row
 
 
 def from_polars(frame: "polars.DataFrame", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """Records from a polars frame with one column a field (item sets as lists)."""
-    return from_arrow(frame.to_arrow(), domain, missing=missing)
+    """Records from a polars frame with one column per field (item sets as lists)."""
+    try:
+        table = frame.to_arrow()
+    except Exception:  # polars raises kinds of its own for columns of Python objects
+        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
+    return from_arrow(table, domain, missing=missing)
 
 
 def _columns_domain(columns: int, domain: Domain | None) -> Domain:

@@ -1,29 +1,19 @@
-"""Delimited text as tables of columns, and what its first rows show."""
+"""Delimited text as tables of columns, all of them texts."""
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dpgm.data.chunks import Chunk, Columns, plain_name
-from dpgm.data.formats import set_field
+from dpgm.data.chunks import Chunk, Columns
+from dpgm.data.formats import Shape
+from dpgm.data.header import Layout, layout_of
 from dpgm.data.items import Place
-from dpgm.data.lines import TextBlock, blocks_of, first_block
+from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
-from dpgm.data.source import Reading
+from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow
-
-_SEPARATORS = (",", ";", "\t", "|")
-_MAX_COLUMNS = 100_000
-
-
-def split_cells(row: bytes, separator: str) -> list[str]:
-    """The cells of one row."""
-    text = row.decode()
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
 
 
 def is_kept(row: bytes, comment: str | None) -> bool:
@@ -31,131 +21,70 @@ def is_kept(row: bytes, comment: str | None) -> bool:
     return bool(row) and not (comment is not None and row.startswith(comment.encode()))
 
 
-class DelimitedFile:
-    """What the first rows of a delimited file show."""
-
-    def __init__(self, source: Input, reading: Reading, default: str) -> None:
-        self.source, self.reading = source, reading
-        block = first_block(source, quoted=True)
-        rows = [row for row in block.rows()[:2000] if is_kept(row, reading.comment)]
-        if not rows and reading.shape == "basket":  # blank lines are records without items
-            rows = [b""]
-        if not rows:
-            raise InputError(f"{source}: holds no records; give a file with at least one.")
-        self.separator = reading.separator or _guess_separator(rows[0], default)
-        try:
-            self.head = [split_cells(row, self.separator) for row in rows]
-        except csv.Error:
-            raise InputError(
-                f"{source}: line 1 or after: a cell is longer than 128 kB; correct the file."
-            ) from None
-        if len(self.head[0]) > _MAX_COLUMNS and reading.shape != "basket":
-            raise InputError(
-                f"{source}: line 1: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape."
-            )
-
-    @property
-    def ragged(self) -> bool:
-        """Whether the first rows differ in their number of cells."""
-        return len({len(row) for row in self.head}) > 1
-
-    @property
-    def binary(self) -> bool:
-        """Whether the first rows, but perhaps a header, hold nothing but 0 and 1."""
-        body = self.head[1:] if self.has_header else self.head
-        return len(self.head[0]) > 1 and all(cell.strip() in ("0", "1") for row in body for cell in row)
-
-    @property
-    def has_header(self) -> bool:
-        """Whether the first row names the columns."""
-        if self.reading.header is not None:
-            return self.reading.header
-        cells = {cell.strip() for cell in self.head[0]}
-        if not cells <= {"0", "1"}:
-            return True
-        field = None if self.reading.domain is None else set_field(self.reading.domain)
-        if field is not None and cells == {str(label) for label in field.items}:
-            raise UsageError(f"{self.source}: line 1 may be a header or a record; say --header or --no-header.")
-        return False
-
-    def is_baskets(self) -> bool:
-        """Whether rows are baskets: as asked, or where nothing else can be meant."""
-        reading = self.reading
-        if reading.shape is not None:
-            return reading.shape == "basket"
-        if reading.person is not None or reading.item is not None or reading.header:
-            return False
-        if reading.domain is not None and set_field(reading.domain) is None:
-            return False
-        return self.ragged and not self.binary
-
-    def column_names(self) -> tuple[str, ...]:
-        """Names from the header, from the domain, or numbers from 0."""
-        reading, count = self.reading, len(self.head[0])
-        if self.has_header:
-            if reading.domain is not None and set_field(reading.domain) is not None and reading.item is None:
-                return tuple(self.head[0])  # items may have white space around them
-            return tuple(plain_name(cell.strip()) for cell in self.head[0])
-        domain = reading.domain
-        if domain is not None and set_field(domain) is None:
-            if len(domain.fields) != count:
-                raise InputError(
-                    f"{self.source}: line 1: has {count} cells, but the domain has {len(domain.fields)} fields and the"
-                    " file no header; correct the domain, or name the columns in a header."
-                )
-            return tuple(field.name for field in domain.fields)
-        if domain is not None and set_field(domain).width == count:  # type: ignore[union-attr]
-            return tuple(str(label) for label in set_field(domain).items)  # type: ignore[union-attr]
-        return tuple(str(at) for at in range(count))
-
-    def columns(self) -> Columns:
-        """The file as named columns."""
-        names = self.column_names()
-        certain = self.reading.header is not None or not self.has_header
-        return Columns(str(self.source), names, (), self._chunks(names), certain)
-
-    def _chunks(self, names: tuple[str, ...]) -> Iterator[Chunk]:
-        skip_header = self.has_header
-        wanted = _wanted(names, self.reading)
-        for block in blocks_of(self.source, quoted=True):
-            text, kept = block.text, None
-            comment = self.reading.comment
-            if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
-                rows = block.rows()
-                kept = [at for at, row in enumerate(rows) if is_kept(row, comment)]
-                if skip_header and kept:
-                    kept, skip_header = kept[1:], False
-                text = b"".join(rows[at] + b"\n" for at in kept)
-            if not text:
-                continue
-
-            def place(row: int, block: TextBlock = block, kept: list[int] | None = kept) -> str:
-                return block.place(row if kept is None else kept[row])
-
-            count = len(block.ends) if kept is None else len(kept)
-            yield Chunk(_parse(text, count, names, wanted, self.separator, place), place)
+def holds_lines_of_items(options: ReadOptions) -> bool:
+    """Whether rows are lists of items without columns: baskets where no header or column is spoken of."""
+    return options.shape == "basket" and not options.header and options.item is None and options.person is None
 
 
-def _wanted(names: tuple[str, ...], reading: Reading) -> list[str]:
+def delimited_columns(source: Input, options: ReadOptions, default: str) -> Columns:
+    """A delimited file as named columns."""
+    first = _first_row(source, options.comment)
+    if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
+        raise UsageError(
+            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), --person"
+            " and --item (one row per person and item), or `--shape wide` (one column per field, with --domain)."
+        )
+    layout = layout_of(first, options, default, str(source))
+    shape: Shape | None = "wide" if options.stated_shape is None and not layout.header else None
+    return Columns(str(source), layout.names, (), _chunks(source, options, layout), layout.certain, shape=shape)
+
+
+def _zeros_and_ones(row: bytes, options: ReadOptions, default: str) -> bool:
+    """Whether a first line is a record of 0/1 columns and can be nothing else: names would have to differ."""
+    cells = [cell.strip() for cell in row.split((options.separator or default).encode())]
+    return len(cells) > 2 and set(cells) <= {b"0", b"1"}
+
+
+def _first_row(source: Input, comment: str | None) -> bytes:
+    for block in blocks_of(source, quoted=True):
+        for row in block.rows():
+            if is_kept(row, comment):
+                return row
+    raise InputError(f"{source}: holds no records; give a file with at least one.")
+
+
+def _chunks(source: Input, options: ReadOptions, layout: Layout) -> Iterator[Chunk]:
+    skip_header, comment = layout.header, options.comment
+    wanted = _wanted(layout.names, options)
+    for block in blocks_of(source, quoted=True):
+        text, kept = block.text, None
+        if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
+            rows = block.rows()
+            kept = [at for at, row in enumerate(rows) if is_kept(row, comment)]
+            if skip_header and kept:
+                kept, skip_header = kept[1:], False
+            text = b"".join(rows[at] + b"\n" for at in kept)
+        if not text:
+            continue
+
+        def place(row: int, block: TextBlock = block, kept: list[int] | None = kept) -> str:
+            return block.place(row if kept is None else kept[row])
+
+        count = len(block.ends) if kept is None else len(kept)
+        yield Chunk(_parse(text, count, layout.names, wanted, layout.separator, place), place)
+
+
+def _wanted(names: tuple[str, ...], options: ReadOptions) -> list[str]:
     """The columns that will be looked at; the rest is not unpacked."""
     if len(set(names)) < len(names):
         return list(names)
-    chosen = {reading.person, reading.item, reading.count} - {None}
-    if reading.item is not None and reading.person is not None:
+    chosen = {options.person, options.item, options.count} - {None}
+    if options.item is not None and options.person is not None:
         return [name for name in names if name in chosen] or list(names)
-    if reading.domain is not None and set_field(reading.domain) is None:
-        chosen |= {field.name for field in reading.domain.fields}
+    if options.table_domain is not None:
+        chosen |= {field.name for field in options.table_domain.fields}
         return [name for name in names if name in chosen] or list(names)
     return list(names)
-
-
-def _guess_separator(row: bytes, default: str) -> str:
-    if default == "\t":
-        return default
-    text = "".join(row.decode().split('"')[::2])  # outside of quotes
-    counts = {mark: text.count(mark) for mark in _SEPARATORS}
-    best = max(_SEPARATORS, key=lambda mark: counts[mark])
-    return best if counts[best] > counts[default] else default
 
 
 def _parse(

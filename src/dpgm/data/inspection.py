@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,9 +11,11 @@ from dpgm.data.chunks import Columns
 from dpgm.data.columns import as_texts, flat_column, floats
 from dpgm.data.domain import Categorical, Domain, Field, ItemSet, Numeric
 from dpgm.data.domain_file import save_domain
+from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
-from dpgm.data.readers import columns_of, read_with, reading_from
-from dpgm.data.source import Reading, Source
+from dpgm.data.options import ReadKeywords, ReadOptions, options_from
+from dpgm.data.readers import read_with
+from dpgm.data.source import Source
 from dpgm.errors import InputError, UsageError
 
 DRAFT_NOTE = (
@@ -70,60 +72,27 @@ def _describe(field: Field) -> str:
 
 def inspect_file(
     path: str | os.PathLike[str],
+    options: ReadOptions | None = None,
     *,
-    domain: Domain | str | os.PathLike[str] | None = None,
     draft_domain: str | os.PathLike[str] | None = None,
     force: bool = False,
-    format: str | None = None,
-    shape: str | None = None,
-    person: str | None = None,
-    item: str | None = None,
-    count: str | None = None,
-    threshold: float | None = None,
-    labels: str | os.PathLike[str] | None = None,
-    member: str | None = None,
-    separator: str | None = None,
-    header: bool | None = None,
-    missing: Sequence[str] = (),
-    comment: str | None = None,
-    strip_suffix: str = "",
+    **keywords: Unpack[ReadKeywords],
 ) -> Inspection:
     """Counts, lengths and a draft domain of a file (for its curator).
 
-    The options are those of `read_source`, but the items of the file need no declaration: without a `domain`, one
+    The options are those of `read_source`, but the items of the file need no declaration, and a shape that is not
+    stated is guessed from the first rows: without a `domain`, one
     is drafted from the data, and `draft_domain` names a YAML or JSON file to write it to, marked as curator only (an
     existing file is replaced with `force` alone).
     """
-    reading = reading_from(
-        domain=domain,
-        assume_public_items=True,
-        format=format,
-        shape=shape,
-        person=person,
-        item=item,
-        count=count,
-        threshold=threshold,
-        labels=labels,
-        member=member,
-        separator=separator,
-        header=header,
-        missing=missing,
-        comment=comment,
-        strip_suffix=strip_suffix,
-    )
-    source_file = locate(path, member)
-    drafted = False
-    try:
-        records, source = read_with(source_file, reading)
-    except UsageError:
-        table = reading.domain is None and reading.shape in (None, "wide") and reading.item is None
-        if not table:
-            raise
-        reading = replace(
-            reading, domain=draft_table_domain(columns_of(source_file, reading), reading), shape="wide"
-        )
-        records, source = read_with(source_file, reading)
-        drafted = True
+    chosen = replace(options_from(options, **keywords), assume_public_items=True)
+    source_file = locate(path, chosen.member)
+    guess = guess_options(source_file, chosen)
+    chosen = guess.options
+    if guess.table:
+        domain = draft_table_domain(table_columns(source_file, guess), chosen)
+        chosen = replace(chosen, domain=domain, shape="wide")
+    records, source = read_with(source_file, chosen)
     lengths = records.lengths
     if draft_domain is not None:
         save_domain(records.domain, draft_domain, note=DRAFT_NOTE, force=force)
@@ -131,7 +100,7 @@ def inspect_file(
         file=str(source_file),
         source=source,
         domain=records.domain,
-        domain_is_draft=drafted or source.items_assumed_public,
+        domain_is_draft=guess.table or source.items_assumed_public,
         records=len(records),
         empty=int((lengths == 0).sum()),
         mean_length=float(lengths.mean()),
@@ -188,12 +157,12 @@ class _Column:
         return Categorical(self.name, tuple(sorted(self.values)), self.missing)
 
 
-def draft_table_domain(columns: Columns, reading: Reading) -> Domain:
+def draft_table_domain(columns: Columns, options: ReadOptions) -> Domain:
     """A domain drafted from the columns of a table: for the curator to correct, never to be used as it stands."""
-    names = [name for name in columns.names if name != reading.person]
+    names = [name for name in columns.names if name != options.person]
     # A first line that nobody called a header may be a record: errors give the column's number then.
     told = {name: repr(name) if columns.certain else str(at) for at, name in enumerate(columns.names, start=1)}
-    seen = {name: _Column(name, told[name], reading.missing) for name in names}
+    seen = {name: _Column(name, told[name], options.missing) for name in names}
     for chunk in columns.chunks:
         for name, column in seen.items():
             column.see(flat_column(chunk.table, name), lambda row, chunk=chunk: chunk.place(row))

@@ -38,6 +38,11 @@ def escape_formula(label: str) -> str:
 class Items(Protocol):
     """Turns labels into codes, chunk after chunk."""
 
+    integers: bool
+
+    def lists(self, label: str) -> bool:
+        """Whether a public list names this label."""
+
     def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
         """Codes of whole numbers; -1 for those to drop."""
 
@@ -75,6 +80,26 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     return numbers
 
 
+def refuse_joined(values: "pyarrow.Array", items: Items, place: Place) -> None:
+    """Cells that nobody said how to split: one that holds a mark people put between items is refused.
+
+    Unless a public list names it as it stands. Otherwise `bread, milk, eggs` would be one item, held by one person.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(values.type):
+        return
+    marked = pc.fill_null(pc.match_substring_regex(values, "[,;|\t]"), False).to_numpy(zero_copy_only=False)
+    for at in np.flatnonzero(marked).tolist():
+        if not items.lists(values[at].as_py()):
+            raise InputError(
+                f"{place(at)}: an item holds a comma, semicolon, bar or tab; say --item-separator MARK if it is"
+                " several items, --separator MARK if cells are separated by it, or --item-separator '' if it is one"
+                " item."
+            )
+
+
 def digits_only(values: "pyarrow.Array") -> bool:
     """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
@@ -93,6 +118,7 @@ class KnownItems:
         self.integers = isinstance(labels[0], int)
         self._texts: pyarrow.Array | None = None
         self._codes: NDArray[np.int64] | None = None
+        self._known: set[str] | None = None
         if self.integers:
             self._prepare_integers()
 
@@ -104,6 +130,14 @@ class KnownItems:
         if self._sorted[0] >= 0 and self._sorted[-1] < _LOOKUP_LIMIT:
             self._table = np.full(int(self._sorted[-1]) + 2, -1, dtype=np.int64)
             self._table[known] = np.arange(len(known))
+
+    def lists(self, label: str) -> bool:
+        """Whether the list names this label."""
+        if self.integers:
+            return False
+        if self._known is None:
+            self._known = {str(one) for one in self.labels} | {escape_formula(str(one)) for one in self.labels}
+        return label in self._known or label.strip() in self._known
 
     def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
         """Codes of whole numbers; -1 outside the list."""
@@ -159,11 +193,17 @@ class OccurringItems:
     Only for a custodian who has declared the set of items in the file public knowledge.
     """
 
+    integers = False
+
     def __init__(self) -> None:
         self._integers: dict[int, int] = {}
         self._texts: dict[str, int] = {}
         self._table = np.full(0, -1, dtype=np.int64)
         self._count = 0
+
+    def lists(self, label: str) -> bool:
+        """Whether a public list names this label: there is none."""
+        return False
 
     def _number(self, known: dict[Any, int], label: Any, place: Place) -> int:
         code = known.get(label)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpgm.data.chunks import Chunk, Columns
+from dpgm.data.columns import is_list
 from dpgm.data.opening import Input
-from dpgm.data.source import Reading
+from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, ResourceError
 
 _BATCH = 65_536
@@ -15,7 +16,7 @@ _MAX_RATIO = 2000
 _RATIO_FROM = 4 << 30
 
 
-def parquet_columns(source: Input, reading: Reading) -> Columns:
+def parquet_columns(source: Input, options: ReadOptions) -> Columns:
     """A Parquet file as named columns."""
     import pyarrow as pa
 
@@ -25,20 +26,23 @@ def parquet_columns(source: Input, reading: Reading) -> Columns:
         schema = _schema(file, source)
         _check_footer(file.metadata, source)
     kinds = pa.types
-    lists = tuple(field.name for field in schema if kinds.is_list(field.type) or kinds.is_large_list(field.type))
+    lists = tuple(field.name for field in schema if is_list(field.type))
+    truths = tuple(field.name for field in schema if kinds.is_boolean(field.type))
     nested = [field.name for field in schema if kinds.is_struct(field.type) or kinds.is_map(field.type)]
     names = tuple(field.name for field in schema if field.name not in nested)
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    return Columns(str(source), names, lists, _chunks(source, _wanted(names, lists, reading)))
+    return Columns(str(source), names, lists, _chunks(source, _wanted(names, lists, options)), truths=truths)
 
 
-def _wanted(names: tuple[str, ...], lists: tuple[str, ...], reading: Reading) -> list[str]:
-    chosen = [name for name in dict.fromkeys((reading.person, reading.item, reading.count)) if name in names]
-    if reading.person is not None and reading.item is not None and len(chosen) >= 2:
+def _wanted(names: tuple[str, ...], lists: tuple[str, ...], options: ReadOptions) -> list[str]:
+    chosen = [name for name in dict.fromkeys((options.person, options.item, options.count)) if name in names]
+    if options.person is not None and options.item is not None and len(chosen) >= 2:
         return chosen  # type: ignore[return-value]
-    if reading.shape in (None, "basket") and len(lists) == 1 and reading.domain is None:
-        return [name for name in names if name in lists or name == reading.person]
+    if options.shape in (None, "basket") and len(lists) == 1 and options.domain is None:
+        return [name for name in names if name in lists or name == options.person]
+    if options.stated_shape == "wide" and options.table_domain is not None:
+        return [name for name in names if name in options.named_columns] or list(names)
     return list(names)
 
 

@@ -11,8 +11,9 @@ from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.gathering import BasketGatherer, ItemGoal
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
+from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
-from dpgm.data.source import Reading, Source
+from dpgm.data.source import Source
 from dpgm.errors import InputError
 
 _SEQUENCES = b"% Sequences:"
@@ -23,15 +24,10 @@ def looks_like_msweb(first_row: bytes) -> bool:
     return first_row.startswith(b'I,4,"www.microsoft.com"')
 
 
-def looks_like_msnbc(first_row: bytes) -> bool:
-    """Whether the first line is that of the msnbc.com sequences."""
-    return first_row.startswith(b"% Different categories")
-
-
-def read_msweb(source: Input, reading: Reading) -> tuple[Records, Source]:
+def read_msweb(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     """Visitors (`C` lines) and the areas they saw (`V` lines); the file's own list of areas (`A` lines) is public."""
     areas: dict[int, int] = {}
-    goal: ItemGoal | None = ItemGoal(reading.domain) if reading.domain is not None else None
+    goal: ItemGoal | None = ItemGoal(options.public_domain) if options.public_domain is not None else None
     lengths: list[int] = []
     votes: list[int] = []
     places: list[int] = []
@@ -39,12 +35,12 @@ def read_msweb(source: Input, reading: Reading) -> tuple[Records, Source]:
         kind = row[:2]
         try:
             if kind == b"A,":
-                areas[int(row.split(b",", 2)[1])] = 0
+                areas[_number(row)] = 0
             elif kind == b"C,":
                 next(csv.reader(io.StringIO(row.decode())))
                 lengths.append(0)
             elif kind == b"V,":
-                votes.append(int(row.split(b",", 2)[1]))
+                votes.append(_number(row))
                 lengths[-1] += 1
                 places.append(line)
             elif kind not in (b"I,", b"T,", b"N,") and row.strip():
@@ -67,6 +63,13 @@ def read_msweb(source: Input, reading: Reading) -> tuple[Records, Source]:
     return gatherer.finish(str(source)), Source("row", False, "basket")
 
 
+def _number(row: bytes) -> int:
+    digits = row.split(b",", 2)[1]
+    if not digits.isdigit() or len(digits) > 18:
+        raise ValueError
+    return int(digits)
+
+
 def _rows(source: Input) -> Iterator[tuple[int, bytes]]:
     line = 0
     for block in blocks_of(source, quoted=False):
@@ -75,8 +78,8 @@ def _rows(source: Input) -> Iterator[tuple[int, bytes]]:
             yield line, row
 
 
-def read_msnbc(source: Input, reading: Reading) -> tuple[Records, Source]:
-    """A line a visitor, the numbers (from 1) of the page categories seen; the file's header names the categories."""
+def read_msnbc(source: Input, options: ReadOptions) -> tuple[Records, Source]:
+    """One line per visitor: the numbers (from 1) of the page categories seen, which the file's header names."""
     gatherer: BasketGatherer | None = None
     header: list[bytes] = []
     for block in blocks_of(source, quoted=False):
@@ -86,14 +89,18 @@ def read_msnbc(source: Input, reading: Reading) -> tuple[Records, Source]:
             if start is None:
                 raise InputError(f"{source}: the header ('% Sequences:') is missing; get the file again.")
             header = rows[:start]
-            gatherer = BasketGatherer(ItemGoal(reading.domain or _categories(header, source)))
-            while start + 1 < len(rows) and not rows[start + 1].strip():
-                start += 1  # one blank line follows the header
+            gatherer = BasketGatherer(ItemGoal(options.public_domain or _categories(header, source)))
+            # Exactly one blank line follows the header; the next one would be a visitor who saw nothing.
+            start += 1
+            if start >= len(rows) or rows[start].strip():
+                raise InputError(
+                    f"{block.place(start - 1)}: the line after '% Sequences:' must be blank; get the file again."
+                )
             cut = int(block.ends[start]) + 1
             block = TextBlock(block.text[cut:], block.line_of(start) + 1, block.file, False)
             if not block.text:
                 continue
-        add_basket_block(gatherer, block, " ", integers=True)
+        add_basket_block(gatherer, block, " ", integers=True, options=options)
     if gatherer is None:
         raise InputError(f"{source}: holds no records; give a file with at least one.")
     return gatherer.finish(str(source)), Source("row", False, "basket")

@@ -5,32 +5,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgm.data.chunks import Chunk, Columns, in_column, people_of, plain_name
-from dpgm.data.columns import flat_column, floats
+from dpgm.data.columns import flat_column, floats, written_numbers
 from dpgm.data.domain import Domain, Image, ItemSet, Label
 from dpgm.data.formats import set_field
 from dpgm.data.items import KnownItems, Place
+from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records, concatenate
-from dpgm.data.source import Reading, Source
+from dpgm.data.source import Source
 from dpgm.data.table import TableEncoder
-from dpgm.errors import InputError, UsageError
+from dpgm.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
 
+_ONES = ("1", "true", "True", "TRUE")
+_ZEROS = ("0", "false", "False", "FALSE")
 
-def is_binary(chunk: Chunk, name: str, threshold: float | None = None) -> bool:
-    """Whether a column of a chunk tells presence: 0 and 1, or numbers where there is a threshold."""
+
+def is_binary(column: "pyarrow.Array", threshold: float | None = None) -> bool:
+    """Whether a column tells presence: 0 and 1, or numbers where there is a threshold."""
     try:
-        _binary(flat_column(chunk.table, name), threshold, lambda row: "")
+        _binary(column, threshold, lambda row: "")
     except InputError:
         return False
     return True
 
 
-def read_wide(columns: Columns, first: Chunk, reading: Reading) -> tuple[Records, Source]:
-    """A table of one column a field, or of a 0/1 column an item."""
-    people = people_of(columns, reading)
-    domain = reading.domain
+def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
+    """A table of one column per field, or of one 0/1 column per item."""
+    people = people_of(columns, options)
+    domain = options.public_domain
     if domain is not None and set_field(domain) is None:
         absent = [field.name for field in domain.fields if field.name not in columns.names]
         if absent:
@@ -38,27 +42,22 @@ def read_wide(columns: Columns, first: Chunk, reading: Reading) -> tuple[Records
                 f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have; correct the"
                 " domain or the file, or say that the file has no header with --no-header."
             )
-        encoder = TableEncoder(domain, reading.missing, reading.strip_suffix)
+        encoder = TableEncoder(domain, options.missing, options.strip_suffix)
         parts = []
         for chunk in columns.chunks:
             parts.append(encoder.encode(chunk.table, chunk.place))
             people.see(chunk)
         return concatenate(parts), Source(people.unit(), False, "wide")
-    names = [name for name in columns.names if name != reading.person]
+    names = [name for name in columns.names if name != options.person]
     if domain is None:
-        if reading.threshold is None and not all(is_binary(first, name) for name in names):
-            raise UsageError(
-                f"{columns.file}: the columns are not all 0 or 1; describe them with --domain FILE (`dpgm inspect`"
-                " drafts one), or give --threshold if a number above it means present."
-            )
         domain = Domain.of_items(_labels_of(names), "items")
         positions = np.arange(len(names))
     else:
         positions = _match(columns.file, names, set_field(domain))
     parts = []
     for chunk in columns.chunks:
-        told = names if columns.certain or reading.domain is not None else None
-        parts.append(_binary_records(chunk, names, positions, domain, reading.threshold, told))
+        told = names if columns.certain or options.domain is not None else None
+        parts.append(_binary_records(chunk, names, positions, domain, options.threshold, told))
         people.see(chunk)
     return concatenate(parts), Source(people.unit(), False, "wide")
 
@@ -117,17 +116,22 @@ def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> A
 
     if pa.types.is_boolean(column.type) and not column.null_count:
         return column.to_numpy(zero_copy_only=False)
-    if threshold is None and pa.types.is_string(column.type):
-        ones, zeros = pc.equal(column, "1"), pc.equal(column, "0")
+    if threshold is not None:
+        return numbers(column, where) > threshold
+    if pa.types.is_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        ones = pc.is_in(column, value_set=pa.array(_ONES))
+        zeros = pc.is_in(column, value_set=pa.array(_ZEROS))
         if pc.all(pc.or_(ones, zeros)).as_py():
             return ones.to_numpy(zero_copy_only=False)
-    values = numbers(column, where)
-    if threshold is not None:
-        return values > threshold
-    good = (values == 0) | (values == 1)
+        other = ~written_numbers(column) & ~pc.or_(ones, zeros).to_numpy(zero_copy_only=False)
+        column = pc.if_else(ones, "1", pc.if_else(zeros, "0", pc.if_else(pa.array(other), "", column)))
+    values, gone = floats(column, where, ("",))
+    good = ~gone & ((values == 0) | (values == 1))
     if not good.all():
         raise InputError(
-            f"{where(int(np.argmin(good)))}: the value is neither 0 nor 1; give --threshold or --domain."
+            f"{where(int(np.argmin(good)))}: the value is neither 0 nor 1; describe the columns with --domain FILE"
+            " (`dpgm inspect` drafts one), or give --threshold if a number above it means present."
         )
     return values == 1
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpgm import validation
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain, Image
+from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals
@@ -81,7 +82,7 @@ def evaluate(
         UsageError: no records, different domains, or an empty workload.
     """
     if isinstance(real, (str, os.PathLike)) and isinstance(synthetic, (str, os.PathLike)):
-        inputs = file_inputs(os.fspath(real), os.fspath(synthetic), {}, domain=domain)
+        inputs = file_inputs(os.fspath(real), os.fspath(synthetic), ReadOptions(domain=domain))
     else:
         inputs = inputs_of(real, synthetic, domain=domain)
     held_out = None if test is None else as_records(test, inputs.real.domain)

@@ -1,16 +1,18 @@
 """Two files to compare: as records where they are sets or images or have a domain, and as raw columns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpgm.data.domain import Domain
-from dpgm.data.formats import format_of
+from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
-from dpgm.data.readers import columns_of, read_source, reading_from
+from dpgm.data.options import ReadOptions
+from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.errors import DpgmError, UsageError
-from dpgm.evaluation.inputs import AnyDomain, Inputs, as_domain, inputs_of
+from dpgm.evaluation.inputs import Inputs, inputs_of
 from dpgm.evaluation.raw_columns import RawColumns, raw_columns
 from dpgm.evaluation.reading import read_alike
 
@@ -19,87 +21,59 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1_000_000  # raw rows kept of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")
-_OPTIONS = (
-    "assume_public_items",
-    "format",
-    "shape",
-    "person",
-    "item",
-    "count",
-    "threshold",
-    "labels",
-    "member",
-    "separator",
-    "header",
-    "missing",
-    "comment",
-    "strip_suffix",
-)
-_DEFAULTS: dict[str, Any] = {"assume_public_items": True, "missing": (), "strip_suffix": ""}
 
 
-def file_inputs(
-    real: str, synthetic: str, options: Mapping[str, Any], *, domain: AnyDomain | None = None, labels: Any = None
-) -> Inputs:
+def file_inputs(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     """Both files made comparable.
 
     Args:
-        real: the real file; `options` (those of `read_records`) say how it is read.
+        real: the real file; `options` say how it is read, and their domain is that of both. A table without one is
+            compared column by column as it stands.
         synthetic: as `dpgm sample` wrote it, or like the real file.
         options: how the real file is read.
-        domain: of both; a table without one is compared column by column as it stands.
-        labels: the idx labels of idx images.
     """
-    given = as_domain(domain)
-    try:
-        # Nothing is released here, so the items may be taken from the file.
-        first, _ = read_source(real, domain=given, assume_public_items=given is None, labels=labels, **options)
-    except UsageError:
-        if given is not None or not _may_be_table(real, options):
-            raise
-        return _raw_tables(real, synthetic, options)
-    second, used = read_alike(first.domain, synthetic, {}, options)
+    # Nothing is released here, so the items may be taken from the file, and the shape guessed from its first rows.
+    source = locate(real, options.member)
+    guess = guess_options(source, replace(options, assume_public_items=True))
+    if guess.table:
+        return _raw_tables(real, synthetic, guess.options)
+    first, _ = read_with(source, guess.options)
+    options = replace(guess.options, labels=None)
+    second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
     return Inputs(first, second, _raw(real, synthetic, options, used, first.domain))
 
 
-def _may_be_table(path: str, options: Mapping[str, Any]) -> bool:
-    columnar = format_of(path.split("::")[0], options.get("format")).name in _COLUMNAR
-    return columnar and options.get("shape") in (None, "wide") and options.get("item") is None
-
-
-def _raw_tables(real: str, synthetic: str, options: Mapping[str, Any]) -> Inputs:
+def _raw_tables(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     first = read_raw(real, options, None)
     try:
-        second = read_raw(synthetic, {}, None)
+        second = read_raw(synthetic, ReadOptions(), None)
     except DpgmError:
         second = read_raw(synthetic, options, None)
     if not set(first.column_names) & set(second.column_names):
         second = read_raw(synthetic, options, None)
-    texts = {"missing": options.get("missing", ()), "strip_suffix": options.get("strip_suffix", "")}
-    return inputs_of(first, second, missing=texts["missing"], strip_suffix=texts["strip_suffix"])
+    return inputs_of(first, second, missing=options.missing, strip_suffix=options.strip_suffix)
 
 
-def _raw(
-    real: str, synthetic: str, options: Mapping[str, Any], used: Mapping[str, Any], domain: Domain
-) -> RawColumns | None:
+def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, domain: Domain) -> RawColumns | None:
     columnar = all(
-        format_of(path.split("::")[0], said.get("format")).name in _COLUMNAR
+        format_name(locate(path, said.member), said) in _COLUMNAR
         for path, said in ((real, options), (synthetic, used))
     )
     if not columnar or not any(block.softmax for block in domain.blocks):
         return None
     tables = [read_raw(path, said, domain) for path, said in ((real, options), (synthetic, used))]
-    missing = (*options.get("missing", ()), *used.get("missing", ()))
-    return raw_columns(
-        tables[0], tables[1], domain=domain, missing=missing, strip_suffix=options.get("strip_suffix", "")
-    )
+    missing = (*options.missing, *used.missing)
+    return raw_columns(tables[0], tables[1], domain=domain, missing=missing, strip_suffix=options.strip_suffix)
 
 
-def read_raw(path: str, options: Mapping[str, Any], domain: Domain | None) -> "pyarrow.Table":
+def read_raw(path: str, options: ReadOptions, domain: Domain | None) -> "pyarrow.Table":
     """The columns of a file as they stand in it; at most a million rows, evenly spread over the file."""
-    said = {name: options.get(name, _DEFAULTS.get(name)) for name in _OPTIONS}
-    reading = reading_from(domain=domain, **said)
-    file = columns_of(locate(path, said["member"]), reading)
+    source = locate(path, options.member)
+    said = replace(options, domain=domain)
+    if domain is None:
+        file = table_columns(source, guess_options(source, said))
+    else:
+        file = columns_of(source, said)
     return _thinned(chunk.table for chunk in file.chunks)
 
 

@@ -1,17 +1,18 @@
 """Read a second file so that it can be compared with records read before."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from dpgm.data.domain import Domain
-from dpgm.data.formats import format_of
-from dpgm.data.readers import read_records
+from dpgm.data.guessing import guess_options
+from dpgm.data.opening import locate
+from dpgm.data.options import ReadOptions
+from dpgm.data.readers import format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 from dpgm.evaluation.comparable import with_domain
 
 
-def read_alike(domain: Domain, path: str, *attempts: Mapping[str, Any]) -> tuple[Records, Mapping[str, Any]]:
+def read_alike(domain: Domain, path: str, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
     """Records of a file over `domain`, trying one set of reading options after the other; and those that worked.
 
     Readers drop items that a domain does not have, which is right for private data but would hide that a synthetic
@@ -31,9 +32,15 @@ def read_alike(domain: Domain, path: str, *attempts: Mapping[str, Any]) -> tuple
     return _read(domain, path, last), last
 
 
-def _read(domain: Domain, path: str, options: Mapping[str, Any]) -> Records:
+def _read(domain: Domain, path: str, options: ReadOptions) -> Records:
+    source = locate(path, options.member)
     sets = len(domain.fields) == 1 and domain.fields[0].kind == "items"
-    shaped = format_of(path.split("::")[0], options.get("format")).name in ("npz", "npy", "idx")
+    shaped = format_name(source, options) in ("npz", "npy", "idx")
+    chosen = replace(options, domain=domain)
     if not sets or shaped:
-        return read_records(path, domain=domain, **options)
-    return with_domain(read_records(path, assume_public_items=True, **options), domain)
+        return read_with(source, guess_options(source, chosen).options)[0]
+    # What a synthetic file holds is public, so its first rows may tell its shape, and a cell is an item as it stands.
+    guessed = guess_options(source, chosen).options
+    cells = "" if guessed.item_separator is None else guessed.item_separator
+    own = replace(guessed, domain=None, assume_public_items=True, item_separator=cells)
+    return with_domain(read_with(source, own)[0], domain)

@@ -1,0 +1,133 @@
+"""What a file seems to hold, judged by its first rows: for a curator who looks at it, never for a fit.
+
+`inspect` and `evaluate` release nothing, so they may look at rows to find the shape. A fit may not: it takes the
+shape, the header and the separator from what is stated (see `dpgm.data.header` and `dpgm.data.shapes`).
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpgm.data.chunks import Columns
+from dpgm.data.columns import flat_column
+from dpgm.data.delimited import delimited_columns, is_kept
+from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.header import SEPARATORS, split_cells
+from dpgm.data.json_lines import json_columns
+from dpgm.data.lines import first_block
+from dpgm.data.opening import Input
+from dpgm.data.options import ReadOptions
+from dpgm.data.parquet import parquet_columns
+from dpgm.data.readers import format_name
+from dpgm.data.wide import is_binary
+
+_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Options completed by what the first rows show, and whether they show a table that needs a domain."""
+
+    options: ReadOptions
+    table: bool = False
+
+
+def guess_options(source: Input, options: ReadOptions) -> Guess:
+    """The options with shape, header and separator filled in where they are not stated."""
+    name = format_name(source, options)
+    if name in ("csv", "tsv"):
+        return _guess_delimited(source, options, "\t" if name == "tsv" else ",")
+    if options.stated_shape not in (None, "wide") or options.public_domain is not None:
+        return Guess(options)
+    if name == "parquet":
+        return _guess_parquet(source, options)
+    if name == "jsonl":
+        return _guess_json(source, options)
+    return Guess(options)
+
+
+def table_columns(source: Input, guess: Guess) -> Columns:
+    """The columns of a table without a domain, so that one can be drafted."""
+    name = format_name(source, guess.options)
+    if name == "jsonl":
+        rows = _json_rows(source)
+        names = tuple(dict.fromkeys(member for row in rows if isinstance(row, dict) for member in row))
+        lists = {member for row in rows if isinstance(row, dict) for member in row if isinstance(row[member], list)}
+        fields = tuple(
+            ItemSet(one, (0,)) if one in lists else Categorical(one, (0,)) for one in names if one.strip()
+        )
+        return json_columns(source, replace(guess.options, domain=Domain(fields), shape="wide"))
+    if name == "parquet":
+        return parquet_columns(source, guess.options)
+    return delimited_columns(source, replace(guess.options, shape="wide"), "\t" if name == "tsv" else ",")
+
+
+def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
+    block = first_block(source, quoted=True)
+    rows = [row for row in block.rows()[:_ROWS] if is_kept(row, options.comment)]
+    if not rows or options.shape == "basket":
+        return Guess(options)
+    if options.separator is None and not options.named_columns:
+        options = replace(options, separator=_frequent_separator(rows[0], default))
+    separator = options.separator or default
+    try:
+        head = [split_cells(row, separator) for row in rows]
+    except Exception:  # the reader says what is wrong, in a sentence that names the line
+        return Guess(options)
+    if options.stated_shape not in (None, "wide") or options.table_domain is not None:
+        return Guess(options)
+    body = head if options.header is False or _binary(head[:1]) else head[1:]
+    binary = len(head[0]) > 1 and _binary(body)
+    if options.shape is None and not binary and len({len(row) for row in head}) > 1 and not options.header:
+        return Guess(replace(options, shape="basket"))
+    if options.public_domain is not None:
+        return Guess(replace(options, shape="wide") if binary else options)
+    if options.shape is None and not options.header and _binary(head):
+        return Guess(replace(options, shape="wide", header=False))
+    return Guess(replace(options, shape="wide"), table=not binary and options.threshold is None)
+
+
+def _binary(rows: list[list[str]]) -> bool:
+    return all(cell.strip() in ("0", "1") for row in rows for cell in row)
+
+
+def _frequent_separator(row: bytes, default: str) -> str:
+    if default == "\t":
+        return default
+    text = "".join(row.decode().split('"')[::2])  # outside of quotes
+    counts = {mark: text.count(mark) for mark in SEPARATORS}
+    best = max(SEPARATORS, key=lambda mark: counts[mark])
+    return best if counts[best] > counts[default] else default
+
+
+def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
+    columns = parquet_columns(source, options)
+    if options.shape is None and len(columns.lists) == 1:
+        return Guess(options)
+    first = next(iter(columns.chunks), None)
+    names = [name for name in columns.names if name != options.person]
+    if first is None or columns.lists:
+        return Guess(options)
+    binary = all(is_binary(flat_column(first.table, name), options.threshold) for name in names)
+    return Guess(replace(options, shape="wide"), table=not binary)
+
+
+def _json_rows(source: Input) -> list[Any]:
+    rows = []
+    for line in first_block(source, quoted=False).rows():
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError):
+                break  # the reader names the line
+    return rows
+
+
+def _guess_json(source: Input, options: ReadOptions) -> Guess:
+    rows = _json_rows(source)
+    lists = {name for row in rows if isinstance(row, dict) for name in row if isinstance(row[name], list)}
+    if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
+        return Guess(options)
+    if options.shape is None and len(lists) == 1:
+        return Guess(replace(options, item=next(iter(lists))))
+    return Guess(replace(options, shape="wide"), table=True)

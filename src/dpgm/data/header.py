@@ -1,0 +1,133 @@
+"""What the first line of delimited text is: the names of the columns, or a record.
+
+Only this line is looked at, and it is a header only where it cannot be a record: it holds every name that the options
+or the domain give, or the user says so. A line that could be either is refused, because a record taken for a header
+would be published with the domain.
+"""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+
+from dpgm.data.chunks import plain_name
+from dpgm.data.formats import set_field
+from dpgm.data.options import ReadOptions
+from dpgm.errors import InputError, UsageError
+
+SEPARATORS = (",", ";", "\t", "|")
+_MAX_COLUMNS = 100_000
+_NUMBER = re.compile(
+    r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a delimited file are laid out.
+
+    `certain` tells that nobody can take the names for a record, so that messages may repeat them.
+    """
+
+    separator: str
+    header: bool
+    names: tuple[str, ...]
+    certain: bool
+
+
+def split_cells(row: bytes, separator: str) -> list[str]:
+    """The cells of one row."""
+    text = row.decode()
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+
+
+def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -> Layout:
+    """The layout of a file, from its first line, the options and the domain."""
+    separator, header, certain = default, options.header, True
+    candidates = (options.separator,) if options.separator is not None else _candidates(default)
+    if header is not False and options.named_columns:
+        named = [mark for mark in candidates if _names_all(first_row, mark, options.named_columns)]
+        separator = named[0] if named else candidates[0]
+        # A line that lacks a name is refused later, in a sentence that names the column.
+        header, certain = True, bool(named) or options.header is True
+    elif header:
+        separator = max(candidates, key=lambda mark: _count(first_row, mark))
+    else:
+        separator = candidates[0]
+    cells = _cells(first_row, separator, file)
+    if len(cells) > _MAX_COLUMNS:
+        raise InputError(f"{file}: line 1: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
+    if header is None:
+        header = _is_header(cells, options, file)
+    return Layout(separator, header, _names(cells, header, options, file), certain)
+
+
+def _candidates(default: str) -> tuple[str, ...]:
+    return (default, *(mark for mark in SEPARATORS if mark != default))
+
+
+def _cells(row: bytes, separator: str, file: str) -> list[str]:
+    try:
+        return split_cells(row, separator)
+    except csv.Error:
+        raise InputError(f"{file}: line 1: a cell is longer than 128 kB; correct the file.") from None
+
+
+def _names_all(row: bytes, separator: str, names: tuple[str, ...]) -> bool:
+    try:
+        cells = split_cells(row, separator)
+    except csv.Error:
+        return False
+    return set(names) <= {plain_name(cell.strip()) for cell in cells}
+
+
+def _count(row: bytes, separator: str) -> int:
+    try:
+        return len(split_cells(row, separator))
+    except csv.Error:
+        return 0
+
+
+def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
+    """Whether the first line of 0/1 columns names them; refuses where it could be a record as well."""
+    domain = options.public_domain
+    field = None if domain is None else set_field(domain)
+    bare = [cell.strip() for cell in cells]
+    numbers = [bool(_NUMBER.fullmatch(cell)) for cell in bare]
+    record = all(numbers) if options.threshold is not None else set(bare) <= {"0", "1"}
+    if field is not None:
+        labels = {str(label) for label in field.items}
+        names = {plain_name(cell).strip() for cell in cells} | {plain_name(cell) for cell in cells}
+        unclear = record and labels <= names
+        header = not record
+    else:
+        # Names must differ, so that 0 and 1 in three or more columns are a record.
+        distinct = len(set(bare)) == len(bare)
+        header = not any(numbers) and "" not in bare
+        unclear = not header and (distinct or not record or options.threshold is not None)
+    if unclear:
+        raise UsageError(
+            f"{file}: line 1 may be a record, and a header would be published; say --no-header if it is a record, or"
+            " --header if it names the columns."
+        )
+    return header
+
+
+def _names(cells: list[str], header: bool, options: ReadOptions, file: str) -> tuple[str, ...]:
+    """Names from the header, from the domain, or numbers from 0."""
+    domain, count = options.public_domain, len(cells)
+    if header:
+        if domain is not None and set_field(domain) is not None and options.item is None:
+            return tuple(cells)  # items may have white space around them
+        return tuple(plain_name(cell.strip()) for cell in cells)
+    if options.table_domain is not None:
+        fields = options.table_domain.fields
+        if len(fields) != count:
+            raise InputError(
+                f"{file}: line 1: has {count} cells, but the domain has {len(fields)} fields and the file no header;"
+                " correct the domain, or name the columns in a header."
+            )
+        return tuple(field.name for field in fields)
+    if domain is not None and set_field(domain).width == count:  # type: ignore[union-attr]
+        return tuple(str(label) for label in set_field(domain).items)  # type: ignore[union-attr]
+    return tuple(str(at) for at in range(count))

@@ -1,0 +1,147 @@
+"""How a file is to be read: one frozen value, from the command line to the readers.
+
+What a row is read as depends on that row, the domain and these options, and on nothing else.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypedDict, Unpack
+
+from dpgm.data.domain import Domain
+from dpgm.data.domain_file import domain_from_plain, load_domain
+from dpgm.data.formats import SHAPES, Shape, set_field
+from dpgm.errors import UsageError
+
+Paths = str | os.PathLike[str]
+DomainLike = Domain | Mapping[str, Any] | Paths
+
+NEEDS_DOMAIN = (
+    "the set of items must be public, and reading it from the file would tell about the people in it; either give"
+    " --domain FILE (domain=) with the public list, or pass --assume-public-items (assume_public_items=True) to"
+    " declare that the items occurring in the file are public knowledge"
+)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    r"""How a file is read. What is not stated is taken from the format, the header or the schema, never from rows.
+
+    Attributes:
+        domain: The public domain: a `Domain`, a mapping, or the YAML or JSON file of it.
+        assume_public_items: Declare that the set of items occurring in the file is public knowledge.
+        format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `fimi`, `npz`, `npy`, `idx`,
+            `msweb` or `msnbc`.
+        shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
+            column per field, or one 0/1 column per item).
+        person: The column of persons. In the long shape their rows are grouped; in the others it must be distinct.
+        item: The column of items (long) or of lists of items (basket).
+        count: In the long shape, a column of counts: 0 means that the item is not there.
+        threshold: For numbers where 0 and 1 are expected: above it means present (idx images: 127).
+        labels: For idx images, the idx file of their labels; they become a field named `label`.
+        member: The file to read within a .zip.
+        separator: The character between cells (by default the comma, in .tsv the tab, or the one that the header
+            line is written with).
+        item_separator: The text between the items of one cell, such as `;` in `bread; milk`. The empty text says
+            that a cell is one item whatever it holds.
+        header: Whether the first line names the columns. Not needed where the line holds all the names that the
+            domain or the other options give.
+        missing: Texts that stand for a missing value, besides the empty cell.
+        comment: Lines that start with this text are left out.
+        strip_suffix: Taken off the end of category values, such as a dot.
+
+    >>> ReadOptions(person="who", item="what").stated_shape
+    'long'
+    """
+
+    domain: DomainLike | None = None
+    assume_public_items: bool = False
+    format: str | None = None
+    shape: str | None = None
+    person: str | None = None
+    item: str | None = None
+    count: str | None = None
+    threshold: float | None = None
+    labels: Paths | None = None
+    member: str | None = None
+    separator: str | None = None
+    item_separator: str | None = None
+    header: bool | None = None
+    missing: Sequence[str] = ()
+    comment: str | None = None
+    strip_suffix: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "domain", _loaded(self.domain))
+        if isinstance(self.missing, str):
+            raise UsageError("`missing` must be a list of texts that stand for a missing value.")
+        object.__setattr__(self, "missing", tuple(self.missing))
+        if self.shape is not None and self.shape not in SHAPES:
+            raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {self.shape!r}.")
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
+            raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
+        if self.comment == "":
+            raise UsageError("`comment` must be the text that comment lines start with.")
+        if self.count is not None and (self.person is None or self.item is None):
+            raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
+
+    @property
+    def public_domain(self) -> Domain | None:
+        """The domain, loaded."""
+        return self.domain if isinstance(self.domain, Domain) else None
+
+    @cached_property
+    def table_domain(self) -> Domain | None:
+        """The domain where it has several fields, or one that is no item set: a table."""
+        domain = self.public_domain
+        return domain if domain is not None and set_field(domain) is None else None
+
+    @property
+    def stated_shape(self) -> Shape | None:
+        """The shape that the options and the domain say, if they say one."""
+        if self.shape is not None:
+            return self.shape  # type: ignore[return-value]
+        if self.person is not None and self.item is not None:
+            return "long"
+        return "wide" if self.table_domain is not None else None
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """The columns that the options and the domain name."""
+        named = [name for name in (self.person, self.item, self.count) if name is not None]
+        if self.table_domain is not None and self.stated_shape == "wide":
+            named += [field.name for field in self.table_domain.fields]
+        return tuple(dict.fromkeys(named))
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The fields of `ReadOptions` as keywords of `read_records`, `read_source` and `inspect_file`."""
+
+    domain: DomainLike | None
+    assume_public_items: bool
+    format: str | None
+    shape: str | None
+    person: str | None
+    item: str | None
+    count: str | None
+    threshold: float | None
+    labels: Paths | None
+    member: str | None
+    separator: str | None
+    item_separator: str | None
+    header: bool | None
+    missing: Sequence[str]
+    comment: str | None
+    strip_suffix: str
+
+
+def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:
+    """The options given, with the keywords given besides them."""
+    return ReadOptions(**keywords) if options is None else replace(options, **keywords)
+
+
+def _loaded(domain: DomainLike | None) -> Domain | None:
+    if domain is None or isinstance(domain, Domain):
+        return domain
+    return domain_from_plain(dict(domain)) if isinstance(domain, Mapping) else load_domain(domain)

@@ -1,0 +1,208 @@
+"""What a row is read as depends on that row, the domain and the options: one test per way in which it once did not."""
+
+import numpy as np
+import pytest
+
+from dpgm.data.conversion import as_records
+from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.options import ReadOptions
+from dpgm.data.readers import read_records
+from dpgm.errors import InputError, UsageError
+
+CODES = Domain((ItemSet("items", ("01067", "1067", "5", "a")),))
+
+
+def sets(records):
+    """The labels of every record."""
+    items = records.domain.fields[0].items
+    return [{str(items[at]) for at in row.indices} for row in records.chunks(1)]
+
+
+def write(path, content):
+    path.write_text(content)
+    return path
+
+
+def parquet(path, **columns):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("options", [{"domain": CODES}, {"assume_public_items": True}])
+def test_leading_zeros_of_baskets_survive_whatever_other_rows_hold(tmp_path, options):
+    digits = read_records(write(tmp_path / "a.csv", "01067,5\n1067\n"), shape="basket", **options)
+    letters = read_records(write(tmp_path / "b.csv", "01067,5\n1067\na\n"), shape="basket", **options)
+    assert sets(digits) == [{"01067", "5"}, {"1067"}]
+    assert sets(letters) == [{"01067", "5"}, {"1067"}, {"a"}]
+
+
+def test_a_fraction_changes_no_other_code_of_a_column_of_doubles(tmp_path):
+    domain = Domain((Categorical("code", ("10000000000", "7"), missing=True), Numeric("x", 0, 1, 2)))
+    plain = parquet(tmp_path / "a.parquet", code=[1e10, 7.0, 7.0], x=[0.0, 0.0, 0.0])
+    mixed = parquet(tmp_path / "b.parquet", code=[1e10, 7.0, 0.5], x=[0.0, 0.0, 0.0])
+    assert read_records(plain, domain=domain).indices.tolist() == [0, 3, 1, 3, 1, 3]
+    assert read_records(mixed, domain=domain).indices.tolist() == [0, 3, 1, 3, 2, 3]
+
+
+def test_a_fraction_splits_no_persons_written_as_doubles(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpgm.data.parquet._BATCH", 50)
+    persons = [float(10**10 + at) for at in range(49)]
+    for other in (3.0, 0.5):
+        path = parquet(tmp_path / "x.parquet", p=[*persons, 2.0, *persons, other], i=[1] * 100)
+        assert len(read_records(path, person="p", item="i", domain=Domain.of_items(2))) == 51
+
+
+def test_json_values_are_read_one_by_one(tmp_path):
+    domain = Domain((Categorical("code", ("10000000000", "7"), missing=True), Numeric("x", 0, 1, 2)))
+    for other, position in (("7", 1), ("0.5", 2), ('"a"', 2), ("true", 2), ("null", 2)):
+        path = write(tmp_path / "x.jsonl", f'{{"code": 10000000000, "x": 0}}\n{{"code": {other}, "x": 1}}\n')
+        assert read_records(path, domain=domain).indices.tolist() == [0, 3, position, 4]
+    path = write(tmp_path / "i.jsonl", '[1, "01"]\n["a", 2.0]\n[]\n')
+    assert sets(read_records(path, assume_public_items=True)) == [{"1", "01"}, {"a", "2"}, set()]
+
+
+def test_json_members_come_from_the_domain_not_from_the_first_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpgm.data.lines.BLOCK", 16)
+    domain = Domain((Categorical("c", ("u", "v"), missing=True), Numeric("x", 0, 1, 2)))
+    path = write(tmp_path / "x.jsonl", '{"x": 0}\n{"x": 1}\n{"x": 1, "c": "v"}\n')
+    assert read_records(path, domain=domain).indices.tolist() == [2, 3, 2, 4, 1, 4]
+    with pytest.raises(InputError, match="no row has the member 'c'"):
+        read_records(write(tmp_path / "y.jsonl", '{"x": 0}\n{"x": 1}\n'), domain=domain)
+
+
+def test_lists_within_cells_are_read_one_by_one(tmp_path):
+    domain = Domain((ItemSet("s", ("1", "a")), Numeric("x", 0, 1, 1)))
+    path = write(tmp_path / "x.csv", 's,x\n"[1]",0\n"[""a""]",0\n"[0.5, ""a""]",0\n')
+    assert read_records(path, domain=domain).indices.tolist() == [0, 2, 1, 2, 1, 2]
+
+
+def test_a_frame_of_mixed_objects_is_read_value_by_value():
+    import pandas as pd
+
+    domain = Domain((Categorical("c", ("7", "a", "true"), missing=True),))
+    for values in ([7, "a"], [7, 7.0], [7, True], [7, None], [7, 0.5], ["7", 7]):
+        found = as_records(pd.DataFrame({"c": values}), domain).indices.tolist()
+        assert found[0] == 0
+        typed = as_records(pd.DataFrame({"c": pd.Series(values, dtype=object)}), domain).indices.tolist()
+        assert typed == found
+
+
+def test_the_first_record_does_not_choose_the_separator(tmp_path):
+    domain = Domain.of_items(["a", "b", "a;b"])
+    semicolons = write(tmp_path / "x.csv", "a;b;b\na,b\n")
+    with pytest.raises(InputError, match=r"line 1.*--item-separator.*--separator"):
+        read_records(semicolons, domain=domain, shape="basket")
+    assert sets(read_records(write(tmp_path / "y.csv", "a;b\na,b\n"), domain=domain, shape="basket")) == [
+        {"a;b"},
+        {"a", "b"},
+    ]
+    with pytest.raises(InputError, match="line 2"):  # the row that is not written with it
+        read_records(semicolons, domain=domain, shape="basket", separator=";")
+
+
+def test_a_header_that_holds_the_names_that_are_stated_chooses_the_separator(tmp_path):
+    path = write(tmp_path / "x.csv", "p;what;note\n1;a;x,y,z,,,\n")
+    assert sets(read_records(path, domain=Domain.of_items(["a"]), person="p", item="what")) == [{"a"}]
+
+
+def test_the_shape_is_not_taken_from_the_rows(tmp_path):
+    for content in ("a,b\nb\n", "a,b\n0,1\n", "a,b\nb,a\n"):
+        with pytest.raises(UsageError, match=r"shape.*--person"):
+            read_records(write(tmp_path / "x.csv", content), domain=Domain.of_items(["a", "b"]))
+        with pytest.raises(UsageError, match=r"shape.*--person"):
+            read_records(tmp_path / "x.csv", assume_public_items=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ("12.5,3,7\n1,0,1\n", {}),
+        ("12,3,7\n10,20,1\n", {"threshold": 5}),
+        ("0,1\n1,1\n", {}),
+        ("0,1\n1,1\n", {"domain": Domain.of_items(2)}),
+    ],
+)
+def test_a_first_line_that_could_be_a_record_is_not_taken_for_a_header(tmp_path, content, options):
+    path = write(tmp_path / "x.csv", content)
+    with pytest.raises(UsageError, match=r"line 1 may be a record.*--no-header.*--header"):
+        read_records(path, shape="wide", **options)
+    with_header = read_records(path, shape="wide", header=True, **options)
+    without = read_records(path, shape="wide", header=False, **options | {"threshold": 5})
+    assert (len(with_header), len(without)) == (content.count("\n") - 1, content.count("\n"))
+
+
+def test_a_first_line_of_words_is_a_header_and_one_of_zeros_and_ones_a_record(tmp_path):
+    assert len(read_records(write(tmp_path / "x.csv", "tea,milk\n0,1\n"), shape="wide")) == 1
+    assert len(read_records(write(tmp_path / "y.csv", "0,1,1\n0,1,0\n"))) == 2
+
+
+def test_cells_that_hold_several_items_are_split_or_refused(tmp_path):
+    path = write(tmp_path / "x.csv", 'items\n"a, b, c"\n"b, d"\n\n"a"\n')
+    with pytest.raises(InputError, match=r"line 2.*--item-separator"):
+        read_records(path, shape="basket", header=True, assume_public_items=True)
+    records = read_records(path, shape="basket", header=True, item_separator=",", assume_public_items=True)
+    assert records.domain.fields[0].items == ("a", "b", "c", "d")
+    assert sets(records) == [{"a", "b", "c"}, {"b", "d"}, {"a"}]
+    whole = read_records(path, shape="basket", header=True, item_separator="", assume_public_items=True)
+    assert sets(whole) == [{"a, b, c"}, {"b, d"}, {"a"}]
+    lines = write(tmp_path / "y.csv", '"a, b",c\nd\n')
+    with pytest.raises(InputError, match=r"line 1.*--item-separator"):
+        read_records(lines, shape="basket", assume_public_items=True)
+    assert sets(read_records(lines, shape="basket", item_separator=",", assume_public_items=True)) == [
+        {"a", "b", "c"},
+        {"d"},
+    ]
+    long = write(tmp_path / "z.csv", "p,i\n1,a; b\n2,\n1,c\n")
+    records = read_records(long, person="p", item="i", item_separator=";", assume_public_items=True)
+    assert sets(records) == [{"a", "b", "c"}, set()]
+
+
+def test_a_blank_line_is_an_empty_record_whatever_other_rows_hold(tmp_path):
+    domain = Domain.of_items(10)
+    for other in ("1,2", '"1",2', "1,0000000000000000000002"):
+        records = read_records(write(tmp_path / "x.csv", f"{other}\n \n3\n"), domain=domain, shape="basket")
+        assert records.lengths.tolist() == [2, 0, 1]
+
+
+def test_the_first_visitor_of_msnbc_may_have_seen_nothing(tmp_path):
+    head = "% Different categories found in input file:\n\na b c\n\n\n% Sequences:\n\n"
+    for rows, lengths in (("\n1 2\n", [0, 2]), ("1 2\n", [2]), ("\n\n1\n", [0, 0, 1])):
+        assert read_records(write(tmp_path / "m.seq", head + rows)).lengths.tolist() == lengths
+    with pytest.raises(InputError, match="must be blank"):
+        read_records(write(tmp_path / "m.seq", head[:-1] + "1 2\n"))
+
+
+def test_parquet_columns_of_numbers_are_no_items_by_their_values(tmp_path):
+    path = parquet(tmp_path / "x.parquet", a=np.array([0, 1]), b=np.array([1, 1]))
+    with pytest.raises(UsageError, match="shape"):
+        read_records(path)
+    assert len(read_records(path, shape="wide")) == 2
+    assert len(read_records(path, domain=Domain.of_items(["a", "b"]))) == 2
+    truths = parquet(tmp_path / "y.parquet", a=[True, False], b=[True, True])
+    assert read_records(truths).lengths.tolist() == [2, 1]
+
+
+def test_options_are_one_value_or_keywords(tmp_path):
+    path = write(tmp_path / "v.csv", "who,what\nx,1\ny,2\n")
+    options = ReadOptions(
+        person="who", item="what", domain={"fields": [{"name": "i", "kind": "items", "items": [1]}]}
+    )
+    assert options.domain == Domain.of_items([1], "i")
+    assert read_records(path, options) == read_records(path, person="who", item="what", domain=options.domain)
+    assert len(read_records(path, options, item="who", domain=Domain.of_items(["x"]), person="what")) == 2
+    with pytest.raises(UsageError, match="shape"):
+        ReadOptions(shape="tall")
+
+
+def test_keywords_and_command_line_hold_every_option():
+    from dataclasses import fields
+
+    from dpgm.cli.reading import READ_OPTIONS
+    from dpgm.data.options import ReadKeywords
+
+    names = {field.name for field in fields(ReadOptions)}
+    assert set(ReadKeywords.__annotations__) == names
+    assert set(READ_OPTIONS) == names
