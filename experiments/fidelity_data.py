@@ -64,8 +64,12 @@ def _sets(name: str, folder: Path) -> Records:
         "msnbc": lambda: read_records(folder / "msnbc/msnbc990928.zip", assume_public_items=True),
         "msweb": lambda: read_records(web, assume_public_items=True),
         "msweb16": lambda: most_frequent(read_records(web, assume_public_items=True), 16, drop_empty=False),
-        "retail": lambda: most_frequent(read_records(retail, assume_public_items=True), 1000, drop_empty=True),
-        "retail16": lambda: most_frequent(read_records(retail, assume_public_items=True), 16, drop_empty=False),
+        "retail": lambda: most_frequent(
+            read_records(retail, assume_public_items=True, shape="basket"), 1000, drop_empty=True
+        ),
+        "retail16": lambda: most_frequent(
+            read_records(retail, assume_public_items=True, shape="basket"), 16, drop_empty=False
+        ),
         "tw_ny": lambda: most_frequent(
             read_records(places, assume_public_items=True, **long), 342, drop_empty=True
         ),

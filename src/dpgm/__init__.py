@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain, save_domain
     from dpgm.data.inspection import inspect_file
+    from dpgm.data.options import ReadOptions
     from dpgm.data.readers import read_records, read_source
     from dpgm.data.records import Records
     from dpgm.data.simulate import simulate_cdr, simulate_transit
@@ -60,6 +61,7 @@ _HOMES = {
     "data.domain": "Domain",
     "data.domain_file": "load_domain save_domain",
     "data.inspection": "inspect_file",
+    "data.options": "ReadOptions",
     "data.readers": "read_records read_source",
     "data.records": "Records",
     "data.simulate": "simulate_cdr simulate_transit",
@@ -110,6 +112,7 @@ __all__ = [
     "Plan",
     "PrivacyWarning",
     "PrivateKernelKMeans",
+    "ReadOptions",
     "RecordWriter",
     "Records",
     "Release",
