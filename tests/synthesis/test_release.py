@@ -153,7 +153,7 @@ def test_conditional_samples_meet_the_condition(folder):
         for a, b in zip(records.indptr, records.indptr[1:], strict=False)
     )
     assert 0 < rate < 1
-    with pytest.raises(UsageError, match="names no item"):
+    with pytest.raises(UsageError, match="no value '99'"):
         sample_where(release.generator, SETS, 5, ["items=99"])
 
 

@@ -239,7 +239,12 @@ def sample(
     out: Annotated[Path, typer.Option("--out", help="File to write; its ending names the format.")],
     seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
     where: Annotated[
-        list[str] | None, typer.Option("--where", help="Only records with field=value; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="Only such records: milk, sex=female, age>=65, 'colour in [red, blue]'; repeatable.",
+        ),
     ] = None,
     shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
     unverified: Annotated[
@@ -263,7 +268,7 @@ def sample(
             opened, records, out, seed=seed, where=where or [], shape=shape, force=force, progress=progress
         )
     if not quiet:
-        kept = "" if rate is None else f" ({rate:.2%} of the records drawn met the condition)"
+        kept = "" if rate is None else f" ({rate:.2%} of the generator's records are like that)"
         announce(f"{records:,} synthetic records written to {out}{kept}")
 
 

@@ -133,10 +133,20 @@ def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
             f"`allowed` of a constraint must list 1 to {_MOST_COMBINATIONS:,} rows with one value per field."
         )
     distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
+    # Where a row lists `missing`, a missing value is a value like the others; else it may stand for any.
+    definite = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
     parts = tuple(
-        All(tuple(_equal(fields[name], value) for name, value in zip(names, row, strict=True))) for row in distinct
+        All(tuple(_listed(fields[name], value, name in definite) for name, value in zip(names, row, strict=True)))
+        for row in distinct
     )
     return Rule(AnyOf(parts), None, plain)
+
+
+def _listed(field: Any, value: str, definite: bool) -> Condition:
+    made = _equal(field, value)
+    if not definite or made == OneOf(field.name, (None,)):
+        return made
+    return All((made, Not(OneOf(field.name, (None,)))))
 
 
 def _equal(field: Any, value: str) -> Condition:

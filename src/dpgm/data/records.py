@@ -1,5 +1,6 @@
 """Records: a frozen sparse binary matrix (CSR) with its public domain."""
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
 class Records:
     """N records as sorted, distinct positions of the domain's binary vector.
 
-    `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory.
+    `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory. Synthetic records keep
+    the values that were drawn for them (`decoded`), so that they are the same each time they are looked at.
 
     >>> records = Records.from_lists([[2, 0], [], [1]], Domain.of_items(3))
     >>> len(records), records.lengths.tolist(), records.take(np.array([2, 0])).indices.tolist()
@@ -40,6 +42,9 @@ class Records:
     domain: Domain
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
+    decoded: "pyarrow.Table | None" = dataclasses.field(
+        default=None, kw_only=True, repr=False
+    )  # values drawn before
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -119,7 +124,9 @@ class Records:
         stop = max(start, stop)
         pointers = self.indptr[start : stop + 1]
         first, last = int(pointers[0]), int(pointers[-1])
-        return Records(self.domain, pointers - first if first else pointers, self.indices[first:last])
+        decoded = None if self.decoded is None else self.decoded.slice(start, stop - start)
+        pointers = pointers - first if first else pointers
+        return Records(self.domain, pointers, self.indices[first:last], decoded=decoded)
 
     def take(self, rows: NDArray[Any]) -> "Records":
         """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
@@ -136,7 +143,8 @@ class Records:
             where = np.arange(low, high)
             where += np.repeat(shifts[first:last], lengths[first:last])
             np.take(self.indices, where, out=indices[low:high], mode="clip")
-        return Records(self.domain, indptr, indices)
+        decoded = None if self.decoded is None else self.decoded.take(rows)
+        return Records(self.domain, indptr, indices, decoded=decoded)
 
     def chunks(self, size: int) -> Iterator["Records"]:
         """Consecutive row ranges of at most `size` records."""
@@ -238,4 +246,10 @@ def concatenate(parts: Sequence[Records]) -> Records:
     lengths = np.concatenate([part.lengths for part in parts])
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
-    return Records(domain, indptr, np.concatenate([part.indices for part in parts]))
+    tables = [part.decoded for part in parts]
+    decoded = None
+    if all(table is not None for table in tables):
+        import pyarrow as pa
+
+        decoded = pa.concat_tables(tables)
+    return Records(domain, indptr, np.concatenate([part.indices for part in parts]), decoded=decoded)

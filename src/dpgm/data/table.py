@@ -168,6 +168,8 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
     """A table of one column a field: lists of labels, a category, a number drawn within its bin."""
     import pyarrow as pa
 
+    if records.decoded is not None:
+        return records.decoded
     columns = {}
     rows = np.repeat(np.arange(len(records)), records.lengths)
     for field, block in zip(records.domain.fields, records.domain.blocks, strict=True):

@@ -29,6 +29,7 @@ from dpgm.synthesis.verification import (
     open_generator,
     read_domain,
 )
+from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -44,9 +45,15 @@ class Release:
     generator: Generator
     certificate: Certificate
 
-    def sample(self, count: int, *, seed: int | None = None) -> Records:
-        """`count` synthetic records; free, since sampling is post-processing."""
-        return sample(self.generator, self.domain, count, seed=seed)
+    def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
+        """`count` synthetic records; free, since sampling is post-processing.
+
+        Args:
+            count: how many.
+            seed: draws the same records and values again.
+            where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
+        """
+        return sample(self.generator, self.domain, count, seed=seed, where=where)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place once; signed, if there is a key."""

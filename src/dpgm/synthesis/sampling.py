@@ -7,14 +7,13 @@ of threads nor the way chunks are consumed changes what comes out. Sampling is p
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from dpgm import validation
 from dpgm.data.domain import Domain
@@ -25,14 +24,15 @@ from dpgm.models.balance import MOST_RECORDS
 from dpgm.models.products import Products
 from dpgm.models.rounding import LARGEST
 from dpgm.synthesis.context import Progress, silent
+from dpgm.synthesis.filtering import RecordFilter, condition_generator, with_values
 from dpgm.synthesis.generator import Generator
+from dpgm.synthesis.where import Where, parse_where
 
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
 CHUNK = 16_384
 MOST = 10_000_000_000
-MISSING = "missing"  # what `--where field=missing` calls a missing value
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly over [0, 1)
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
 
@@ -64,45 +64,62 @@ def sample_chunks(
             yield waiting.popleft().result()
 
 
-def sample(generator: Generator, domain: Domain, count: int, *, seed: int | None = None) -> Records:
-    """`count` synthetic records in memory."""
-    parts = list(sample_chunks(generator, count, seed=seed))
-    return concatenate(parts) if parts else Records.from_lists([], domain)
-
-
 class Conditioned:
-    """Records that meet every condition `field=value`, found by drawing and keeping or not: exact.
+    """Records that meet the constraints of the domain and what is asked of the sample.
 
-    A condition met by fewer than one draw in ten thousand is refused.
+    A mixture of products is conditioned exactly as far as positions tell; what only the values drawn within bins can
+    tell (and any other generator) is left to drawing and keeping or not, which is exact as well. What fewer than one
+    draw in ten thousand meets is refused.
     """
 
     def __init__(
-        self, generator: Generator, domain: Domain, where: Sequence[str], *, seed: int | None = None
+        self,
+        generator: Generator,
+        domain: Domain,
+        where: Where | None,
+        *,
+        count: int = MOST,
+        seed: int | None = None,
     ) -> None:
         _check_seed(seed)
-        self._source = _Source(generator, MOST, secrets.randbits(62) if seed is None else seed)
-        self._where = list(where)
-        self._positions = [position_of(domain, condition) for condition in where]
+        self._where = parse_where(where, domain)
+        self._told = [where] if isinstance(where, str) else [str(one) for one in where or ()]
+        self._filter = RecordFilter(domain, self._where)
+        self._domain = domain
+        chosen, self._chance, exact = condition_generator(generator, domain, self._where)
+        if self._chance == 0:
+            raise UsageError(
+                f"{self._asked()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
+            )
+        self._root = secrets.randbits(62) if seed is None else seed
+        self._certain = exact and not self._filter.acts
+        self._source = _Source(chosen, count if self._certain else MOST, self._root)
         self._found = self._drawn = 0
 
     @property
     def rate(self) -> float:
-        """The share of draws so far that met the conditions."""
-        return self._found / self._drawn if self._drawn else 1.0
+        """The share of the generator's records that meet everything."""
+        return self._chance * (self._found / self._drawn if self._drawn else 1.0)
+
+    def _asked(self) -> str:
+        rules = "the domain's constraints" if self._domain.constraints else ""
+        asked = f"the condition {' and '.join(self._told)}" if self._told else ""
+        return " with ".join(text for text in (asked, rules) if text)
 
     def chunks(self, count: int) -> Iterator[Records]:
         """`count` records, in chunks."""
         number = given = 0
         while given < count:
-            chunk = self._source.draw(self._source.chunk, number)
+            size = min(self._source.chunk, count - given) if self._certain else self._source.chunk
+            chunk = with_values(self._source.draw(size, number), self._root, number)
             number += 1
-            hits = chunk.take(np.flatnonzero(_holds_all(chunk, self._positions)))
+            hits = self._filter(chunk)
             self._drawn += len(chunk)
             self._found += len(hits)
             if self._drawn >= 10 / RAREST and self._found < self._drawn * RAREST:
                 raise UsageError(
-                    f"the condition {' and '.join(self._where)} holds for fewer than {RAREST:.2%} of synthetic "
-                    f"records ({self._found} of {self._drawn}); ask for something less rare."
+                    f"{self._asked()} holds for fewer than {RAREST:.2%} of synthetic records ({self._found} of"
+                    f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
                 )
             kept = hits.rows(0, min(len(hits), count - given))
             given += len(kept)
@@ -110,12 +127,35 @@ class Conditioned:
                 yield kept
 
 
+def drawn_chunks(
+    generator: Generator, domain: Domain, count: int, where: Where | None, *, seed: int | None
+) -> tuple[Iterator[Records], Conditioned | None]:
+    """`count` records in chunks, with their values; and what they are conditioned on, if anything."""
+    if where or domain.constraints:
+        conditioned = Conditioned(generator, domain, where, count=count, seed=seed)
+        return conditioned.chunks(count), conditioned
+    root = secrets.randbits(62) if seed is None else seed
+    chunks = sample_chunks(generator, count, seed=root)
+    return (with_values(chunk, root, number) for number, chunk in enumerate(chunks)), None
+
+
+def sample(
+    generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
+) -> Records:
+    """`count` synthetic records in memory; numbers keep the values drawn for them, however often they are looked at."""
+    validation.whole(records=count, at_least=0, at_most=MOST)
+    _check_seed(seed)
+    parts = list(drawn_chunks(generator, domain, count, where, seed=seed)[0])
+    return concatenate(parts) if parts else Records.from_lists([], domain)
+
+
 def sample_where(
-    generator: Generator, domain: Domain, count: int, where: list[str], *, seed: int | None = None
+    generator: Generator, domain: Domain, count: int, where: Where, *, seed: int | None = None
 ) -> tuple[Records, float]:
-    """`count` records that meet every condition `field=value`, and the share of draws that did."""
-    conditioned = Conditioned(generator, domain, where, seed=seed)
-    kept = list(conditioned.chunks(count))
+    """`count` records that meet every condition, and the share of the generator's records that do."""
+    chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
+    kept = list(chunks)
+    assert conditioned is not None
     return (concatenate(kept) if kept else Records.from_lists([], domain)), conditioned.rate
 
 
@@ -125,57 +165,22 @@ def write_sample(
     path: Path,
     *,
     seed: int | None = None,
-    where: Sequence[str] = (),
+    where: Where | None = None,
     shape: str | None = None,
     force: bool = True,
     progress: Progress = silent,
 ) -> float | None:
-    """Stream `count` synthetic records to a file; returns the acceptance rate of a condition, if there is one."""
+    """Stream `count` synthetic records to a file; returns the share that meets the conditions, if there are any."""
     validation.whole(records=count, at_least=1, at_most=MOST)
     _check_seed(seed)
-    conditioned = Conditioned(release.generator, release.domain, where, seed=seed) if where else None
-    # Numbers within a bin are drawn by the writer, in the order of the records: reproducible with the seed, too.
-    rng = np.random.default_rng(None if seed is None else [seed, 1])
+    drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
     done = 0
-    with RecordWriter(path, release.domain, shape=shape, rng=rng, force=force) as writer:
-        drawn = (
-            sample_chunks(release.generator, count, seed=seed) if conditioned is None else conditioned.chunks(count)
-        )
+    with RecordWriter(path, release.domain, shape=shape, force=force) as writer:
         for chunk in drawn:
             writer.write(chunk)
             done += len(chunk)
             progress("sample", done, count)
     return None if conditioned is None else conditioned.rate
-
-
-def position_of(domain: Domain, condition: str) -> int:
-    """The position of the binary vector that a condition `field=value` (or an item or category alone) names.
-
-    Names and labels may hold `=` themselves; a condition that can be read in two ways is refused.
-    """
-    found, numbers = set(), False
-    for start, field in zip(domain.offsets, domain.fields, strict=True):
-        named = condition.startswith(f"{field.name}=")
-        if field.kind not in ("items", "categorical"):
-            numbers = numbers or named
-            continue
-        labels = [str(label) for label in (field.items if field.kind == "items" else field.values)]
-        if field.kind == "categorical" and field.missing and MISSING not in labels:
-            labels.append(MISSING)
-        for wanted in (condition, condition[len(field.name) + 1 :] if named else None):
-            if wanted in labels:
-                found.add(start + labels.index(wanted))
-    if len(found) == 1:
-        return found.pop()
-    if found:
-        raise UsageError(f"the condition {condition!r} can be read in several ways; write field=value.")
-    if numbers:
-        raise UsageError(
-            f"the condition {condition!r} is on a field of numbers or pixels; use items or categories."
-        )
-    raise UsageError(
-        f"the condition {condition!r} names no item or category of the domain; write field=value with a value it lists."
-    )
 
 
 def _evens_out(products: Products, count: int) -> bool:
@@ -207,16 +212,6 @@ class _Source:
 def _check_seed(seed: int | None) -> None:
     if seed is not None:
         validation.whole(seed=seed, at_least=0)
-
-
-def _holds_all(records: Records, positions: list[int]) -> NDArray[np.bool_]:
-    holds = np.ones(len(records), dtype=bool)
-    rows = np.repeat(np.arange(len(records)), records.lengths)
-    for position in positions:
-        has = np.zeros(len(records), dtype=bool)
-        has[rows[records.indices == position]] = True
-        holds &= has
-    return holds
 
 
 def _generator(root: int, number: int) -> torch.Generator:

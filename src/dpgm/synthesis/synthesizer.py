@@ -40,6 +40,7 @@ from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
 from dpgm.synthesis.statements import SEEDED, statements_of
+from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
     from dpgm.privacy.ledger import Ledger
@@ -170,9 +171,9 @@ class Synthesizer:
             raise NotFittedError("this Synthesizer is not fitted yet; call fit(records) first.")
         return Release(self.domain_, self.generator_, self.certificate_)
 
-    def sample(self, count: int, *, seed: int | None = None) -> Records:
-        """`count` synthetic records; costs nothing."""
-        return self.release_.sample(count, seed=seed)
+    def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
+        """`count` synthetic records, `where` they meet a condition; costs nothing (see `Release.sample`)."""
+        return self.release_.sample(count, seed=seed, where=where)
 
     def save(self, path: str | Path, *, force: bool = False, sign: str | Path | None = None) -> None:
         """Write the release folder, signed with a private key file (`dpgm keys create`) if there is one."""
