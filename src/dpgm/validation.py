@@ -84,12 +84,16 @@ def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:
         raise UsageError(f"the shares of the budget must sum to 1; got {listed}, which sum to {total:g}.")
 
 
+# Above this delta a warning is shown whatever the number of records: one person in a hundred may lose all protection.
+WEAK_DELTA = 0.01
+
+
 def budget(epsilon: object, delta: object, records: object, *, not_private: bool = False) -> None:
     """A privacy budget for a public number of records, by the rules of RELIABILITY.md 3.
 
     Refuses an epsilon that is not positive and finite, an epsilon above 100 unless the run is marked not private,
-    and a delta above 1 / records (publishing one record at random would satisfy it). Warns above an epsilon of 10
-    and above a delta of 1 / (10 records).
+    and a delta above 1 / records (publishing one record at random would satisfy it). Warns above an epsilon of 10,
+    above a delta of 1 / (10 records), and above a delta of 0.01, which the default reaches with fewer than ten records.
     """
     positive(epsilon=epsilon)
     probability(delta=delta, advice="A usual choice is 1 / (100 x number of records).")
@@ -108,6 +112,14 @@ def budget(epsilon: object, delta: object, records: object, *, not_private: bool
     if delta > 1 / (10 * records):  # type: ignore[operator]
         warnings.warn(
             f"delta = {delta} is above 1 / (10 x records) = {1 / (10 * records):.3g}, which is weak.",  # type: ignore[operator]
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    elif delta > WEAK_DELTA:  # type: ignore[operator]
+        warnings.warn(
+            f"delta = {delta:.3g} is weak: the protection of a person may fail with a chance of 1 in "  # type: ignore[str-format]
+            f"{1 / delta:.0f}. There are only {records} records; check that this is the right data, and choose a "  # type: ignore[operator]
+            "smaller delta.",
             PrivacyWarning,
             stacklevel=2,
         )

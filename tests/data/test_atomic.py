@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dpgm.data.atomic import atomic_file, atomic_folder
+from dpgm.data.atomic import atomic_file, atomic_folder, remove_leftovers
 from dpgm.errors import DiskError, InputError
 
 
@@ -100,3 +100,41 @@ def test_a_full_disk_inside_a_folder_is_told_of_the_name_the_user_gave(tmp_path)
         raise OSError(errno.ENOSPC, "No space left on device")
     assert ".tmp-" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- what a killed process left ----------------------------------------------------------------------------------
+
+
+def test_the_next_writer_removes_what_a_killed_one_left_and_nothing_else(tmp_path):
+    (tmp_path / "out.tmp-0123456789ab").write_text("half")
+    (tmp_path / "out.tmp-0123456789ac").mkdir()
+    (tmp_path / "out.tmp-0123456789ac" / "file").write_text("half")
+    kept = {"out.tmp-notes", "other.tmp-0123456789ab", "out.tmp-0123456789ab.txt"}
+    for name in kept:
+        (tmp_path / name).write_text("mine")
+    with atomic_file(tmp_path / "out") as temporary:
+        temporary.write_text("whole")
+    assert set(os.listdir(tmp_path)) == kept | {"out"}
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path):
+    with atomic_file(tmp_path / "out") as first:
+        first.write_text("first")
+        with atomic_file(tmp_path / "out") as second:
+            second.write_text("second")
+        assert first.exists()
+    assert (tmp_path / "out").read_text() == "first"
+    with atomic_folder(tmp_path / "folder") as first, atomic_folder(tmp_path / "folder", force=True):
+        assert first.exists()
+
+
+def test_an_old_output_that_was_moved_aside_comes_back(tmp_path):
+    """Killed between the two renames of a forced replacement: the old output is the newest whole one."""
+    (tmp_path / "release.old-0123456789ab").mkdir()
+    (tmp_path / "release.old-0123456789ab" / "file").write_text("old")
+    remove_leftovers(tmp_path / "release")
+    assert os.listdir(tmp_path) == ["release"]
+    assert (tmp_path / "release" / "file").read_text() == "old"
+    (tmp_path / "release.old-0123456789ab").mkdir()
+    remove_leftovers(tmp_path / "release")
+    assert os.listdir(tmp_path) == ["release"]

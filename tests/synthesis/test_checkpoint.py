@@ -131,7 +131,7 @@ def test_other_data_or_another_plan_is_refused(tmp_path):
         Checkpoint.resume(tmp_path / "a", tiny_plan("products", SETS, 61), RECORDS)
     with pytest.raises(ArtefactError, match="no checkpoint"):
         Checkpoint.resume(tmp_path / "b", plan, RECORDS)
-    with pytest.raises(UsageError, match="not empty"):
+    with pytest.raises(UsageError, match="an earlier fit stopped"):
         Checkpoint.start(tmp_path / "a", plan, RECORDS)
     assert Checkpoint.saved_plan(tmp_path / "a") == plan
 

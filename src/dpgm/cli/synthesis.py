@@ -125,8 +125,10 @@ def fit(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     plan_file: Annotated[Path | None, typer.Option("--plan", help="A plan written by `dpgm plan --out`.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Folder to save progress in.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from --checkpoint.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Folder to save progress in; by default OUT.checkpoint.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped.")] = False,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="Budget ledger of this population.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Tests only: reproducible, NOT PRIVATE.")] = None,
     sign: Annotated[
@@ -139,8 +141,10 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
+    from dpgm.cli.stopping import SAY_IT_THEMSELVES, default_checkpoint, told_what_is_spent, warn_of_seed
     from dpgm.data.readers import read_records, read_source
-    from dpgm.errors import DiskError, UsageError
+    from dpgm.errors import UsageError
+    from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
     from dpgm.synthesis.plan import read_plan
     from dpgm.synthesis.release import check_target
     from dpgm.synthesis.synthesizer import Synthesizer
@@ -152,6 +156,9 @@ def fit(
     check_target(out, force=force)
     if sign is not None:
         _check_signing(sign, seed)
+    progress_folder = default_checkpoint(out) if checkpoint is None else checkpoint
+    check_folder(progress_folder, resume=resume)
+    warn_of_seed(seed)
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
@@ -170,39 +177,30 @@ def fit(
         randomness=_randomness(seed),
         mean_length=mean_length,
     )
-    try:
-        if not quiet:
-            announce(
-                f"fitting {len(records):,} records of {records.width:,} positions; nothing shown depends on them"
-            )
-        with bars(quiet) as progress:
-            synthesizer.fit(
-                records,
-                public=near,
-                plan=planned,
-                source=source,
-                ledger=book,
-                checkpoint=checkpoint,
-                resume=resume,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        if checkpoint is not None:
-            announce(f"stopped; resume with the same command and --resume (progress is in {checkpoint})")
-        else:
-            announce("stopped; nothing was written (with --checkpoint DIR a fit can be resumed)")
-        raise
-    try:
+    if not quiet:
+        announce(f"fitting {len(records):,} records of {records.width:,} positions; nothing shown depends on them")
+    with told_what_is_spent(progress_folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
+        synthesizer.fit(
+            records,
+            public=near,
+            plan=planned,
+            source=source,
+            ledger=book,
+            checkpoint=progress_folder,
+            resume=resume,
+            progress=progress,
+        )
+    with told_what_is_spent(progress_folder):
         synthesizer.save(out, force=force, sign=sign)
-    except DiskError as error:
-        if checkpoint is None:
-            raise
-        raise DiskError(f"{error} Then run the same command with --resume: it costs nothing more.") from error
+    if checkpoint is None:
+        remove_checkpoint(progress_folder)
     if not quiet:
         certificate = synthesizer.certificate_
+        marked = "" if certificate.private else "NOT PRIVATE, "
         announce(
-            f"release written to {out}: epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, per"
-            f" {certificate.unit}. Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
+            f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
+            f"delta = {certificate.delta:.3g}, per {certificate.unit}. "
+            f"Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
         )
 
 

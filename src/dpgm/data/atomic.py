@@ -1,10 +1,14 @@
 """Writing that is all or nothing: beside the final name, flushed to the disk, renamed into place.
 
-A reader sees the old output or the new one, never half of one; after an error nothing is left behind.
+A reader sees the old output or the new one, never half of one; after an error nothing is left behind. What a killed
+process left is removed by the next one that writes the same name: a temporary output is locked while it is written,
+so one without a lock belongs to nobody.
 """
 
 import errno
+import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -53,8 +57,45 @@ def _flush_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.tmp-{secrets.token_hex(6)}")
+def _beside(path: Path, mark: str = "tmp") -> Path:
+    return path.with_name(f"{path.name}.{mark}-{secrets.token_hex(6)}")
+
+
+def _locked(path: Path) -> int:
+    """A handle of a temporary file or folder that says: somebody is writing this."""
+    handle = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # a file system without locks: leftovers are not told from work, and stay
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left of this output; bring back an old output that was moved aside."""
+    target = Path(path)
+    pattern = re.compile(re.escape(target.name) + r"\.(tmp|old)-[0-9a-f]{12}")
+    with suppress(OSError):
+        for name in sorted(os.listdir(target.parent)):
+            match = pattern.fullmatch(name)
+            if match is None:
+                continue
+            leftover = target.with_name(name)
+            if match[1] == "old" and not os.path.lexists(target):
+                os.rename(leftover, target)
+                continue
+            with suppress(OSError):
+                _remove_unlocked(leftover)
+
+
+def _remove_unlocked(leftover: Path) -> None:
+    handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink()
+    finally:
+        os.close(handle)
 
 
 def _check_folder_of(path: Path, force: bool) -> None:
@@ -123,10 +164,13 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     _check_folder_of(target, force)
     if target.is_dir():
         raise disk_error(target, OSError(errno.EISDIR, ""))
+    remove_leftovers(target)
     temporary = _beside(target)
+    lock = -1
     try:
         # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        lock = _locked(temporary)
         yield temporary
         _flush_file(temporary)
         mask = os.umask(0)
@@ -143,6 +187,8 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     finally:
         with suppress(OSError):
             temporary.unlink()
+        if lock >= 0:
+            os.close(lock)
 
 
 @contextmanager
@@ -156,10 +202,13 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
     """
     target = Path(path)
     _check_folder_of(target, force)
+    remove_leftovers(target)
     temporary = _beside(target)
     aside: Path | None = None
+    lock = -1
     try:
         temporary.mkdir(mode=0o700)
+        lock = _locked(temporary)
         yield temporary
         for folder, _, files in os.walk(temporary, topdown=False):
             for name in files:
@@ -169,7 +218,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
         os.umask(mask)
         temporary.chmod(0o777 & ~mask)
         if force and target.exists():
-            aside = _beside(target)
+            aside = _beside(target, "old")
             os.rename(target, aside)
         try:
             os.rename(temporary, target)
@@ -189,6 +238,8 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
         raise disk_error(target, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
         if aside is not None:
             if aside.is_dir() and not aside.is_symlink():
                 shutil.rmtree(aside, ignore_errors=True)

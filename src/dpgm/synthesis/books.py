@@ -111,8 +111,11 @@ class Books:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.checkpoint is not None:
-            self.checkpoint.close()
+        saved = self.checkpoint
+        if saved is not None:
+            saved.close()
+            if error is not None and self._entry is None and not saved.charged:
+                saved.remove()  # nothing was spent, and there is nothing to resume
         elif error is not None and self._ledger is not None and self._entry is not None and not self._ended:
             with suppress(DpgmError):  # nothing was kept to resume from; the entry stays charged in any case
                 self._ledger.abandon(self._entry, owner=self._owner)

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.atomic import atomic_file, check_writable
+from dpgm.data.atomic import atomic_file, check_writable, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
@@ -335,12 +335,34 @@ def _take_lock(folder: Path) -> int:
     return handle
 
 
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuse a folder that no fit can be started or resumed in; called before the data is read."""
+    if resume:
+        _read_header(folder)
+    else:
+        _refuse_used(folder)
+
+
+def _refuse_used(folder: Path) -> None:
+    if (folder / HEADER_FILE).exists():
+        spent = "what it measured is spent" if Checkpoint.charges_in(folder) else "nothing is spent"
+        raise UsageError(
+            f"an earlier fit stopped in {folder}, and {spent}; add --resume to go on with it at no further cost, or "
+            "remove the folder to start anew, which is charged again."
+        )
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"the checkpoint folder {folder} is not empty; use another folder.")
+    except OSError as error:
+        raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
+
+
 def _prepare(folder: Path) -> None:
     """Make the folder, for its owner alone, or refuse it before anything is charged."""
+    _refuse_used(folder)
+    remove_leftovers(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"the checkpoint folder {folder} is not empty; use --resume or another folder.")
         folder.chmod(0o700)
     except OSError as error:
         raise DiskError(f"the checkpoint folder {folder} cannot be made; choose another place.") from error
