@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+import dpgm
 from dpgm.cli.app import run
 from dpgm.errors import DiskError, PrivacyWarning
-from dpgm.privacy.certificate import verify_release
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis import synthesizer
 from dpgm.synthesis.config import Config
@@ -41,7 +41,7 @@ def test_a_disk_that_is_full_at_the_last_step_loses_nothing(capsys, tmp_path, fi
     ledger = Ledger.create(tmp_path / "ledger", 1.01, 1.25e-3)
     fit = [*fit, "--ledger", str(tmp_path / "ledger")]
 
-    def full(self, path, *, force=False):
+    def full(self, path, **options):
         raise DiskError("release: cannot be written: the disk is full.")
 
     with monkeypatch.context() as patch:
@@ -60,7 +60,7 @@ def test_a_disk_that_is_full_at_the_last_step_loses_nothing(capsys, tmp_path, fi
     monkeypatch.setattr(synthesizer, "fit_generator", None)  # nothing runs again
     assert run([*fit, "--resume"]) == 0
     assert names(tmp_path) == ["ledger", "release", "visits.parquet"]
-    assert verify_release(tmp_path / "release").ok
+    assert dpgm.verify(tmp_path / "release").ok
     assert [entry.state for entry in ledger.entries()] == ["committed"]
 
 
@@ -114,7 +114,7 @@ def test_ctrl_c_in_a_real_process_ends_with_130_and_can_be_resumed(tmp_path):
     assert "training" in said, said
     assert "resume with the same command and --resume" in said
     assert subprocess.run([*command, "--resume", "--quiet"], timeout=300).returncode == 0
-    assert verify_release(tmp_path / "release").ok
+    assert dpgm.verify(tmp_path / "release").ok
     assert names(tmp_path) == ["plan.json", "release", "visits.npz"]
 
 
