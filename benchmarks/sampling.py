@@ -17,7 +17,7 @@ from dpgm.data.domain import Domain
 from dpgm.models.mixture import Mixture
 from dpgm.models.products import Products
 from dpgm.models.vae import VAE
-from dpgm.synthesis.generator import Generator
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.sampling import sample_chunks
 
 WIDTH, ONES = 1303, 12.0

@@ -30,10 +30,10 @@ from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
+from dpgm.images import image_measurement
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.image_layout import ImageLayout
-from dpgm.synthesis import image_measurement
 
 DATA = Path("/work/shared/data/mnist")
 RESULTS = Path(__file__).parent / "results"
@@ -63,7 +63,7 @@ def load(part: str, folder: Path = DATA) -> Records:
 
 
 def noises(epsilon: float) -> dict[str, float]:
-    spends = image_measurement.image_spends(DOMAIN, 60_000, epsilon, DELTA)
+    spends = image_measurement.image_spends(DOMAIN)
     return {spend.name: math.ceil(1e5 / (MU[epsilon] * math.sqrt(spend.share))) / 1e5 for spend in spends}
 
 
@@ -117,7 +117,7 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
-    measured = image_measurement.measure_images(gateway, DOMAIN, len(train), noises(epsilon), device=device)
+    measured = image_measurement.measure_images(gateway, DOMAIN, noises(epsilon), device=device)
     middle = time.perf_counter()
     fitted = image_measurement.fit_image_generator(measured, DOMAIN, generator=draws, device=device)
     end = time.perf_counter()
@@ -139,7 +139,7 @@ def paper_preset(train: Records, epsilon: float, seed: int, device: str, count: 
     end = time.perf_counter()
     synthetic = model.sample(count, seed=seed)
     row: Row = {
-        "network": f"{model.plan_.settings.clusters} VAEs", "features": "", "measure_s": "",
+        "network": f"{model.plan_.settings.family.clusters} VAEs", "features": "", "measure_s": "",
         "fit_s": round(end - start, 1), "sample_s": round(time.perf_counter() - end, 1),
     }  # fmt: skip
     return row, synthetic

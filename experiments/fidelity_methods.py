@@ -23,9 +23,9 @@ from fidelity_data import from_codes
 from spanning_tree import SpanningTree
 
 from dpgm import Synthesizer
+from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem
 from dpgm.evaluation.marginals import field_codes
 from dpgm.mechanisms.randomness import SeededRandomness
 

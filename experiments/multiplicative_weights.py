@@ -3,7 +3,7 @@
 Each round the exponential mechanism picks the item or pair that the current distribution answers worst, its count is
 measured with fresh noise, and the distribution is fitted to all measurements so far (iterative scaling instead of
 single multiplicative steps). Selection and measurement share the budget (zCDP) evenly. Both have sensitivity 1, so no
-record is clipped: `dpgm.evaluation.baselines.Mwem`, whose selection is a Gaussian release of all answers, must clip,
+record is clipped: `dpgm.baselines.Mwem`, whose selection is a Gaussian release of all answers, must clip,
 and loses by it. The distribution is a product of groups of items (`FactoredWeights`). Noise is seeded: a measurement
 of the method, not a private release.
 """
@@ -13,8 +13,8 @@ import math
 import numpy as np
 from spanning_tree import zcdp
 
+from dpgm.baselines.factored_weights import FactoredWeights
 from dpgm.data.records import Records, concatenate
-from dpgm.evaluation.baselines.factored_weights import FactoredWeights
 from dpgm.evaluation.cooccurrence import pair_counts
 
 WHOLE = 17  # up to so many items the distribution has one table of all cells

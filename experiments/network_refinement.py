@@ -29,10 +29,12 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.mixture import Mixture
 from dpgm.models.vae import VAE
+from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.strategy import default_clusters
 from dpgm.privacy.calibration import calibrate
-from dpgm.synthesis.config import Settings, default_clusters
-from dpgm.synthesis.measurement import measure, measurement_spends
-from dpgm.synthesis.products_fit import moment_targets
+from dpgm.products.measurement import measure, measurement_spends
+from dpgm.products.products_fit import moment_targets
+from dpgm.strategy.protocol import PublicFacts
 from dpgm.training.network_refinement import refine_mixture
 
 RESULTS = Path(__file__).parent / "results" / "network_refinement.csv"
@@ -55,13 +57,13 @@ def networks(records: Records, epsilon: float, seed: int) -> Records:
 def decoders(records: Records, epsilon: float, seed: int) -> Records:
     """Refinement alone, from random weights with output biases at the measured profile."""
     count, domain = len(records), records.domain
-    spends = measurement_spends(domain, count, epsilon, 1 / count, cells=False)
+    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), cells=False)
     mechanisms = calibrate(epsilon, 1 / count, spends)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
     measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms})
     draws = torch.Generator().manual_seed(seed)
     wanted = moment_targets(measured, domain, count, generator=draws)
-    k, settings = default_clusters(count), Settings("vae")
+    k, settings = default_clusters(count), NetworkSettings()
     model = VAE(domain, settings.hidden, settings.latent)
     start = model.initial(k, generator=draws)
     odds = model.outputs.log_odds(wanted.profile.expand(k, -1))

@@ -26,11 +26,12 @@ from dpgm.evaluation.counting_queries import SANITY, paper_workload, popular_que
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.mixture import Mixture
+from dpgm.networks.settings import NetworkSettings, settings_of
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis.config import Settings
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.settings import Settings, from_plain
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.strategies import fit_generator
 
 POPULAR = ("pop1", "pop2", "pop3", "pop4")
 PAPER = ("paper20", "paper40", "paper60", "paper80", "paper100")
@@ -56,11 +57,12 @@ class Job:
 def plan_of(job: Job) -> Plan:
     """The job's plan, taken as it is: it was calibrated where the accountant is."""
     values = job.plan
-    settings = {**values["settings"], **job.settings}
-    settings["hidden"] = tuple(settings["hidden"])
+    chosen = values["settings"]
+    family = from_plain(NetworkSettings, {**chosen["family"], **job.settings}, "settings")
+    settings = Settings(chosen["model"], chosen["preset"], family)
     mechanisms = tuple(Mechanism(**entry) for entry in values["mechanisms"])
     numbers = [values[name] for name in ("target_epsilon", "epsilon", "delta", "records", "width")]
-    return Plan(*numbers, Settings(**settings), mechanisms)
+    return Plan(*numbers, settings, mechanisms)
 
 
 def load_data(name: str, folder: Path, processes: int = 1) -> tuple[Records, Records | None]:
@@ -204,9 +206,10 @@ def run_job(
         scores["accuracy"] = accuracy(
             synthetic.take(np.random.default_rng(0).permutation(len(synthetic))), test, device
         )
-    settings = plan.settings
+    settings = settings_of(plan)
     row: Row = {
-        "name": job.name, "data": job.data, "records": len(records), "preset": settings.preset, "model": settings.model,
+        "name": job.name, "data": job.data, "records": len(records),
+        "preset": plan.settings.preset, "model": plan.settings.model,
         "clusters": settings.clusters, "hidden": " ".join(map(str, settings.hidden)), "epsilon": plan.target_epsilon,
         "delta": plan.delta, "seed": job.seed, "steps": settings.steps, "rate": settings.learning_rate,
         "schedule": settings.schedule, "optimizer": settings.optimizer, "averaged_tail": settings.averaged_tail,

@@ -13,7 +13,7 @@ from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.models.products import Products
 from dpgm.privacy.accountant import ACCOUNTANT, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
-from dpgm.synthesis.config import Config
+from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.statements import statements_of

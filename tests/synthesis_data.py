@@ -2,11 +2,15 @@
 
 import numpy as np
 
+from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
+from dpgm.networks.settings import NetworkSettings
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis.config import Settings
+from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.settings import FamilySettings, Settings
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.strategies import VAES, strategy_of
 
 SETS = Domain.of_items(12)
 TABLE = Domain(
@@ -37,9 +41,14 @@ def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
 
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
     """A plan with a handful of steps and honest (not calibrated) multipliers, for fast tests."""
-    chosen = Settings(model=model, steps=6, cluster_steps=2, features=8, hidden=(5,), latent=2, **settings)  # type: ignore[arg-type]
+    if model in ("independent", "mwem"):
+        own = MwemSettings(3) if model == "mwem" else FamilySettings()
+        runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), own).runs
+        listed = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
+        return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=own), listed)
+    chosen = NetworkSettings(steps=6, cluster_steps=2, features=8, hidden=(5,), latent=2, **settings)  # type: ignore[arg-type]
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
-    if model == "products" or chosen.refines(domain):
+    if model == "products" or (model == "vae" and VAES.refines(domain, chosen)):
         mechanisms += [Mechanism("pair counts", 4.0)]
         if model == "vae" and not any(block.softmax for block in domain.blocks):
             mechanisms += [Mechanism("scaled item counts", 4.0)]
@@ -55,7 +64,8 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
             ]
         q = chosen.sampling_rate
         mechanisms += [Mechanism("norms", 6.0, 6, q, "step"), Mechanism("gradients", 1.3, 6, q, "step")]
-    return Plan(99.0, 99.0, 1e-5, records, domain.width, chosen, tuple(mechanisms))
+    family = chosen if model in ("vae", "rbm") else FamilySettings()
+    return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=family), tuple(mechanisms))
 
 
 def with_one_more(records: Records, row: list[int]) -> Records:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
     from dpgm.clustering.estimator import PrivateKernelKMeans
     from dpgm.data.conversion import as_records
     from dpgm.data.domain import Domain
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         ResourceError,
         UsageError,
     )
-    from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem
     from dpgm.evaluation.clustering_accuracy import clustering_accuracy
     from dpgm.evaluation.evaluate import evaluate
     from dpgm.evaluation.evaluation import Evaluation
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dpgm.privacy.ledger import Ledger
     from dpgm.report.html import write_report
     from dpgm.statistics.fourier_features import FourierFeatures
-    from dpgm.synthesis.config import Config
+    from dpgm.strategy.config import Config
     from dpgm.synthesis.plan import Plan, make_plan, read_plan
     from dpgm.synthesis.release import Release, load
     from dpgm.synthesis.synthesizer import Synthesizer
@@ -68,7 +68,7 @@ _HOMES = {
     "data.source": "Source",
     "data.writers": "RecordWriter write_records",
     "errors": _ERRORS,
-    "evaluation.baselines": "AnswerZero IndependentMarginals Mwem",
+    "baselines.estimators": "AnswerZero IndependentMarginals Mwem",
     "evaluation.clustering_accuracy": "clustering_accuracy",
     "evaluation.evaluate": "evaluate",
     "evaluation.evaluation": "Evaluation",
@@ -79,7 +79,7 @@ _HOMES = {
     "privacy.ledger": "Ledger",
     "report.html": "write_report",
     "statistics.fourier_features": "FourierFeatures",
-    "synthesis.config": "Config",
+    "strategy.config": "Config",
     "synthesis.plan": "Plan make_plan read_plan",
     "synthesis.release": "Release load",
     "synthesis.synthesizer": "Synthesizer",

@@ -15,7 +15,7 @@ from dpgm.errors import DiskError, UsageError
 from dpgm.models.image import ImageGenerator
 from dpgm.models.image_networks import shapes_of
 from dpgm.privacy.ledger import Ledger
-from dpgm.synthesis.generator import rebuild
+from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import write_tensors
 from dpgm.synthesis.where import parse_where
 

@@ -12,8 +12,8 @@ import dpgm
 from dpgm.cli.app import run
 from dpgm.errors import DiskError, PrivacyWarning
 from dpgm.privacy.ledger import Ledger
+from dpgm.strategy.config import Config
 from dpgm.synthesis import synthesizer
-from dpgm.synthesis.config import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import Release
 from synthesis_data import SETS, some_records

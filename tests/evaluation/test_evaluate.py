@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import dpgm.cli.evaluation  # noqa: F401  (registers the command)
+from dpgm.baselines.estimators import AnswerZero
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Image, Numeric
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.baselines import AnswerZero
 from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.evaluate import evaluate, kind_of, summary_table

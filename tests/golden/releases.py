@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,9 +21,11 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import Training, calibrate
-from dpgm.synthesis.config import Config, default_delta, settle
-from dpgm.synthesis.plan import Plan, spends_of
+from dpgm.privacy.calibration import calibrate
+from dpgm.strategy.config import Config, default_delta
+from dpgm.strategy.protocol import PublicFacts
+from dpgm.synthesis.plan import Plan, settle
+from dpgm.synthesis.strategies import strategy_of
 from dpgm.synthesis.synthesizer import Synthesizer
 from dpgm.training.refinement import FitRule
 
@@ -63,11 +65,12 @@ def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
 def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
     count, domain = len(records), records.domain
-    settings = replace(settle(config, domain, count), **fewer)
     delta = default_delta(count)
-    training = Training(settings.sampling_rate, settings.steps) if settings.trains_networks else None
-    spends = spends_of(settings, domain, count, config.epsilon, delta)
-    mechanisms = calibrate(config.epsilon, delta, spends, training)
+    facts = PublicFacts(domain, count, config.epsilon, delta)
+    settings = settle(config, facts)
+    settings = replace(settings, family=replace(settings.family, **fewer))
+    budget = strategy_of(settings.model).budget(facts, settings.family)
+    mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
     plan = Plan(config.epsilon, cost(mechanisms, delta).epsilon, delta, count, domain.width, settings, mechanisms)
     with _short_refinement():
         return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
@@ -87,7 +90,7 @@ def _short_refinement() -> Iterator[None]:
 
 
 def _image() -> Synthesizer:
-    from dpgm.synthesis import image_measurement
+    from dpgm.images import image_measurement
 
     rule = image_measurement.refinement_rule
 
@@ -117,6 +120,8 @@ CASES: Mapping[str, Callable[[], Synthesizer]] = {
     "vae": lambda: _networks("vae", "default", 2, steps=30, hidden=(12,), latent=3, features=16),
     "vae, paper": lambda: _networks("vae", "paper", 2, hidden=(12,), features=16),
     "rbm": lambda: _networks("rbm", "default", 2, steps=30, hidden=(12,), features=16),
+    "independent": lambda: _fit(Config(1.0, model="independent"), some_records(TABLE, 600)),
+    "mwem": lambda: _fit(Config(2.0, model="mwem"), some_records(FEW, 600), iterations=6),
     "rbm, paper": lambda: _networks("rbm", "paper", 2, hidden=(12,), features=16),
 }
 
@@ -129,7 +134,7 @@ def digests(name: str) -> dict[str, str]:
         stack.callback(torch.set_num_threads, threads)
         fitted = CASES[name]()
         drawn = fitted.sample(300, seed=3)
-    spent = [asdict(mechanism) for mechanism in fitted.certificate_.mechanisms]
+    spent = [mechanism.to_json() for mechanism in fitted.certificate_.mechanisms]
     return {
         "mechanisms": _sha(json.dumps(spent, sort_keys=True).encode()),
         "model": _sha(*_bytes_of(fitted.generator_.state())),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import dpgm.cli.evaluation  # noqa: F401  (registers the command)
+from dpgm.baselines.estimators import IndependentMarginals
 from dpgm.cli.app import run
 from dpgm.data.readers import read_records
-from dpgm.evaluation.baselines import IndependentMarginals
 
 DATA = Path(os.environ.get("DPGM_DATA", "/work/shared/data"))
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"

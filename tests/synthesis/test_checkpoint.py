@@ -10,12 +10,12 @@ import dpgm
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
+from dpgm.strategy.context import RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.context import RunContext
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import Journal
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import SETS, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")

@@ -6,11 +6,11 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
+from dpgm.images import image_measurement
+from dpgm.images.image_measurement import embedding_design, fit_image_generator, image_spends, measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
-from dpgm.synthesis import image_measurement
-from dpgm.synthesis.image_measurement import embedding_design, fit_image_generator, image_spends, measure_images
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
 LABELLED = Domain((Image("image", 8, 8), Categorical("label", tuple(range(4)))), label="label")
@@ -39,9 +39,9 @@ def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:
 def fit(
     gateway: Gateway, domain: Domain = LABELLED, records: int = 30, epsilon: float = 1.0, device: str = "cpu"
 ) -> dict[str, torch.Tensor]:
-    mechanisms = calibrate(epsilon, 1e-5, image_spends(domain, records, epsilon, 1e-5))
+    mechanisms = calibrate(epsilon, 1e-5, image_spends(domain))
     noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
-    measured = measure_images(gateway, domain, records, noises, device=device)
+    measured = measure_images(gateway, domain, noises, device=device)
     return fit_image_generator(measured, domain, generator=torch.Generator().manual_seed(0), device=device).state()
 
 
@@ -85,7 +85,7 @@ def test_many_classes_keep_the_release_within_bounds() -> None:
 
 
 def test_shares_add_up_to_the_whole_budget() -> None:
-    assert sum(spend.share for spend in image_spends(LABELLED, 10, 1.0, 1e-5)) == pytest.approx(1.0)
+    assert sum(spend.share for spend in image_spends(LABELLED)) == pytest.approx(1.0)
 
 
 @pytest.mark.gpu

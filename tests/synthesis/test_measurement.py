@@ -9,12 +9,13 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
-from dpgm.synthesis import measurement, products_fit
-from dpgm.synthesis.bound_choice import choose_cap
-from dpgm.synthesis.cell_measurement import fit_cells, lists_cells, measure_cells
-from dpgm.synthesis.length_histogram import read_lengths, thinned
-from dpgm.synthesis.measurement import measure, measurement_spends
-from dpgm.synthesis.products_fit import fit_products
+from dpgm.products import measurement, products_fit
+from dpgm.products.bound_choice import choose_cap
+from dpgm.products.cell_measurement import fit_cells, lists_cells, measure_cells
+from dpgm.products.length_histogram import read_lengths, thinned
+from dpgm.products.measurement import measure, measurement_spends
+from dpgm.products.products_fit import fit_products
+from dpgm.strategy.protocol import PublicFacts
 from dpgm.testing import assert_bounded, assert_playback_invariant
 from dpgm.training.targets import LengthTarget
 
@@ -48,7 +49,7 @@ def fit(gateway, domain, count, noises):
 
 
 def noises_for(domain, records, epsilon):
-    spends = measurement_spends(domain, records, epsilon, 1 / (10 * records))
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)))
     return {m.name: m.noise for m in calibrate(epsilon, 1 / (10 * records), spends)}
 
 
@@ -83,7 +84,7 @@ def test_every_domain_size_and_budget_gives_a_generator(domain, count, chance, e
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("records", [1, 30_000, 4_400_000])
 def test_shares_sum_to_one(domain, epsilon, records):
-    spends = measurement_spends(domain, records, epsilon, 1 / (10 * records))
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)))
     assert sum(spend.share for spend in spends) == pytest.approx(1)
     assert all(spend.share > 0 for spend in spends)
 
@@ -91,7 +92,7 @@ def test_shares_sum_to_one(domain, epsilon, records):
 def test_more_budget_never_measures_less():
     for width in (10, 300, 1000):
         names = [
-            {spend.name for spend in measurement_spends(Domain.of_items(width), 50_000, epsilon, 1e-6)}
+            {spend.name for spend in measurement_spends(PublicFacts(Domain.of_items(width), 50_000, epsilon, 1e-6))}
             for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         ]
         assert all(fewer - {"popular lengths"} <= more for fewer, more in itertools.pairwise(names))

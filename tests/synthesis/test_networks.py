@@ -10,12 +10,11 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.synthesis.config import Config
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.generator import rebuild
-from dpgm.synthesis.measurement import measure
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.products.measurement import measure
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
 from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.strategies import fit_generator, rebuild
 from synthesis_data import tiny_plan
 
 WIDE = Domain.of_items(26)
@@ -81,7 +80,8 @@ def test_one_network_of_the_papers_preset_starts_from_the_stated_mean_length(mod
     """Nothing is measured before training then; a few steps of noise hardly move the start."""
     plan = make_plan(Config(1.0, None, 1, model, "paper", mean_length=2.0), RECORDS, WIDE)
     assert {mechanism.name for mechanism in plan.mechanisms} == {"norms", "gradients"}
-    few = dataclasses.replace(plan.settings, steps=3, learning_rate=1e-4)
+    family = dataclasses.replace(plan.settings.family, steps=3, learning_rate=1e-4)
+    few = dataclasses.replace(plan.settings, family=family)
     short = tuple(dataclasses.replace(mechanism, count=3) for mechanism in plan.mechanisms)
     generator = fit(dataclasses.replace(plan, settings=few, mechanisms=short))
     drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1))
@@ -91,7 +91,8 @@ def test_one_network_of_the_papers_preset_starts_from_the_stated_mean_length(mod
 @pytest.mark.parametrize("model", ["vae", "rbm"])
 def test_networks_of_the_papers_preset_start_from_the_noisy_profile(model):
     plan = make_plan(Config(8.0, None, 2, model, "paper"), RECORDS, WIDE)
-    few = dataclasses.replace(plan.settings, steps=3, learning_rate=1e-4)
+    family = dataclasses.replace(plan.settings.family, steps=3, learning_rate=1e-4)
+    few = dataclasses.replace(plan.settings, family=family)
     short = tuple(dataclasses.replace(m, count=3) if m.sample else m for m in plan.mechanisms)
     generator = fit(dataclasses.replace(plan, settings=few, mechanisms=short))
     drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1)).to_dense().mean(0)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from dpgm.data.records import Records
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.strategy.context import RunContext
+from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
@@ -17,6 +17,9 @@ CASES = [
     pytest.param("vae", SETS, {"clusters": 3, "sampling_rate": 0.3}, id="vae-sets"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm-sets"),
+    pytest.param("independent", SETS, {}, id="independent-sets"),
+    pytest.param("independent", TABLE, {}, id="independent-table"),
+    pytest.param("mwem", SETS, {}, id="mwem"),
     pytest.param("image", IMAGES, {}, id="image", marks=pytest.mark.slow),
 ]
 

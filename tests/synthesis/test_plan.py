@@ -5,11 +5,16 @@ import pytest
 
 from dpgm.data.domain import Categorical, Domain
 from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.networks.rules import RULES, start_frequencies
 from dpgm.privacy.accountant import cost
-from dpgm.synthesis.config import Config, Settings, settle
-from dpgm.synthesis.network_rules import RULES, start_frequencies
-from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, shares
+from dpgm.strategy.config import Config
+from dpgm.strategy.protocol import PublicFacts
+from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, read_settings, settle, shares
 from synthesis_data import IMAGES, SETS, TABLE
+
+
+def settled(config, domain, records):
+    return settle(config, PublicFacts(domain, records, config.epsilon, 1 / (10 * records)))
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
@@ -37,7 +42,7 @@ def test_a_plan_reads_back_exactly(tmp_path):
     [
         lambda plan: plan | {"extra": 1},
         lambda plan: {k: v for k, v in plan.items() if k != "delta"},
-        lambda plan: plan | {"format": 2},
+        lambda plan: plan | {"format": 1},
         lambda plan: plan | {"epsilon": 0.5},
         lambda plan: plan | {"records": 0},
         lambda plan: plan | {"mechanisms": [{"name": "x"}]},
@@ -84,16 +89,17 @@ def test_a_weak_delta_is_refused_or_warned_of():
 
 
 def test_the_paper_preset_uses_the_papers_choices():
-    settings = settle(Config(1.74, preset="paper"), SETS, 60_000)
-    assert (settings.model, settings.clusters, settings.cluster_steps, settings.latent) == ("vae", 10, 20, 2)
+    settled_on = settled(Config(1.74, preset="paper"), SETS, 60_000)
+    settings = settled_on.family
+    assert (settled_on.model, settings.clusters, settings.cluster_steps, settings.latent) == ("vae", 10, 20, 2)
     assert settings.steps * settings.sampling_rate == pytest.approx(20, rel=0.01)
     assert settings.norm_quantile is None
     assert not settings.warm_start
-    assert settle(Config(1.0, preset="paper"), SETS, 1_200_000).steps == RULES.paper_most_steps
-    rbm = settle(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000)
+    assert settled(Config(1.0, preset="paper"), SETS, 1_200_000).family.steps == RULES.paper_most_steps
+    rbm = settled(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000).family
     assert (rbm.optimizer, rbm.learning_rate) == ("sgd", 0.0025)
     with pytest.raises(UsageError, match="paper"):
-        settle(Config(1.0, preset="paper", model="products"), SETS, 100)
+        settled(Config(1.0, preset="paper", model="products"), SETS, 100)
 
 
 @pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
@@ -123,38 +129,43 @@ def test_no_other_networks_are_refined():
 
 
 def test_auto_chooses_by_the_domain_alone():
-    assert settle(Config(1.0), IMAGES, 100).model == "image"
-    assert settle(Config(1.0), SETS, 100).model == "products"
-    assert settle(Config(1.0), None, 100).model == "products"
+    assert settled(Config(1.0), IMAGES, 100).model == "image"
+    assert settled(Config(1.0), SETS, 100).model == "products"
+    assert settled(Config(1.0), None, 100).model == "products"
     with pytest.raises(UsageError, match="image"):
-        settle(Config(1.0, model="image"), SETS, 100)
+        settled(Config(1.0, model="image"), SETS, 100)
 
 
 def test_every_mechanism_of_a_plan_is_described():
-    for config in (Config(1.0), Config(1.0, model="vae", clusters=4)):
-        for mechanism in make_plan(config, 20_000, SETS).mechanisms:
-            stage, measures, sensitivity = describe(mechanism)
+    for config in (
+        *(Config(1.0, model=model) for model in ("auto", "independent", "mwem")),
+        Config(1.0, model="vae", clusters=4),
+    ):
+        plan = make_plan(config, 20_000, SETS)
+        for mechanism in plan.mechanisms:
+            stage, measures, sensitivity = describe(plan, mechanism)
             assert stage in ("profile", "cluster", "profiles", "train", "measure")
             assert measures != mechanism.name
             assert sensitivity != "bounded"
 
 
 def test_settings_round_trip():
-    settings = settle(Config(1.0, model="vae"), SETS, 60_000)
-    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    settings = settled(Config(1.0, model="vae"), SETS, 60_000)
+    assert read_settings(json.loads(json.dumps(settings.to_json()))) == settings
 
 
 def test_a_stated_mean_length_is_part_of_the_plan_and_there_is_always_one_for_networks():
     stated = make_plan(Config(1.0, model="vae", clusters=1, preset="paper", mean_length=3.0), 20_000, SETS)
-    assert stated.settings.mean_length == 3.0
+    assert stated.settings.family.mean_length == 3.0
     assert Plan.from_json(stated.to_json()) == stated
-    assert settle(Config(1.0, model="rbm"), SETS, 20_000).mean_length == RULES.items_per_record
-    assert settle(Config(1.0, model="vae"), IMAGES, 20_000).mean_length == pytest.approx(RULES.pixels_on * 64)
-    assert settle(Config(1.0), SETS, 20_000).mean_length is None
+    assert settled(Config(1.0, model="rbm"), SETS, 20_000).family.mean_length == RULES.items_per_record
+    assert settled(Config(1.0, model="vae"), IMAGES, 20_000).family.mean_length == pytest.approx(
+        RULES.pixels_on * 64
+    )
     columns = Domain((Categorical("region", ("n", "s")),))
-    assert settle(Config(1.0, model="vae"), columns, 20_000).mean_length is None
+    assert settled(Config(1.0, model="vae"), columns, 20_000).family.mean_length is None
     with pytest.raises(UsageError, match="mean_length"):
-        settle(Config(1.0, mean_length=3.0), SETS, 20_000)
+        settled(Config(1.0, mean_length=3.0), SETS, 20_000)
     with pytest.raises(UsageError, match="mean_length"):
         Config(1.0, mean_length=0.0)
 

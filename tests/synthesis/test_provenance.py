@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 import dpgm
 from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.strategy.context import RunContext
 from dpgm.synthesis.release import Release
+from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
@@ -130,7 +130,7 @@ def test_every_number_written_maps_to_a_mechanism_or_a_public_input(tmp_path, mo
 
 
 def test_an_image_release_is_traced_as_well(tmp_path, monkeypatch):
-    from dpgm.synthesis import image_measurement
+    from dpgm.images import image_measurement
 
     rule = image_measurement.refinement_rule
 

@@ -86,10 +86,7 @@ def test_two_fits_share_no_noise():
         pytest.param(some_records(SETS, 80), {"model": "vae", "clusters": 1}, id="one-cluster-vae"),
     ],
 )
-def test_edge_cases_fit_and_sample(records, options, monkeypatch):
-    import dpgm.synthesis.config as config
-
-    monkeypatch.setattr(config.Settings, "steps", 30)
+def test_edge_cases_fit_and_sample(records, options):
     drawn = dpgm.Synthesizer(**({"epsilon": 1.0} | options)).fit(records).sample(30, seed=1)
     assert len(drawn) == 30
     assert drawn.domain == records.domain
@@ -101,16 +98,9 @@ def test_a_large_epsilon_is_warned_of_and_works():
     assert len(synthesizer.sample(10)) == 10
 
 
-def test_too_many_clusters_are_warned_of(monkeypatch):
-    import dpgm.synthesis.config as config
-
-    settle = config.settle
-    monkeypatch.setattr(
-        "dpgm.synthesis.plan.settle",
-        lambda *a: __import__("dataclasses").replace(settle(*a), steps=2, cluster_steps=1),
-    )
+def test_too_many_clusters_are_warned_of():
     with pytest.warns(PrivacyWarning, match="fewer than ten records"):
-        dpgm.Synthesizer(epsilon=1.0, model="vae", clusters=12).fit(some_records(SETS, 60))
+        dpgm.make_plan(dpgm.Config(1.0, model="vae", clusters=12), 60, SETS)
 
 
 def test_memory_objects_of_every_kind_are_accepted():

@@ -12,7 +12,7 @@ from dpgm.cli.app import run as run_command
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.signatures import create_keys, read_private_key
-from dpgm.synthesis.config import Config
+from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import load, sign
 from release_data import edit, rehash, rewrite_readme, some_release
@@ -188,10 +188,10 @@ def test_a_mechanism_said_to_have_run_on_a_sample_is_refused(folder, capsys):
         lambda d: d["plan"].update(width="12"),
         lambda d: d["plan"].update(width=13),
         lambda d: d["plan"].update(settings=[]),
-        lambda d: d["plan"]["settings"].update(hidden=3),
+        lambda d: d["plan"]["settings"].update(family=3),
         lambda d: d["plan"]["settings"].update(model="image"),
         lambda d: d["plan"]["settings"].update(model="vae"),
-        lambda d: d["plan"]["settings"].pop("steps"),
+        lambda d: d["plan"]["settings"].pop("family"),
         lambda d: d["plan"].update(note="hidden"),
         lambda d: d.update(records=10),
     ],
@@ -347,7 +347,12 @@ def test_a_network_must_have_the_sizes_of_its_plan(tmp_path, monkeypatch, short_
 
     settle = plan.settle
     few = {"steps": 3, "cluster_steps": 1, "hidden": (5,), "latent": 2, "features": 8}
-    monkeypatch.setattr(plan, "settle", lambda *given: replace(settle(*given), **few))
+
+    def settle_for_few(*given):
+        settings = settle(*given)
+        return replace(settings, family=replace(settings.family, **few))
+
+    monkeypatch.setattr(plan, "settle", settle_for_few)
     dpgm.Synthesizer(1.0, 1e-4, clusters=2, model="rbm").fit(some_records(SETS, 100)).save(tmp_path / "r")
     assert failed(tmp_path / "r") == []
     for key, value in (("clusters", 3), ("hidden", 6), ("kind", "vae")):

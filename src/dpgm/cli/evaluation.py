@@ -62,9 +62,9 @@ def evaluate(
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
+    from dpgm.baselines.estimators import IndependentMarginals, Mwem
     from dpgm.data.atomic import atomic_file, check_output
     from dpgm.errors import UsageError
-    from dpgm.evaluation.baselines import IndependentMarginals, Mwem
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.files import file_inputs
     from dpgm.evaluation.reading import read_alike

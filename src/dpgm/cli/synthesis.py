@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")]
 Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).")]
 Clusters = Annotated[int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.")]
-ModelName = Annotated[str, typer.Option("--model", help="auto, products, image, vae or rbm.")]
+ModelName = Annotated[str, typer.Option("--model", help="auto, products, image, vae, rbm, independent or mwem.")]
 PresetName = Annotated[str, typer.Option("--preset", help="default, or paper for the paper's own choices.")]
 MeanLength = Annotated[
     float | None,
@@ -50,7 +50,7 @@ def plan(
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain
     from dpgm.errors import UsageError
-    from dpgm.synthesis.config import Config
+    from dpgm.strategy.config import Config
     from dpgm.synthesis.plan import make_plan
 
     if out is not None:
@@ -75,7 +75,7 @@ def _stage_rows(made: Any) -> list[dict[str, Any]]:
 
     share = shares(made)
     return [
-        dict(zip(("stage", "measures", "sensitivity"), describe(entry), strict=True))
+        dict(zip(("stage", "measures", "sensitivity"), describe(made, entry), strict=True))
         | {"mechanism": entry.name, "noise": entry.noise, "count": entry.count}
         | {"sampling_rate": entry.sampling_rate, "share": round(share[entry.name], 4)}
         for entry in made.mechanisms
@@ -171,7 +171,7 @@ def fit(
         epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]
         delta,
         clusters,
-        model,  # type: ignore[arg-type]
+        model,
         preset,  # type: ignore[arg-type]
         device=device,
         randomness=_randomness(seed),

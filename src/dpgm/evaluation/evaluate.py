@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
+from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain, Image
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals
 from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.comparable import check_comparable, position_names
 from dpgm.evaluation.comparison_domain import compared_records

@@ -107,6 +107,17 @@ class ImageGenerator:
             parts.append(self._records(pixels, classes))
         return concatenate(parts)
 
+    def as_products(self) -> None:
+        """It is none."""
+
+    def samples_whole(self, count: int) -> bool:
+        """Never: every image is drawn by itself."""
+        return False
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts."""
+        return self.sample(count, generator=generator)
+
     def _records(self, pixels: Tensor, classes: Tensor) -> Records:
         dense = np.zeros((len(classes), self.domain.width), dtype=bool)
         dense[:, self._layout.start : self._layout.start + self._layout.pixels] = pixels.numpy()

@@ -159,6 +159,20 @@ class Mixture:
         order[places] = np.arange(count)
         return drawn.take(order)
 
+    def as_products(self) -> Products | None:
+        """See `products`."""
+        return self.products
+
+    def samples_whole(self, count: int) -> bool:
+        """Decoders at latent points are sampled as the products they are; other networks record by record."""
+        return self.products is not None and self.products.samples_whole(count)
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts."""
+        if self.products is not None:
+            return self.products.sample_part(count, phase, generator=generator)
+        return self.sample(count, generator=generator)
+
 
 def model_of(architecture: Mapping[str, Any], domain: Domain) -> VAE | RBM:
     """The network of an untrusted architecture; raises ArtefactError for anything else."""

@@ -16,8 +16,8 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
-from dpgm.models.balance import balanced
-from dpgm.models.rounding import evened
+from dpgm.models.balance import MOST_RECORDS, balanced
+from dpgm.models.rounding import LARGEST, evened
 
 _SORTED_BY = 32
 _SETTLED = 24  # positions
@@ -105,6 +105,19 @@ class Products:
         If the phases of all parts are spread evenly over [0, 1), the rounding of components evens out over the parts.
         """
         return self._draw(count, phase, _random(generator), balances=False)
+
+    def as_products(self) -> "Products":
+        """Itself."""
+        return self
+
+    def samples_whole(self, count: int) -> bool:
+        """Whether `count` records are few enough to be balanced, or to be rounded as a whole."""
+        return count <= MOST_RECORDS or self._evens_out(count)
+
+    def _evens_out(self, count: int) -> bool:
+        """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
+        mean_length = float(self.weights @ self.probabilities.double().sum(dim=1))
+        return self.settled and count * (1 + mean_length) <= LARGEST
 
     def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
         order = self._neighbours()

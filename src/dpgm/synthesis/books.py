@@ -32,9 +32,10 @@ from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
-from dpgm.synthesis.generator import Generator, rebuild
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from dpgm.data.conditions import (
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder, decode
-from dpgm.models.products import Products
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, region_of
 from dpgm.synthesis.conditioning import conditioned
-from dpgm.synthesis.generator import Generator
 
 
 def with_values(records: Records, root: int, number: int) -> Records:
@@ -45,7 +44,7 @@ def condition_generator(
     Returns:
         The generator, the probability of what it was conditioned on, and whether every record it draws is good.
     """
-    products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
+    products = generator.as_products()
     rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
     if where is None and not rules:
         return generator, 1.0, True

@@ -2,66 +2,23 @@
 
 import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, get_args
 
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import LARGEST_NOISE, Spend, Training, calibrate, gaussian_mu
+from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
-from dpgm.synthesis.config import Config, Settings, default_delta, settle
-from dpgm.synthesis.measurement import measurement_spends
+from dpgm.strategy.config import Config, Preset, default_delta
+from dpgm.strategy.protocol import Measures, PublicFacts, Run
+from dpgm.strategy.settings import Settings, from_plain
+from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
-FORMAT = 1
+FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
-REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refined to
-
-# What each mechanism measures and by how much one record can move it, for people.
-MEASURES: Mapping[str, tuple[str, str, str]] = {
-    "record lengths": ("profile", "histogram of record lengths", "1"),
-    "item counts": (
-        "profile",
-        "records holding each item; up to 17 items, centred",
-        "sqrt(length bound); centred: the bound",
-    ),
-    "scaled item counts": (
-        "profile",
-        "records holding each item, rare items on a larger scale, less what most records hold",
-        "the bound",
-    ),
-    "popular lengths": (
-        "measure",
-        "histograms of how many of the 30 and of the 100 most popular items records hold",
-        "sqrt(2); of one histogram 1",
-    ),
-    "pair counts": (
-        "measure",
-        "records holding each pair of popular items; centred up to 17 items and where records are dense",
-        "sqrt(sets within the bound); centred: the bound",
-    ),
-    "triple counts": (
-        "measure",
-        "records holding each triple of popular items; up to 17 items, centred, short records whole",
-        "sqrt(sets within the bound); centred: the bound",
-    ),
-    "quadruple counts": (
-        "measure",
-        "records holding each four of the items; up to 17 items, centred, short records whole",
-        "sqrt(sets within the bound); centred: the bound",
-    ),
-    "class sizes": ("measure", "images of each label", "1"),
-    "mean embedding": ("measure", "sum of Fourier features of the images of each label", "1"),
-    "cluster counts": ("cluster", "records of each cluster", "1"),
-    "cluster sums": ("cluster", "sum of Fourier features of each cluster", "1"),
-    "cluster sizes": ("profiles", "records of each final cluster", "1"),
-    "cluster profiles": ("profiles", "records of each cluster holding each item", "sqrt(length bound)"),
-    "norms": ("train", "histogram of gradient norms of a Poisson sample", "1"),
-    "gradients": ("train", "sum of clipped gradients of a Poisson sample", "norm bound"),
-}
 
 
 @dataclass(frozen=True)
@@ -137,7 +94,7 @@ class Plan:
                 delta=float(values["delta"]),
                 records=values["records"],
                 width=values["width"],
-                settings=Settings.from_json(values["settings"]),
+                settings=read_settings(values["settings"]),
                 mechanisms=tuple(Mechanism(**entry) for entry in values["mechanisms"]),
                 adjacency=Adjacency(values["adjacency"]),
             )
@@ -174,10 +131,11 @@ class Plan:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
-        runs = runs_of(self.settings, domain, records, self.target_epsilon, self.delta)
+        facts = PublicFacts(domain, records, self.target_epsilon, self.delta)
+        runs = runs_of(self.settings, facts)
         names = [mechanism.name for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
-            if runs.get(mechanism.name) != run_of(mechanism) or names.count(mechanism.name) > 1:
+            if runs.get(mechanism.name) != Run.of(mechanism) or names.count(mechanism.name) > 1:
                 raise UsageError(
                     f"a fit of this domain does not run {mechanism.name!r} as the plan says; make the plan again with "
                     "the same --domain (or --items)."
@@ -186,7 +144,7 @@ class Plan:
     def check_complete(self, domain: Domain) -> None:
         """Refuse a plan that leaves out what such a fit runs: its release would not verify."""
         known = None if self.width is None else domain
-        for name in runs_of(self.settings, known, self.records, self.target_epsilon, self.delta):
+        for name in runs_of(self.settings, PublicFacts(known, self.records, self.target_epsilon, self.delta)):
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
@@ -199,55 +157,26 @@ class Plan:
         }
 
 
-Run: TypeAlias = tuple[
-    int, float, str | None, float
-]  # how often, sampling rate, shared sample, delta of a threshold
-
-
-def run_of(mechanism: Mechanism) -> Run:
-    """How a mechanism is run, whatever its noise."""
-    return mechanism.count, mechanism.sampling_rate, mechanism.sample, mechanism.delta
-
-
-def runs_of(
-    settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float
-) -> dict[str, Run]:
+def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
     """Every mechanism that a fit with these public numbers runs, by name."""
-    runs: dict[str, Run] = {
-        spend.name: (spend.count, 1.0, None, spend.delta)
-        for spend in spends_of(settings, domain, records, epsilon, delta)
-    }
-    if settings.trains_networks:
-        runs |= dict.fromkeys(("norms", "gradients"), (settings.steps, settings.sampling_rate, "step", 0.0))
-    return runs
+    return strategy_of(settings.model).budget(facts, settings.family).runs
 
 
-def spends_of(settings: Settings, domain: Domain | None, records: int, epsilon: float, delta: float) -> list[Spend]:
-    """How the budget is shared over full-data releases; what is left goes to private SGD."""
-    if settings.model == "products":
-        return list(measurement_spends(domain, records, epsilon, delta))
-    if settings.model == "image":
-        from dpgm.synthesis.image_measurement import image_spends
+def settle(config: Config, facts: PublicFacts) -> Settings:
+    """All settings of a fit, from the request and public numbers."""
+    strategy = choose_strategy(config, facts.domain)
+    return Settings(strategy.name, config.preset, strategy.settings(config, facts))
 
-        assert domain is not None
-        return list(image_spends(domain, records, epsilon, delta))
-    many = settings.clusters > 1
-    spends: list[Spend] = []
-    # What the networks are refined to gets most of the budget, and clusters less.
-    refined = settings.refines(domain)
-    if refined:
-        spends += measurement_spends(domain, records, epsilon, delta, share=REFINED_SHARE, cells=False)
-    elif settings.warm_start or settings.calibrate or many:
-        spends += [Spend("record lengths", 0.01), Spend("item counts", 0.10)]
-    if many:
-        spends += [
-            Spend("cluster counts", 0.01 if refined else 0.02, settings.cluster_steps),
-            Spend("cluster sums", 0.04 if refined else 0.08, settings.cluster_steps),
-            Spend("cluster sizes", 0.01),
-        ]
-    if many and settings.warm_start:
-        spends += [Spend("cluster profiles", 0.04 if refined else 0.09)]
-    return spends
+
+def read_settings(values: Any) -> Settings:
+    """The inverse of `Settings.to_json`; unknown or missing names and values out of range are refused."""
+    if not isinstance(values, dict) or set(values) != {"model", "preset", "family"}:
+        raise UsageError("the plan's settings do not match this version of dpgm; make the plan again.")
+    validation.one_of(get_args(Preset), preset=values["preset"])
+    strategy = strategy_of(values["model"])
+    family = from_plain(strategy.settings_type, values["family"], "settings")
+    family.check()
+    return Settings(strategy.name, values["preset"], family)
 
 
 def make_plan(config: Config, records: int, domain: Domain | None = None) -> Plan:
@@ -261,10 +190,10 @@ def make_plan(config: Config, records: int, domain: Domain | None = None) -> Pla
     validation.whole(records=records, at_least=1)
     delta = default_delta(records) if config.delta is None else config.delta
     validation.budget(epsilon=config.epsilon, delta=delta, records=records)
-    settings = settle(config, domain, records)
-    spends = spends_of(settings, domain, records, config.epsilon, delta)
-    training = Training(settings.sampling_rate, settings.steps) if settings.trains_networks else None
-    mechanisms = calibrate(config.epsilon, delta, spends, training)
+    facts = PublicFacts(domain, records, config.epsilon, delta)
+    settings = settle(config, facts)
+    budget = strategy_of(settings.model).budget(facts, settings.family)
+    mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
     if max(mechanism.noise for mechanism in mechanisms) > LARGEST_NOISE:
         raise UsageError(
             f"nothing can be learned at epsilon {config.epsilon:g} and delta {delta:g}: the noise would exceed "
@@ -306,6 +235,6 @@ def shares(plan: Plan) -> dict[str, float]:
     }
 
 
-def describe(mechanism: Mechanism) -> tuple[str, str, str]:
+def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     """Stage, what is measured, and its sensitivity, in words."""
-    return MEASURES.get(mechanism.name, ("measure", mechanism.name, "bounded"))
+    return strategy_of(plan.settings.model).measures[mechanism.name]

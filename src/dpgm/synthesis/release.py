@@ -13,7 +13,7 @@ from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME
-from dpgm.synthesis.generator import Generator
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import sample
 from dpgm.synthesis.tensors import write_tensors

@@ -20,12 +20,9 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
-from dpgm.models.balance import MOST_RECORDS
-from dpgm.models.products import Products
-from dpgm.models.rounding import LARGEST
-from dpgm.synthesis.context import Progress, silent
+from dpgm.strategy.context import Progress, silent
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.filtering import RecordFilter, condition_generator, with_values
-from dpgm.synthesis.generator import Generator
 from dpgm.synthesis.where import Where, parse_where
 
 if TYPE_CHECKING:
@@ -183,30 +180,22 @@ def write_sample(
     return None if conditioned is None else conditioned.rate
 
 
-def _evens_out(products: Products, count: int) -> bool:
-    """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
-    mean_length = float(products.weights @ products.probabilities.double().sum(dim=1))
-    return products.settled and count * (1 + mean_length) <= LARGEST
-
-
 class _Source:
     """Where chunks come from: few records are balanced over all of them, many come in small chunks."""
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
-        products = generator if isinstance(generator, Products) else getattr(generator, "products", None)
-        whole = products is not None and (count <= MOST_RECORDS or _evens_out(products, count))
-        self.chunk = max(count, 1) if whole else CHUNK
-        self._generator = products or generator
-        self._parts: Products | None = None if whole else products
+        self._whole = generator.samples_whole(count)
+        self.chunk = max(count, 1) if self._whole else CHUNK
+        self._generator = generator
         self._root = root
         self._phase = float(np.random.default_rng(root).random())
 
     def draw(self, count: int, number: int) -> Records:
         """The records of chunk `number`."""
         draws = _generator(self._root, number)
-        if self._parts is not None:
-            return self._parts.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
-        return self._generator.sample(count, generator=draws)
+        if self._whole:
+            return self._generator.sample(count, generator=draws)
+        return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
 
 
 def _check_seed(seed: int | None) -> None:

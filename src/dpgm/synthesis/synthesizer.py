@@ -13,10 +13,9 @@ The box of the paper, with its errors corrected (docs/guarantee.md):
 """
 
 import inspect
-import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dpgm import __version__
 from dpgm.compute import parallel
@@ -24,22 +23,22 @@ from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.source import Source
-from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
+from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.signatures import read_private_key
+from dpgm.strategy.config import Config, Preset
+from dpgm.strategy.context import Progress, RunContext, silent
+from dpgm.strategy.generator import Generator
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.config import Config, Model, Preset
-from dpgm.synthesis.context import Progress, RunContext, silent
-from dpgm.synthesis.generator import Generator
-from dpgm.synthesis.pipeline import fit_generator
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
 from dpgm.synthesis.statements import SEEDED, statements_of
+from dpgm.synthesis.strategies import fit_generator
 from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Synthesizer:
         epsilon: the privacy budget.
         delta: the other half of the budget; by default 1 / (10 x number of records).
         clusters: components of a mixture of networks; by default chosen from the number of records.
-        model: `auto` (the documented rule), `products`, `image`, `vae` or `rbm`.
+        model: `auto` (the documented rule), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
         domain: the public domain of tables and arrays; Records carry their own.
         device: `auto`, `cpu` or `cuda`; never alters the guarantee.
@@ -73,7 +72,7 @@ class Synthesizer:
         epsilon: float = 1.0,
         delta: float | None = None,
         clusters: int | None = None,
-        model: Model | Literal["auto"] = "auto",
+        model: str = "auto",
         preset: Preset = "default",
         domain: Domain | None = None,
         device: str = "auto",
@@ -109,7 +108,7 @@ class Synthesizer:
             raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
         records = as_records(data, self.domain)
         plan = self._plan_for(records, plan, checkpoint if resume else None)
-        check_memory(plan, records.width)
+        check_memory(plan, records.domain)
         device = _choose_device(self.device)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
 
@@ -133,28 +132,23 @@ class Synthesizer:
             plan = Checkpoint.saved_plan(Path(resumed))
             self._check_same(plan)
         if plan is None:
-            config = Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
-            plan = make_plan(config, total, records.domain)
+            plan = make_plan(self._config(), total, records.domain)
         plan.check_fits(total, records.domain)
-        if plan.settings.clusters > max(1, plan.records / 10):
-            warnings.warn(
-                f"{plan.settings.clusters} clusters for {plan.records} records leave fewer than ten records to a "
-                "cluster; the noise will drown them. Use fewer clusters.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
         return plan
+
+    def _config(self) -> Config:
+        return Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
 
     def _check_same(self, plan: Plan) -> None:
         """A resumed fit keeps its plan; asking for another one is a mistake worth telling."""
-        settings = plan.settings
+        family = plan.settings.to_json()["family"]
         asked = {
             "epsilon": (self.epsilon, plan.target_epsilon),
             "delta": (self.delta, plan.delta),
-            "clusters": (self.clusters, settings.clusters),
-            "model": (None if self.model == "auto" else self.model, settings.model),
-            "preset": (self.preset, settings.preset),
-            "mean_length": (self.mean_length, settings.mean_length),
+            "model": (None if self.model == "auto" else self.model, plan.settings.model),
+            "preset": (self.preset, plan.settings.preset),
+            "clusters": (self.clusters, family.get("clusters")),
+            "mean_length": (self.mean_length, family.get("mean_length")),
         }
         for name, (wanted, planned) in asked.items():
             if wanted is not None and wanted != planned:

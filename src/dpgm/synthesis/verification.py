@@ -27,11 +27,12 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, strict_json
 from dpgm.privacy.signatures import read_public_key, signature_check
-from dpgm.synthesis.config import Settings
-from dpgm.synthesis.generator import Generator, rebuild
-from dpgm.synthesis.plan import Plan
+from dpgm.strategy.generator import Generator
+from dpgm.strategy.settings import Settings
+from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.statements import odd_sentence
+from dpgm.synthesis.strategies import rebuild, strategy_of
 from dpgm.synthesis.tensors import read_tensors
 
 if TYPE_CHECKING:
@@ -116,10 +117,7 @@ def plan_of(certificate: Certificate) -> Plan:
         raise UsageError("the plan's target epsilon is below what was spent, or no budget at all.")
     if not whole and width is not None:
         raise UsageError("the plan's width is not a number.")
-    try:
-        settings = Settings.from_json(numbers["settings"])
-    except (TypeError, KeyError):
-        raise UsageError("the plan's settings are not those of a fit.") from None
+    settings = read_settings(numbers["settings"])
     return Plan(
         target_epsilon=target,
         epsilon=certificate.epsilon,
@@ -195,13 +193,7 @@ def _odd_model(settings: Settings, model: Any) -> str | None:
     """Why this architecture is not one that a fit with these settings gives."""
     if model.get("kind") != settings.model:
         return "the model is of another kind than the plan's"
-    if not settings.trains_networks:
-        return None
-    hidden = list(settings.hidden) if settings.model == "vae" else settings.hidden[0]
-    planned = {"clusters": settings.clusters, "hidden": hidden}
-    if settings.model == "vae":
-        planned["latent"] = settings.latent
-    for name, value in planned.items():
+    for name, value in strategy_of(settings.model).architecture(settings.family).items():
         if model.get(name) != value:
             return f"the model's {name} are not the plan's"
     return None

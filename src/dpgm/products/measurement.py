@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
+from dpgm.products.bound_choice import SANITY, choose_cap, choose_limit, draw_likely, popular_sets
+from dpgm.products.cell_measurement import lists_cells
+from dpgm.products.reading import Reading, item_profile, read, retained
+from dpgm.products.scaled_measurement import ScaledReading, read_scaled, scaled_items
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
@@ -27,10 +31,7 @@ from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.scaled_items import NAME as SCALED
 from dpgm.statistics.statistic import Measured, ask, clip_bound
-from dpgm.synthesis.bound_choice import SANITY, choose_cap, choose_limit, draw_likely, popular_sets
-from dpgm.synthesis.cell_measurement import lists_cells
-from dpgm.synthesis.reading import Reading, item_profile, read, retained
-from dpgm.synthesis.scaled_measurement import ScaledReading, read_scaled, scaled_items
+from dpgm.strategy.protocol import PublicFacts
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -57,19 +58,18 @@ class Measurements:
     popular: Measured[PopularLengths] | None = None  # where triples are not measured
 
 
-def measurement_spends(
-    domain: Domain | None, records: int, epsilon: float, delta: float, *, share: float = 1.0, cells: bool = True
-) -> tuple[Spend, ...]:
+def measurement_spends(facts: PublicFacts, *, share: float = 1.0, cells: bool = True) -> tuple[Spend, ...]:
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
     Triples pay when their noise (with the whole budget) is below 0.1 % of the records, or 0.4 % where all possible
     records are listed (`cells`: see `measure_cells`), but not for tables; quadruples when, besides, there are few
     positions.
     """
+    domain, records = facts.domain, facts.records
     width = UNKNOWN_WIDTH if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
     columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
-    sigma = 1 / gaussian_mu(epsilon, delta)
+    sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
     order = 2 if width > 1 else 1
     listed = cells and domain is not None and lists_cells(domain)
     matters = SANITY * records * (4.0 if listed else min(1.0, 350 / width))  # centred sums have less noise

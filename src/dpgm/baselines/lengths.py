@@ -9,7 +9,7 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.record_lengths import record_lengths
 
-NAME = "record lengths"
+LENGTHS = "record lengths"
 
 
 def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.float64]:
@@ -18,7 +18,7 @@ def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.
     Privacy: one Gaussian release of multiplier `noise`; a record moves one bin by 1.
     """
     statistic = record_lengths(domain)
-    noisy = gateway.release(NAME, statistic.query(), noise).numpy().astype(np.float64)
+    noisy = gateway.release(LENGTHS, statistic.query(), noise).numpy().astype(np.float64)
     # Without the threshold hundreds of empty bins would add up to a long tail that does not exist.
     threshold = noise * math.sqrt(2 * math.log(max(2, len(noisy))))
     return np.where(noisy > threshold, noisy, 0.0)

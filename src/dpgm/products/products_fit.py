@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.models.products import Products
+from dpgm.products.bound_choice import SANITY
+from dpgm.products.length_histogram import Lengths, read_lengths
+from dpgm.products.measurement import NARROW, Measurements, last_profile
+from dpgm.products.reading import Reading, item_counts, read
+from dpgm.products.scaled_measurement import scaled_target
 from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
@@ -18,11 +23,6 @@ from dpgm.statistics.item_tuples import ItemTuples, column_of, pair_places
 from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
-from dpgm.synthesis.bound_choice import SANITY
-from dpgm.synthesis.length_histogram import Lengths, read_lengths
-from dpgm.synthesis.measurement import NARROW, Measurements, last_profile
-from dpgm.synthesis.reading import Reading, item_counts, read
-from dpgm.synthesis.scaled_measurement import scaled_target
 from dpgm.training.refinement import FitRule, fit_moments
 from dpgm.training.shrinkage import shrink, shrink_signed
 from dpgm.training.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments

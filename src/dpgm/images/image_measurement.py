@@ -27,7 +27,7 @@ _BANDWIDTHS = (0.01, 0.03, 0.1)
 _MOST_VALUES = 1_000_000  # released numbers: classes x features
 
 
-def image_spends(domain: Domain, records: int, epsilon: float, delta: float) -> tuple[Spend, ...]:
+def image_spends(domain: Domain) -> tuple[Spend, ...]:
     """Shares of the budget of the two releases; the same at every epsilon and size."""
     ImageLayout.of(domain)
     return (Spend(SIZES, _SIZE_SHARE), Spend(EMBEDDING, 1 - _SIZE_SHARE))
@@ -54,7 +54,6 @@ def embedding_design(domain: Domain, device: torch.device | str = "cpu") -> Embe
 def measure_images(
     gateway: Gateway,
     domain: Domain,
-    records: int,
     noises: Mapping[str, float],
     *,
     device: torch.device | str = "auto",

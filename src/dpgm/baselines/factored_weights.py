@@ -4,6 +4,8 @@ A query about one or two items touches one group (two groups are merged when a q
 group's table is exactly the update of the full table of 2^m cells. Merging stops at `largest` items.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +27,19 @@ class FactoredWeights:
         self.single = probabilities.astype(np.float64)
         self.pairs = np.outer(self.single, self.single)
         np.fill_diagonal(self.pairs, self.single)
+
+    @classmethod
+    def of_groups(
+        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = 12
+    ) -> "FactoredWeights":
+        """The distribution of given groups: the items of each and their table."""
+        weights = cls(np.zeros(sum(len(items) for items, _ in groups)), largest)
+        weights.items = {items[0]: items for items, _ in groups}
+        weights.tables = {items[0]: table for items, table in groups}
+        for items, _ in groups:
+            weights.group[items] = items[0]
+        weights.refresh()
+        return weights
 
     def representable(self) -> NDArray[np.bool_]:
         """(m, m): whether the pair lies in one group or its two groups may still be merged."""

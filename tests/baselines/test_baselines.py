@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from dpgm.baselines import estimators, mwem
+from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
+from dpgm.baselines.factored_weights import FactoredWeights
+from dpgm.baselines.mwem import clip_records
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
-from dpgm.evaluation.baselines import AnswerZero, IndependentMarginals, Mwem, independent, mwem
-from dpgm.evaluation.baselines.factored_weights import FactoredWeights
-from dpgm.evaluation.baselines.mwem import clip_records
 from dpgm.evaluation.counting_queries import count_queries, item_frequencies, popular_queries, query_error
 from dpgm.mechanisms import gateway as gateways
 from dpgm.mechanisms.query import View
@@ -67,7 +68,7 @@ def test_answer_zero_costs_nothing_and_answers_zero():
 def test_independent_marginals_come_close_at_a_large_budget():
     records = correlated(20_000)
     model = IndependentMarginals(50.0, 1e-6, SeededRandomness(2)).fit(records)
-    assert np.allclose(model.probabilities_, item_frequencies(records) / len(records), atol=0.005)
+    assert np.allclose(model.generator_.probabilities, item_frequencies(records) / len(records), atol=0.005)
     drawn = model.sample(20_000, seed=0)
     assert np.allclose(item_frequencies(drawn), item_frequencies(records), atol=500)
 
@@ -118,13 +119,12 @@ class Tape(gateways.Gateway):
 
 @pytest.mark.parametrize("model", all_methods(), ids=lambda model: type(model).__name__)
 def test_fit_depends_on_the_rows_only_through_what_was_released(monkeypatch, model):
-    home = mwem if isinstance(model, Mwem) else independent
     records, others = correlated(500), correlated(500, seed=9)
-    monkeypatch.setattr(home, "Gateway", Tape)
+    monkeypatch.setattr(estimators, "Gateway", Tape)
     model.randomness = SeededRandomness(4)
     expected = model.fit(records).sample(200, seed=0)
     tape = [answer for _, answer in Tape.last.tape]
-    monkeypatch.setattr(home, "Gateway", lambda _, **options: gateways.PlaybackGateway(tape, **options))
+    monkeypatch.setattr(estimators, "Gateway", lambda _, **options: gateways.PlaybackGateway(tape, **options))
     assert model.fit(others).sample(200, seed=0) == expected
 
 
@@ -154,11 +154,11 @@ def exact_mwem(tape, width, count, replays):
 @pytest.mark.parametrize("width", [3, 8, 12])
 def test_mwem_agrees_with_an_exact_implementation(monkeypatch, width):
     records = correlated(3000, width=width, seed=width)
-    monkeypatch.setattr(mwem, "Gateway", Tape)
+    monkeypatch.setattr(estimators, "Gateway", Tape)
     model = Mwem(2.0, 1e-6, iterations=8, randomness=SeededRandomness(width)).fit(records)
     weights, cells = exact_mwem(Tape.last.tape, width, len(records), mwem.REPLAYS)
     expected = cells.T @ (weights[:, None] * cells)
-    assert np.allclose(model.weights_.pairs, expected, atol=1e-10)
+    assert np.allclose(model.generator_.weights.pairs, expected, atol=1e-10)
 
 
 def mwem_error(epsilon, iterations, seeds=3):
@@ -168,7 +168,9 @@ def mwem_error(epsilon, iterations, seeds=3):
     for seed in range(seeds):
         model = Mwem(epsilon, 1e-6, iterations, SeededRandomness(seed)).fit(records)
         # against the clipped data: what clipping costs is not what iterations buy
-        errors.append(query_error(clip_records(records, model.cap_), model.sample(20_000, seed=0), queries).mean)
+        errors.append(
+            query_error(clip_records(records, model.generator_.cap), model.sample(20_000, seed=0), queries).mean
+        )
     return np.mean(errors)
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
+from dpgm.products.bound_choice import SANITY, popular_sets, relative_error
+from dpgm.products.length_histogram import read_lengths
+from dpgm.products.reading import possible_shares
 from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, ask
-from dpgm.synthesis.bound_choice import SANITY, popular_sets, relative_error
-from dpgm.synthesis.length_histogram import read_lengths
-from dpgm.synthesis.reading import possible_shares
 from dpgm.training.table_fit import Shown, ShownLengths, fit_table
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -10,19 +10,19 @@ from torch import Tensor
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.private_kmeans import STARTS, private_kmeans
 from dpgm.data.domain import Domain
-from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.factors import Model
 from dpgm.models.mixture import Mixture
 from dpgm.models.rbm import RBM
 from dpgm.models.vae import VAE
+from dpgm.networks.rules import start_frequencies
+from dpgm.networks.settings import settings_of
+from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
+from dpgm.products.products_fit import moment_targets
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.synthesis.network_rules import start_frequencies
-from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.products_fit import moment_targets
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import FitPlan
 from dpgm.training.bias_calibration import calibrate_biases
 from dpgm.training.network_refinement import refine_mixture
 from dpgm.training.optimizer import OptimizerSettings
@@ -32,10 +32,10 @@ BLOCKS = 40  # training is charged and saved in this many blocks
 
 
 def fit_networks(
-    gateway: Gateway, plan: Plan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Profile and further statistics, cluster, cluster profiles, train, refine."""
-    k = plan.settings.clusters
+    k = settings_of(plan).clusters
     measured = _measure(gateway, plan, domain, context) if plan.pays_for("item counts") else None
     profile = None if measured is None else measured_profile(measured, domain, plan.records)
     overall = _overall_frequencies(plan, domain, profile)
@@ -50,12 +50,12 @@ def fit_networks(
         return mixture
     if measured.tuples or measured.centred is not None:
         return _refine(mixture, measured, plan, draws, context)
-    if plan.settings.calibrate:
+    if settings_of(plan).calibrate:
         mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)
     return mixture
 
 
-def _measure(gateway: Gateway, plan: Plan, domain: Domain, context: RunContext) -> Measurements:
+def _measure(gateway: Gateway, plan: FitPlan, domain: Domain, context: RunContext) -> Measurements:
     """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
     context.progress("profile", 0, 1)
     measured = measure(gateway, domain, plan.records, plan.noises)
@@ -63,15 +63,15 @@ def _measure(gateway: Gateway, plan: Plan, domain: Domain, context: RunContext) 
     return measured
 
 
-def _overall_frequencies(plan: Plan, domain: Domain, profile: Profile | None) -> Tensor:
+def _overall_frequencies(plan: FitPlan, domain: Domain, profile: Profile | None) -> Tensor:
     """Item frequencies of all records, (m,): the noisy profile where the plan pays for one, else a public guess."""
     if profile is not None:
         return torch.from_numpy(profile.frequencies).double()
-    return torch.from_numpy(start_frequencies(domain, plan.settings.mean_length))
+    return torch.from_numpy(start_frequencies(domain, settings_of(plan).mean_length))
 
 
 def _refine(
-    mixture: Mixture, measured: Measurements, plan: Plan, draws: torch.Generator, context: RunContext
+    mixture: Mixture, measured: Measurements, plan: FitPlan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
     wanted = moment_targets(measured, mixture.domain, plan.records, generator=draws)
@@ -88,13 +88,18 @@ def _refine(
 
 
 def _cluster(
-    gateway: Gateway, plan: Plan, domain: Domain, frequencies: Tensor, draws: torch.Generator, context: RunContext
+    gateway: Gateway,
+    plan: FitPlan,
+    domain: Domain,
+    frequencies: Tensor,
+    draws: torch.Generator,
+    context: RunContext,
 ) -> None:
     """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
-    settings = plan.settings
+    settings = settings_of(plan)
     context.progress("cluster", 0, 1)
     features = FourierFeatures.for_domain(domain, settings.features, generator=draws, profile=frequencies)
-    paper = settings.preset == "paper"
+    paper = plan.settings.preset == "paper"
     count = settings.clusters * (1 if paper else STARTS)
     if context.public is not None:
         centers = centers_from_records(context.public, count, features, generator=draws)
@@ -104,7 +109,7 @@ def _cluster(
         gateway,
         centers,
         features,
-        _runs_left(plan, context, "cluster counts", "cluster sums"),
+        context.runs_left({name: plan.mechanism(name).count for name in ("cluster counts", "cluster sums")}),
         plan.noise("cluster counts"),
         plan.noise("cluster sums"),
         generator=draws,
@@ -117,18 +122,9 @@ def _cluster(
     context.progress("cluster", 1, 1)
 
 
-def _runs_left(plan: Plan, context: RunContext, *names: str) -> int:
-    """Iterations that can still be made: runs charged but lost in a crash come out of the planned ones."""
-    lost = {} if context.checkpoint is None else context.checkpoint.lost
-    left = min(plan.mechanism(name).count - lost.get(name, 0) for name in names)
-    if left < 1:
-        raise BudgetError(f"crashes have used up every run of {names[0]!r}; start again with a new budget.")
-    return left
-
-
-def _mixture_weights(gateway: Gateway, plan: Plan) -> Tensor:
+def _mixture_weights(gateway: Gateway, plan: FitPlan) -> Tensor:
     """Shares of the clusters from their noisy sizes, each at least a tenth of an equal share; never the true sizes."""
-    k = plan.settings.clusters
+    k = settings_of(plan).clusters
     if k == 1:
         return torch.ones(1, dtype=torch.float64)
     sizes = ClusterSizes(k)
@@ -138,10 +134,10 @@ def _mixture_weights(gateway: Gateway, plan: Plan) -> Tensor:
 
 
 def _cluster_frequencies(
-    gateway: Gateway, plan: Plan, domain: Domain, overall: Tensor, profile: Profile | None, weights: Tensor
+    gateway: Gateway, plan: FitPlan, domain: Domain, overall: Tensor, profile: Profile | None, weights: Tensor
 ) -> Tensor:
     """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
-    k = plan.settings.clusters
+    k = settings_of(plan).clusters
     if profile is None or not plan.pays_for("cluster profiles"):
         return overall.expand(k, -1)
     asked = ClusterProfiles(domain, k, profile.cap)
@@ -156,16 +152,16 @@ def _cluster_frequencies(
     return (counts / sizes).clamp(1e-6, 1 - 1e-3)
 
 
-def _model(plan: Plan, domain: Domain) -> Model:
-    settings = plan.settings
-    if settings.model == "rbm":
+def _model(plan: FitPlan, domain: Domain) -> Model:
+    settings = settings_of(plan)
+    if plan.settings.model == RBM.kind:
         return RBM(domain, hidden=settings.hidden[0])
     return VAE(domain, settings.hidden, settings.latent)
 
 
 def _train(
     gateway: Gateway,
-    plan: Plan,
+    plan: FitPlan,
     model: Model,
     start: Tensor,
     weights: Tensor,
@@ -173,7 +169,7 @@ def _train(
     context: RunContext,
 ) -> Mixture:
     """Private SGD in blocks; a block is charged before it runs and saved after it."""
-    settings = plan.settings
+    settings = settings_of(plan)
     trainer = Trainer(
         gateway,
         model,

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
+from dpgm.products.length_histogram import Lengths, read_lengths, thinned
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.record_lengths import RecordLengths, item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
-from dpgm.synthesis.length_histogram import Lengths, read_lengths, thinned
 from dpgm.training.shrinkage import shrink_alone
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dpgm.products.bound_choice import SANITY, choose_scaled_limit, draw_likely
+from dpgm.products.reading import Reading, possible_shares
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import Measured
-from dpgm.synthesis.bound_choice import SANITY, choose_scaled_limit, draw_likely
-from dpgm.synthesis.reading import Reading, possible_shares
 from dpgm.training.shrinkage import shrink_alone
 from dpgm.training.targets import ScaledItemTarget
 

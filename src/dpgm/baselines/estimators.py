@@ -1,0 +1,191 @@
+"""Baselines for comparisons: fitted and sampled like a `Synthesizer`, without a plan on file or a release.
+
+Each draws its noise through the gateway and keeps a certificate of the mechanisms that ran.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dpgm import validation
+from dpgm.baselines.independent import INDEPENDENT
+from dpgm.baselines.mwem import MWEM, MwemSettings
+from dpgm.data.records import Records, index_dtype
+from dpgm.errors import NotFittedError, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import Randomness, SystemRandomness
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import calibrate
+from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.strategy.config import Config, default_delta
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import PublicFacts, Strategy
+from dpgm.strategy.settings import FamilySettings, Settings
+
+
+@dataclass(frozen=True)
+class BaselineCertificate:
+    """Epsilon recomputed from the mechanisms that ran, and where the noise came from."""
+
+    method: str
+    epsilon: float
+    delta: float
+    records: int
+    mechanisms: tuple[Mechanism, ...]
+    randomness: str
+    private: bool
+    statements: tuple[str, ...] = ()
+    unit: str = "row"
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a strategy is told of a fit that has no plan on file."""
+
+    records: int
+    settings: Settings
+    mechanisms: tuple[Mechanism, ...]
+
+    @property
+    def noises(self) -> dict[str, float]:
+        return {mechanism.name: mechanism.noise for mechanism in self.mechanisms}
+
+    def mechanism(self, name: str) -> Mechanism:
+        return next(mechanism for mechanism in self.mechanisms if mechanism.name == name)
+
+    def noise(self, name: str) -> float:
+        return self.mechanism(name).noise
+
+    def pays_for(self, name: str) -> bool:
+        return name in self.noises
+
+
+class _Baseline:
+    """A strategy fitted at once."""
+
+    method = ""
+    statements: tuple[str, ...] = ()
+
+    def __init__(self, epsilon: float, delta: float | None, randomness: Randomness | None) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.randomness = randomness
+
+    def _fit(self, records: Records, strategy: Strategy, settings: FamilySettings) -> None:
+        validation.positive(epsilon=self.epsilon)
+        delta = default_delta(len(records)) if self.delta is None else self.delta
+        validation.probability(delta=delta)
+        refused = strategy.refuses(Config(self.epsilon, delta), records.domain)
+        if refused is not None:
+            raise UsageError(refused)
+        facts = PublicFacts(records.domain, len(records), self.epsilon, delta)
+        mechanisms = calibrate(self.epsilon, delta, strategy.budget(facts, settings).spends)
+        randomness = self.randomness if self.randomness is not None else SystemRandomness()
+        gateway = Gateway(records, randomness=randomness, allowance=mechanisms)
+        plan = _Plan(len(records), Settings(strategy.name, family=settings), mechanisms)
+        context = RunContext()
+        self.generator_ = strategy.fit(gateway, plan, records.domain, draws=randomness.draws(), context=context)
+        spent = gateway.spent
+        self.certificate_ = BaselineCertificate(
+            self.method,
+            cost(spent, delta).epsilon,
+            delta,
+            len(records),
+            spent,
+            randomness.name,
+            randomness.private,
+            self.statements,
+        )
+
+    def sample(self, count: int, *, seed: int | None = None) -> Records:
+        """`count` records of the fitted distribution; costs nothing."""
+        _check_fitted(self)
+        validation.whole(at_least=1, count=count)
+        generator = torch.Generator()
+        start: Callable[[], object] = generator.seed if seed is None else lambda: generator.manual_seed(seed)
+        start()
+        return self.generator_.sample(count, generator=generator)
+
+
+class IndependentMarginals(_Baseline):
+    """Noisy counts of every position, sampled independently (see `baselines.independent`).
+
+    Args:
+        epsilon: the privacy budget.
+        delta: by default 1 / (10 x number of records).
+        randomness: source of noise; the operating system unless a test says otherwise.
+
+    Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public.
+    """
+
+    method = "independent noisy marginals"
+
+    def __init__(
+        self, epsilon: float = 1.0, delta: float | None = None, randomness: Randomness | None = None
+    ) -> None:
+        super().__init__(epsilon, delta, randomness)
+
+    def fit(self, records: Records) -> "IndependentMarginals":
+        """Release lengths and counts; returns self with `generator_` and `certificate_`."""
+        self._fit(records, INDEPENDENT, FamilySettings())
+        return self
+
+
+class Mwem(_Baseline):
+    """Multiplicative weights with report-noisy-max, over item sets (see `baselines.mwem`).
+
+    Args:
+        epsilon: the privacy budget.
+        delta: by default 1 / (10 x number of records).
+        iterations: rounds of select, measure, update.
+        randomness: source of noise; the operating system unless a test says otherwise.
+
+    Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public.
+    """
+
+    method = "MWEM"
+    statements = ("Selection is noisy-max with Gaussian noise.",)
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        iterations: int = 50,
+        randomness: Randomness | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, randomness)
+        self.iterations = iterations
+
+    def fit(self, records: Records) -> "Mwem":
+        """Select, measure, update; returns self with `generator_` and `certificate_`."""
+        settings = MwemSettings(self.iterations)
+        settings.check()
+        self._fit(records, MWEM, settings)
+        return self
+
+
+class AnswerZero:
+    """Empty records only: free of charge, and hard to beat on queries that are nearly always 0. Reads no record."""
+
+    def fit(self, records: Records) -> "AnswerZero":
+        """Remember the public domain and number of records."""
+        self.domain_ = records.domain
+        self.certificate_ = BaselineCertificate(
+            "answer 0", 0.0, 0.0, len(records), (), "none", True, ("No record was read.",)
+        )
+        return self
+
+    def sample(self, count: int, *, seed: int | None = None) -> Records:
+        """`count` empty records."""
+        _check_fitted(self)
+        validation.whole(at_least=1, count=count)
+        indices = np.empty(0, dtype=index_dtype(self.domain_.width))
+        return Records(self.domain_, np.zeros(count + 1, dtype=np.int64), indices)
+
+
+def _check_fitted(estimator: object) -> None:
+    if not hasattr(estimator, "certificate_"):
+        raise NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit(records) first.")

@@ -1,0 +1,163 @@
+"""Independent noisy marginals: every item (or column) on its own, as accurate as one release allows.
+
+A small share of the budget buys a noisy histogram of record lengths; its 99th percentile bounds the length, longer
+records are down-weighted, so that the counts have sensitivity sqrt(bound). Tables need no bound: a row has one value
+per column.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.baselines.lengths import LENGTHS, noisy_lengths, quantile
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records, concatenate, index_dtype
+from dpgm.errors import ArtefactError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.products import Products
+from dpgm.privacy.calibration import Spend
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.settings import FamilySettings, no_settings
+
+COUNTS = "item counts"
+LENGTH_SHARE = 0.05
+COVERED = 0.99  # share of the records that the clipping leaves whole
+_CHUNK_CELLS = 2**24
+
+
+class IndependentItems:
+    """The probability of every position; items are independent, a table column takes one value.
+
+    Args:
+        domain: the public domain.
+        probabilities: (m,) float64; those of a table column sum to 1.
+    """
+
+    kind = "independent"
+
+    def __init__(self, domain: Domain, probabilities: Tensor) -> None:
+        self.domain = domain
+        self.probabilities = probabilities
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Nothing but the kind: the domain says the rest."""
+        return {"kind": self.kind}
+
+    def state(self) -> dict[str, Tensor]:
+        """The probabilities."""
+        return {"probabilities": self.probabilities}
+
+    def as_products(self) -> Products:
+        """One component."""
+        return Products(self.domain, torch.ones(1), self.probabilities[None])
+
+    def samples_whole(self, count: int) -> bool:
+        """Never: every record is drawn by itself."""
+        return False
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts."""
+        return self.sample(count, generator=generator)
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Records:
+        """`count` records whose items are independent and whose columns take one value each."""
+        domain, chances = self.domain, self.probabilities.float()
+        rows = max(1, _CHUNK_CELLS // max(1, domain.width))
+        parts = [Records.from_lists([], domain)]
+        for start in range(0, count, rows):
+            size = min(rows, count - start)
+            present = torch.rand(size, domain.width, generator=generator) < chances
+            for block in domain.blocks:
+                if block.softmax:
+                    own = chances[block.start : block.stop].double()
+                    drawn = torch.multinomial(own, size, replacement=True, generator=generator)
+                    present[:, block.start : block.stop] = torch.nn.functional.one_hot(drawn, block.width).bool()
+            at, columns = np.nonzero(present.numpy())
+            indptr = np.zeros(size + 1, dtype=np.int64)
+            np.cumsum(np.bincount(at, minlength=size), out=indptr[1:])
+            parts.append(Records(domain, indptr, columns.astype(index_dtype(domain.width))))
+        return concatenate(parts)
+
+
+class IndependentStrategy:
+    """Independent noisy marginals as a family."""
+
+    name = IndependentItems.kind
+    settings_type = FamilySettings
+    measures: Mapping[str, Measures] = {
+        LENGTHS: Measures("profile", "histogram of record lengths", "1"),
+        COUNTS: Measures("measure", "records holding each item", "sqrt(length bound)"),
+    }
+
+    def refuses(self, config: Config, domain: Domain | None) -> str | None:
+        """Any domain will do; the paper's preset trains networks."""
+        if config.preset == "paper":
+            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        return None
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """It has none."""
+        return no_settings(config)
+
+    def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
+        """Lengths where there are item sets; the rest for the counts."""
+        if facts.domain is not None and all(block.softmax for block in facts.domain.blocks):
+            return Budget((Spend(COUNTS, 1.0),))
+        return Budget((Spend(LENGTHS, LENGTH_SHARE), Spend(COUNTS, 1 - LENGTH_SHARE)))
+
+    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
+        """No setting decides it."""
+        return {}
+
+    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
+        """A chunk of dense samples, and a few numbers per position."""
+        return 8 * _CHUNK_CELLS + 100 * (0 if facts.domain is None else facts.domain.width)
+
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> IndependentItems:
+        """Release lengths and counts; the shares of the records are the probabilities."""
+        context.progress("measure", 0, 1)
+        cap = sum(block.softmax for block in domain.blocks)
+        if plan.pays_for(LENGTHS):
+            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), COVERED)
+        statistic = ItemCounts(domain, min(cap, domain.width))
+        noisy = gateway.release(COUNTS, statistic.query(), plan.noise(COUNTS))
+        context.progress("measure", 1, 1)
+        shares = _probabilities(domain, noisy.numpy() / max(1, plan.records))
+        return IndependentItems(domain, torch.from_numpy(shares))
+
+    def load(
+        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> IndependentItems:
+        """The generator of an untrusted release."""
+        found = tensors.get("probabilities")
+        if dict(architecture) != {"kind": self.name} or found is None or set(tensors) != {"probabilities"}:
+            raise ArtefactError("the release does not hold independent marginals; get it again.")
+        if tuple(found.shape) != (domain.width,) or found.dtype != torch.float64:
+            raise ArtefactError("the probabilities have another shape or type; get the release again.")
+        sums = [float(found[block.start : block.stop].sum()) for block in domain.blocks if block.softmax]
+        if not bool(((found >= 0) & (found <= 1)).all()) or any(abs(total - 1) > 1e-6 for total in sums):
+            raise ArtefactError("the probabilities are not probabilities; get the release again.")
+        return IndependentItems(domain, found)
+
+
+def _probabilities(domain: Domain, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares = np.clip(shares, 0.0, 1.0)
+    for block in domain.blocks:
+        if block.softmax:
+            part = shares[block.start : block.stop]
+            total = part.sum()
+            shares[block.start : block.stop] = part / total if total > 0 else 1 / block.width
+    return shares
+
+
+INDEPENDENT = IndependentStrategy()

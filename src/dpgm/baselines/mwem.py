@@ -1,0 +1,300 @@
+"""MWEM (Hardt, Ligett, McSherry 2012) as the paper compared itself with it.
+
+Faithful: records are clipped to the average length; 50 iterations; each selects the query that the current
+distribution answers worst, measures it with fresh noise and applies multiplicative weights, replaying all earlier
+measurements; half of the budget selects, half measures. For up to 12 items this is MWEM over the full domain.
+
+Not faithful, and why:
+
+- Selection is report-noisy-max with Gaussian noise on all candidates, accounted as one Gaussian release of the
+  whole vector of answers (the accountant knows Gaussian releases only), instead of the exponential mechanism. A
+  clipped record of c items enters c + c(c-1)/2 candidates, hence the sensitivity: this is where clipping pays.
+- The average length comes from a noisy histogram (5 % of the budget); the paper read it from the data.
+- Candidates are all items and all pairs of items, not the evaluation queries: those would tell the mechanism which
+  questions will be asked.
+- The start is independent items of the noisy average length, not the uniform distribution: on hundreds of items
+  that one holds half of all items in every record.
+- Above 12 items the distribution is a product of groups of at most 12 items; a pair is a candidate only while it
+  fits a group.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm import validation
+from dpgm.baselines.factored_weights import FactoredWeights
+from dpgm.baselines.lengths import LENGTHS, average, noisy_lengths
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records, concatenate
+from dpgm.errors import ArtefactError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Query, View
+from dpgm.privacy.calibration import Spend
+from dpgm.statistics.item_tuples import dense_rows
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.settings import FamilySettings, no_settings
+
+SELECT, MEASURE = "select", "measure"
+LENGTH_SHARE = 0.05
+MOST_ITEMS = 2_000
+LARGEST_GROUP = 12  # items
+REPLAYS = 20
+_CHUNK = 8192  # records: float32 sums of so few are exact
+_CHUNK_CELLS = 2**24
+
+
+@dataclass(frozen=True)
+class MwemSettings(FamilySettings):
+    """Rounds of select, measure, update; 50 in the paper's comparison."""
+
+    iterations: int = 50
+
+    def check(self) -> None:
+        """At least one round."""
+        validation.whole(at_least=1, at_most=100_000, iterations=self.iterations)
+
+
+class WeightedGroups:
+    """The fitted distribution: independent groups of items, each with a full table.
+
+    Args:
+        domain: item sets or images.
+        weights: the groups.
+        cap: items to which records were clipped.
+    """
+
+    kind = "mwem"
+
+    def __init__(self, domain: Domain, weights: FactoredWeights, cap: int) -> None:
+        self.domain = domain
+        self.weights = weights
+        self.cap = cap
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Plain values; the sizes of the groups are a tensor."""
+        return {"kind": self.kind, "cap": self.cap}
+
+    def state(self) -> dict[str, Tensor]:
+        """The groups one after another: how many items each has, which, and their tables."""
+        groups = [(items, self.weights.tables[group]) for group, items in sorted(self.weights.items.items())]
+        return {
+            "sizes": torch.tensor([len(items) for items, _ in groups]),
+            "items": torch.tensor([item for items, _ in groups for item in items]),
+            "tables": torch.from_numpy(np.concatenate([table.ravel() for _, table in groups])),
+        }
+
+    def as_products(self) -> None:
+        """It is none."""
+
+    def samples_whole(self, count: int) -> bool:
+        """Never: every record is drawn by itself."""
+        return False
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts."""
+        return self.sample(count, generator=generator)
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Records:
+        """`count` records of the fitted distribution."""
+        random = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
+        rows = max(1, _CHUNK_CELLS // self.domain.width)
+        drawn = (self.weights.draw(min(rows, count - at), random) for at in range(0, count, rows))
+        empty = Records.from_lists([], self.domain)
+        return concatenate([empty, *(Records.from_dense(part, self.domain) for part in drawn)])
+
+
+class MwemStrategy:
+    """Multiplicative weights with report-noisy-max, over item sets."""
+
+    name = WeightedGroups.kind
+    settings_type = MwemSettings
+    measures: Mapping[str, Measures] = {
+        LENGTHS: Measures("profile", "histogram of record lengths", "1"),
+        SELECT: Measures(
+            "measure",
+            "clipped records holding each item and each pair, to find the worst",
+            "sqrt(sets of a record)",
+        ),
+        MEASURE: Measures("measure", "clipped records holding the chosen item or pair", "1"),
+    }
+
+    def refuses(self, config: Config, domain: Domain | None) -> str | None:
+        """Tables, and too many items."""
+        if config.preset == "paper":
+            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        if domain is not None and any(block.softmax for block in domain.blocks):
+            return "MWEM handles item sets and images only; the domain has table columns."
+        if domain is not None and domain.width > MOST_ITEMS:
+            return f"MWEM handles at most {MOST_ITEMS} items; the domain has {domain.width}."
+        return None
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """As many rounds as in the paper's comparison."""
+        no_settings(config)
+        return MwemSettings()
+
+    def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
+        """Lengths, and half of the rest each for selecting and for measuring."""
+        assert isinstance(settings, MwemSettings)
+        half, rounds = (1 - LENGTH_SHARE) / 2, settings.iterations
+        return Budget(
+            (Spend(LENGTHS, LENGTH_SHARE), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)),
+        )
+
+    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
+        """No setting decides it."""
+        return {}
+
+    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
+        """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
+        width = MOST_ITEMS if facts.domain is None else facts.domain.width
+        return 80 * width**2 + 8 * _CHUNK * width + 8 * _CHUNK_CELLS
+
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> WeightedGroups:
+        """Select, measure, update; fewer rounds than planned where a crash has lost some."""
+        width, count = domain.width, max(1, plan.records)
+        mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
+        cap = min(width, max(1, round(mean)))
+        candidates = _Candidates(width, cap)
+        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), LARGEST_GROUP)
+        measured: list[tuple[tuple[int, ...], float]] = []
+        rounds = context.runs_left({name: plan.mechanism(name).count for name in (SELECT, MEASURE)})
+        for done in range(rounds):
+            context.progress("measure", done, rounds)
+            noisy = gateway.release(SELECT, candidates.all_answers(), plan.noise(SELECT)).numpy() / count
+            chosen = _worst(noisy, weights, candidates)
+            query = candidates.members(chosen)
+            answer = gateway.release(MEASURE, candidates.one_answer(chosen), plan.noise(MEASURE))
+            weights.join(query[0], query[-1])
+            measured.append((query, float(np.clip(answer.item() / count, 0.0, 1.0))))
+            for _ in range(REPLAYS):
+                for items, share in measured:
+                    weights.update(items, share)
+            weights.refresh()
+        context.progress("measure", rounds, rounds)
+        return WeightedGroups(domain, weights, cap)
+
+    def load(
+        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> WeightedGroups:
+        """The generator of an untrusted release."""
+        cap = architecture.get("cap")
+        if set(architecture) != {"kind", "cap"} or set(tensors) != {"sizes", "items", "tables"}:
+            raise ArtefactError("the release does not hold an MWEM generator; get it again.")
+        if not isinstance(cap, int) or isinstance(cap, bool) or not 1 <= cap <= domain.width:
+            raise ArtefactError("the release's bound on records is not valid; get it again.")
+        sizes, items, tables = tensors["sizes"], tensors["items"], tensors["tables"]
+        kinds = (sizes.dtype, items.dtype, tables.dtype) == (torch.int64, torch.int64, torch.float64)
+        if not kinds or any(tensor.dim() != 1 for tensor in (sizes, items, tables)):
+            raise ArtefactError("the groups of the release have another shape or type; get it again.")
+        counts, members = sizes.tolist(), items.tolist()
+        sound = bool(counts) and all(1 <= size <= LARGEST_GROUP for size in counts)
+        if not sound or sorted(members) != list(range(domain.width)) or sum(counts) != domain.width:
+            raise ArtefactError("the groups of the release do not hold every item once; get it again.")
+        if len(tables) != sum(2**size for size in counts):
+            raise ArtefactError("the tables of the release have another size; get it again.")
+        groups, at, start = [], 0, 0
+        for size in counts:
+            table = tables[start : start + 2**size].numpy().copy()
+            if not (table >= 0).all() or abs(table.sum() - 1) > 1e-6:
+                raise ArtefactError("a table of the release does not hold probabilities; get it again.")
+            groups.append((members[at : at + size], table.reshape((2,) * size)))
+            at, start = at + size, start + 2**size
+        return WeightedGroups(domain, FactoredWeights.of_groups(groups, LARGEST_GROUP), cap)
+
+
+class _Candidates:
+    """All items, then all pairs, and their exact answers on clipped records, which never leave the queries."""
+
+    def __init__(self, width: int, cap: int) -> None:
+        self.width, self.cap = width, cap
+        self._exact: torch.Tensor | None = None
+
+    @cached_property
+    def upper(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row and column of every pair."""
+        rows, columns = np.triu_indices(self.width, 1)
+        return rows.astype(np.int64), columns.astype(np.int64)
+
+    def __len__(self) -> int:
+        return self.width + len(self.upper[0])
+
+    def members(self, number: int) -> tuple[int, ...]:
+        """The items of a candidate."""
+        if number < self.width:
+            return (number,)
+        at = number - self.width
+        return (int(self.upper[0][at]), int(self.upper[1][at]))
+
+    def estimates(self, weights: FactoredWeights) -> NDArray[np.float64]:
+        """What the current distribution answers."""
+        return np.concatenate([weights.single, weights.pairs[self.upper]])
+
+    def allowed(self, weights: FactoredWeights) -> NDArray[np.bool_]:
+        """Candidates that the factored distribution can take in."""
+        return np.concatenate([np.ones(self.width, dtype=np.bool_), weights.representable()[self.upper]])
+
+    def all_answers(self) -> Query:
+        """Every candidate at once; a record of at most `cap` items enters cap + cap (cap - 1) / 2 of them."""
+        touched = self.cap + self.cap * (self.cap - 1) / 2
+        return Query(lambda view: self._answers(view).clone(), math.sqrt(touched), (len(self),), grid=1.0)
+
+    def one_answer(self, number: int) -> Query:
+        """A single candidate; a record moves it by 1."""
+        return Query(lambda view: self._answers(view)[number : number + 1].clone(), 1.0, (1,), grid=1.0)
+
+    def _answers(self, view: View) -> torch.Tensor:
+        if self._exact is None:
+            counts = _pair_counts(clip_records(view.rows, self.cap))
+            self._exact = torch.from_numpy(np.concatenate([np.diag(counts), counts[self.upper]]))
+        return self._exact
+
+
+def _pair_counts(records: Records) -> NDArray[np.int64]:
+    """(m, m): records that hold both items; on the diagonal, that hold the item."""
+    width = records.width
+    total = np.zeros((width, width), dtype=np.int64)
+    for chunk in records.chunks(_CHUNK):
+        dense = dense_rows(chunk, np.arange(width), width)
+        total += (dense.T @ dense).astype(np.int64)
+    return total
+
+
+def _worst(noisy: NDArray[np.float64], weights: FactoredWeights, candidates: _Candidates) -> int:
+    gap = np.abs(noisy - candidates.estimates(weights))
+    return int(np.where(candidates.allowed(weights), gap, -1.0).argmax())
+
+
+def clip_records(records: Records, cap: int) -> Records:
+    """At most `cap` items of every record, chosen by a fixed rule of the record alone.
+
+    The rule is pseudo-random (a multiplicative hash of item and record), so that no item is favoured, and needs no
+    coins, so that clipping one record never depends on the others.
+    """
+    rows = np.repeat(np.arange(len(records)), records.lengths)
+    items = records.indices.astype(np.uint64)
+    salt = np.bincount(rows, weights=(records.indices.astype(np.float64) + 1) ** 2, minlength=len(records))
+    salted = items * np.uint64(2654435761) + salt.astype(np.uint64)[rows] * np.uint64(40503)
+    rank = (salted * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
+    order = np.lexsort((rank, rows))
+    within = np.arange(len(rows)) - records.indptr[:-1][rows]
+    kept = np.sort(order[within < cap])
+    indptr = np.zeros(len(records) + 1, dtype=np.int64)
+    np.cumsum(np.minimum(records.lengths, cap), out=indptr[1:])
+    return Records(records.domain, indptr, records.indices[kept])
+
+
+MWEM = MwemStrategy()

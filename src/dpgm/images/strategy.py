@@ -1,0 +1,77 @@
+"""Image generators as a family: noisy class sizes and mean embeddings, then a network fitted to them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.errors import UsageError
+from dpgm.images.image_measurement import EMBEDDING, SIZES, fit_image_generator, image_spends, measure_images
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.image import ImageGenerator
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.settings import FamilySettings, no_settings
+
+
+class ImageStrategy:
+    """One image, and at most a label beside it."""
+
+    name = ImageGenerator.kind
+    settings_type = FamilySettings
+    measures: Mapping[str, Measures] = {
+        SIZES: Measures("measure", "images of each label", "1"),
+        EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1"),
+    }
+
+    def refuses(self, config: Config, domain: Domain | None) -> str | None:
+        """Anything but one image with at most a label, and the paper's preset."""
+        if config.preset == "paper":
+            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        rest = [] if domain is None else [field for field in domain.fields if field.name != domain.label]
+        if len(rest) != 1 or rest[0].kind != "image":
+            return "`model` image needs a domain of one image and at most a label; use auto or another model."
+        return None
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """It has none."""
+        return no_settings(config)
+
+    def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
+        """Nearly all of it for the mean embedding."""
+        if facts.domain is None:
+            raise UsageError("`model` image needs a domain; give the one of the images.")
+        return Budget(image_spends(facts.domain))
+
+    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
+        """No setting decides it."""
+        return {}
+
+    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
+        """Features and a batch of images; the released numbers are at most a million."""
+        width = 0 if facts.domain is None else facts.domain.width
+        return 300 * 2**20 + 400 * width * 4 * 6 + 8192 * min(width, 2000) * 4 * 4
+
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> ImageGenerator:
+        """Measure, then make a network whose images show what was measured."""
+        context.progress("measure", 0, 1)
+        embedded = measure_images(gateway, domain, plan.noises, device=context.device)
+        context.progress("measure", 1, 1)
+        return fit_image_generator(
+            embedded, domain, generator=draws, device=context.device, progress=context.percent("refine")
+        )
+
+    def load(
+        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> ImageGenerator:
+        """An image generator from an untrusted release."""
+        sizes = {name: value for name, value in architecture.items() if name != "kind"}
+        return ImageGenerator.from_state(sizes, tensors, domain)
+
+
+IMAGES = ImageStrategy()

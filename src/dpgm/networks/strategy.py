@@ -1,0 +1,156 @@
+"""Mixtures of VAEs or RBMs as families: what they cost, what they are refused, how they are read back."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.errors import PrivacyWarning
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.mixture import Mixture
+from dpgm.models.rbm import RBM
+from dpgm.models.vae import VAE
+from dpgm.networks.fitting import fit_networks
+from dpgm.networks.rules import RULES, assumed_mean_length
+from dpgm.networks.settings import NetworkSettings
+from dpgm.privacy.calibration import Spend, Training
+from dpgm.products.measurement import measurement_spends
+from dpgm.products.strategy import PRODUCTS, products_memory
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.settings import FamilySettings
+
+REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refined to
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class NetworkStrategy:
+    """Networks of one kind: `vae` or `rbm`."""
+
+    name: str
+    settings_type: type[FamilySettings] = NetworkSettings
+
+    @property
+    def measures(self) -> Mapping[str, Measures]:
+        """Every mechanism that a fit may run, in words."""
+        return {
+            **PRODUCTS.measures,
+            "cluster counts": Measures("cluster", "records of each cluster", "1"),
+            "cluster sums": Measures("cluster", "sum of Fourier features of each cluster", "1"),
+            "cluster sizes": Measures("profiles", "records of each final cluster", "1"),
+            "cluster profiles": Measures(
+                "profiles", "records of each cluster holding each item", "sqrt(length bound)"
+            ),
+            "norms": Measures("train", "histogram of gradient norms of a Poisson sample", "1"),
+            "gradients": Measures("train", "sum of clipped gradients of a Poisson sample", "norm bound"),
+        }
+
+    def refuses(self, config: Config, domain: Domain | None) -> str | None:
+        """Networks can be trained on any domain."""
+        return None
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """The default, or the paper's own choices (its section 6); where the paper is silent, `RULES`."""
+        records = max(facts.records, 1)
+        stated = assumed_mean_length(facts.domain) if config.mean_length is None else config.mean_length
+        if config.preset == "paper":
+            rate = min(1.0, RULES.paper_batch / records)
+            clusters = config.clusters or 10
+            chosen = NetworkSettings(
+                clusters=clusters,
+                cluster_steps=20,
+                latent=2,
+                sampling_rate=rate,
+                steps=min(max(1, round(RULES.paper_epochs / rate)), RULES.paper_most_steps),
+                learning_rate=RULES.paper_vae_rate if self.name == VAE.kind else RULES.paper_rbm_rate / clusters,
+                schedule="cosine",
+                optimizer="adam" if self.name == VAE.kind else "sgd",
+                averaged_tail=0.0,
+                norm_quantile=None,
+                warm_start=False,
+                calibrate=False,
+                mean_length=stated,
+            )
+        else:
+            clusters = config.clusters or default_clusters(facts.records)
+            rate = min(1.0, max(0.01, 200 / records))
+            chosen = NetworkSettings(clusters=clusters, sampling_rate=rate, mean_length=stated)
+        if chosen.clusters > max(1, facts.records / 10):
+            warnings.warn(
+                f"{chosen.clusters} clusters for {facts.records} records leave fewer than ten records to a cluster; "
+                "the noise will drown them. Use fewer clusters.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+        return chosen
+
+    def refines(self, domain: Domain | None, settings: NetworkSettings) -> bool:
+        """Whether trained networks are moved to measured pairs and larger sets, not to item frequencies alone.
+
+        Decoders only, since the moments of an RBM are not known; not of images, whose pixels are too many for pairs.
+        """
+        images = domain is not None and any(field.kind == "image" for field in domain.fields)
+        return self.name == VAE.kind and settings.calibrate and not images
+
+    def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
+        """What the networks are refined to gets most of the budget; training gets what is left."""
+        assert isinstance(settings, NetworkSettings)
+        many = settings.clusters > 1
+        spends: list[Spend] = []
+        refined = self.refines(facts.domain, settings)
+        if refined:
+            spends += measurement_spends(facts, share=REFINED_SHARE, cells=False)
+        elif settings.warm_start or settings.calibrate or many:
+            spends += [Spend("record lengths", 0.01), Spend("item counts", 0.10)]
+        if many:
+            spends += [
+                Spend("cluster counts", 0.01 if refined else 0.02, settings.cluster_steps),
+                Spend("cluster sums", 0.04 if refined else 0.08, settings.cluster_steps),
+                Spend("cluster sizes", 0.01),
+            ]
+        if many and settings.warm_start:
+            spends += [Spend("cluster profiles", 0.04 if refined else 0.09)]
+        return Budget(tuple(spends), Training(settings.sampling_rate, settings.steps))
+
+    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
+        """The number and the sizes of the networks."""
+        assert isinstance(settings, NetworkSettings)
+        if self.name == RBM.kind:
+            return {"clusters": settings.clusters, "hidden": settings.hidden[0]}
+        return {"clusters": settings.clusters, "hidden": list(settings.hidden), "latent": settings.latent}
+
+    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
+        """Parameters with gradients, moments and averages, and one batch with its signals."""
+        assert isinstance(settings, NetworkSettings)
+        width = 0 if facts.domain is None else facts.domain.width
+        hidden = sum(settings.hidden) or 1
+        parameters = settings.clusters * (
+            2 * width * settings.hidden[0] + hidden * hidden + 2 * hidden * settings.latent
+        )
+        batch = settings.sampling_rate * facts.records
+        return int(products_memory(width) + 5 * parameters * FLOAT + 6 * batch * (width + hidden) * FLOAT)
+
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> Mixture:
+        """Algorithm 1 of the paper; see `fit_networks`."""
+        return fit_networks(gateway, plan, domain, draws=draws, context=context)
+
+    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Mixture:
+        """A mixture from an untrusted release."""
+        return Mixture.from_state(architecture, tensors, domain)
+
+
+def default_clusters(records: int) -> int:
+    """Networks of a mixture (k): grows with N, since each model only learns from its own cluster."""
+    return min(max(round(records / 10_000), 1), 30)
+
+
+VAES = NetworkStrategy(VAE.kind)
+RBMS = NetworkStrategy(RBM.kind)

@@ -1,0 +1,1 @@
+"""The default for item sets and tables: noisy counts of items, pairs and larger sets, and a mixture of products."""

@@ -1,0 +1,107 @@
+"""Mixtures of products as a family: measure low-order statistics once, then fit a generator that shows them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.models.products import Products
+from dpgm.products.cell_measurement import fit_cells, lists_cells, measure_cells
+from dpgm.products.measurement import UNKNOWN_WIDTH, measure, measurement_spends
+from dpgm.products.products_fit import fit_products
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.settings import FamilySettings, no_settings
+
+FLOAT = 4  # bytes
+
+
+class ProductStrategy:
+    """Item sets and tables; with up to 17 items all possible records are enumerated (`cell_measurement`)."""
+
+    name = Products.kind
+    settings_type = FamilySettings
+    measures: Mapping[str, Measures] = {
+        "record lengths": Measures("profile", "histogram of record lengths", "1"),
+        "item counts": Measures(
+            "profile",
+            "records holding each item; up to 17 items, centred",
+            "sqrt(length bound); centred: the bound",
+        ),
+        "scaled item counts": Measures(
+            "profile",
+            "records holding each item, rare items on a larger scale, less what most records hold",
+            "the bound",
+        ),
+        "popular lengths": Measures(
+            "measure",
+            "histograms of how many of the 30 and of the 100 most popular items records hold",
+            "sqrt(2); of one histogram 1",
+        ),
+        "pair counts": Measures(
+            "measure",
+            "records holding each pair of popular items; centred up to 17 items and where records are dense",
+            "sqrt(sets within the bound); centred: the bound",
+        ),
+        "triple counts": Measures(
+            "measure",
+            "records holding each triple of popular items; up to 17 items, centred, short records whole",
+            "sqrt(sets within the bound); centred: the bound",
+        ),
+        "quadruple counts": Measures(
+            "measure",
+            "records holding each four of the items; up to 17 items, centred, short records whole",
+            "sqrt(sets within the bound); centred: the bound",
+        ),
+    }
+
+    def refuses(self, config: Config, domain: Domain | None) -> str | None:
+        """Any domain will do; the paper knows no products."""
+        if config.preset == "paper":
+            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        return None
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """It has none."""
+        return no_settings(config)
+
+    def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
+        """All of it for measurements."""
+        return Budget(measurement_spends(facts))
+
+    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
+        """No setting decides it."""
+        return {}
+
+    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
+        """See `products_memory`."""
+        return products_memory(UNKNOWN_WIDTH if facts.domain is None else facts.domain.width)
+
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> Products:
+        """Measure, then make a mixture of products that shows what was measured."""
+        context.progress("measure", 0, 1)
+        if lists_cells(domain):
+            listed = measure_cells(gateway, domain, plan.records, plan.noises)
+            context.progress("measure", 1, 1)
+            return fit_cells(listed, domain, plan.records, progress=context.percent("refine"))
+        measured = measure(gateway, domain, plan.records, plan.noises)
+        context.progress("measure", 1, 1)
+        return fit_products(measured, domain, plan.records, generator=draws, progress=context.percent("refine"))
+
+    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
+        """A mixture of products from an untrusted release."""
+        return Products.from_state(architecture, tensors, domain)
+
+
+def products_memory(width: int) -> int:
+    """Components x items, with gradients and two moments, and one chunk of dense rows for pair counts; in bytes."""
+    return 300 * 2**20 + 400 * width * FLOAT * 6 + 8192 * min(width, 2000) * FLOAT * 4
+
+
+PRODUCTS = ProductStrategy()

@@ -1,0 +1,96 @@
+"""The public numbers that steer a fit, and how they are written into a plan and read back from an untrusted one."""
+
+import types
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dpgm.errors import UsageError
+from dpgm.strategy.config import Config, Preset
+
+D = TypeVar("D")
+Plain: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FamilySettings:
+    """What only one family has; a family without settings uses this class as it is."""
+
+    def check(self) -> None:
+        """Raise UsageError for a value out of its range; the kind of every value is known to be right."""
+
+
+def no_settings(config: Config) -> FamilySettings:
+    """The settings of a family that has none; what only networks know is refused."""
+    if config.mean_length is not None:
+        raise UsageError(
+            "`mean_length` is what networks start from; use it with model vae or rbm, or preset paper."
+        )
+    return FamilySettings()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every public number that steers a fit. Part of the plan; fixed before data is opened."""
+
+    model: str
+    preset: Preset = "default"
+    family: FamilySettings = field(default_factory=FamilySettings)
+
+    def to_json(self) -> Plain:
+        """Plain values for the plan file."""
+        return {"model": self.model, "preset": self.preset, "family": to_plain(self.family)}
+
+
+def to_plain(values: Any) -> Plain:
+    """A dataclass as plain JSON values; `from_plain` reads them back exactly."""
+    plain: Plain = _plain(asdict(values))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def from_plain(kind: type[D], values: Any, what: str) -> D:
+    """The inverse of `to_plain`, from an untrusted file: every name and every kind of value is checked.
+
+    Args:
+        kind: a frozen dataclass of numbers, texts, booleans, tuples and dataclasses of these.
+        values: what the file holds.
+        what: what is read, for the message.
+    """
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind!r} is not a dataclass")
+    names = {entry.name for entry in fields(kind)}
+    if not isinstance(values, dict) or set(values) != names:
+        odd = ", ".join(sorted(set(values) ^ names)) if isinstance(values, dict) else "not an object"
+        raise UsageError(f"the plan's {what} do not match this version of dpgm (see {odd}); make the plan again.")
+    hints = get_type_hints(kind)
+    made: D = kind(**{name: _read(hints[name], value, f"{what}: {name}") for name, value in values.items()})
+    return made
+
+
+def _read(hint: Any, value: Any, what: str) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return _read(next(entry for entry in inner if entry is not type(None)), value, what)
+    if origin is Literal and value in inner:
+        return value
+    if origin is tuple and isinstance(value, list):
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return tuple(_read(inner[0], entry, what) for entry in value)
+        if len(inner) == len(value):
+            return tuple(_read(each, entry, what) for each, entry in zip(inner, value, strict=True))
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_plain(hint, value, what)
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if hint in (int, bool, str) and type(value) is hint:
+        return value
+    raise UsageError(f"the plan has a value of the wrong kind ({what}); make it again with `dpgm plan`.")
