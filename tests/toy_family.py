@@ -1,0 +1,55 @@
+"""A family of generators in as few lines as the protocol asks for: noisy item counts, independent items."""
+
+import torch
+
+from dpgm.models.products import Products
+from dpgm.privacy.calibration import Spend
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.statistic import ask
+from dpgm.strategy.protocol import Budget, Measures
+from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.synthesis import strategies
+
+CAP = 4
+
+
+class Coins(Products):
+    """One coin per item."""
+
+    kind = "coins"
+
+
+class CoinStrategy:
+    """Item sets only."""
+
+    name = Coins.kind
+    settings_type = FamilySettings
+    measures = {"item counts": Measures("measure", "records holding each item", "2")}  # noqa: RUF012
+
+    def refuses(self, config, domain):
+        return "coins need item sets." if domain and any(block.softmax for block in domain.blocks) else None
+
+    def settings(self, config, facts):
+        return no_settings(config)
+
+    def budget(self, facts, settings):
+        return Budget((Spend("item counts", 1.0),))
+
+    def architecture(self, settings):
+        return {"components": 1}
+
+    def memory(self, facts, settings):
+        return 1 << 20
+
+    def fit(self, gateway, plan, domain, *, draws, context):
+        counts = ask(gateway, ItemCounts(domain, CAP), plan.noise("item counts")).value
+        context.progress("measure", 1, 1)
+        return Coins(domain, torch.ones(1), (counts / plan.records).clamp(0, 1)[None])
+
+    def load(self, architecture, tensors, domain):
+        return Coins.from_state(architecture, tensors, domain)
+
+
+def add() -> None:
+    """The one line that `strategies.py` would get."""
+    strategies.STRATEGIES = (*strategies.STRATEGIES, CoinStrategy())
