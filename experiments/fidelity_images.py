@@ -16,6 +16,7 @@ import dataclasses
 import gzip
 import json
 import math
+import os
 import struct
 import sys
 import time
@@ -35,7 +36,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.image_layout import ImageLayout
 
-DATA = Path("/work/shared/data/mnist")
+DATA = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data") / "mnist"
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (1.0, 10.0)
 SEEDS = (0, 1, 2)

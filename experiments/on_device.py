@@ -11,6 +11,7 @@ import argparse
 import csv
 import json
 import multiprocessing
+import os
 import time
 import traceback
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from network_runs import Job, Workload, load_data, run_job
 
-SHARED = Path("/work/shared/data")
+SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 SHOWN = ("pop1", "pop2", "pop3", "pop4", "paper20", "paper100", "lengths", "accuracy", "fit_s", "score_s")
 
 

@@ -114,6 +114,24 @@ def test_links_in_the_docs_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+def test_nothing_refers_to_a_file_that_is_not_here_or_to_one_machine():
+    known = {
+        path.name for folder in ("", "docs", "experiments", "benchmarks") for path in (ROOT / folder).glob("*.md")
+    }
+    known |= {"README.md"}  # of a release
+    folders = [ROOT / name for name in ("src", "tests", "docs", "experiments", "benchmarks")]
+    for path in [ROOT / "README.md", *(path for folder in folders for path in folder.rglob("*.*"))]:
+        if path.suffix not in (".py", ".md") or path == Path(__file__):
+            continue
+        text = path.read_text()
+        strangers = {Path(name).name for name in re.findall(r"[\w./-]+\.md\b", text)} - known
+        assert not strangers or path.is_relative_to(ROOT / "tests"), f"{path.relative_to(ROOT)} cites {strangers}"
+        assert not re.search(r"\b(RELIABILITY|FINDINGS|HOUSE|STYLE)\b", text), path
+        assert not re.search(r"[\"'(]/(work|root|home)/", text), (
+            f"{path.relative_to(ROOT)} has a path of one machine"
+        )
+
+
 def test_the_version_is_in_the_changelog_or_unreleased():
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert "## Unreleased" in changes or f"## {dpgm.__version__}" in changes

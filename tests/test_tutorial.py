@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from public_data import DATA
+
 ROOT = Path(__file__).parent.parent
-DATA = ROOT.parent / "shared" / "data"
 FOLDERS = {
     "retail.csv.gz": "retail",
     "anonymous-msweb.data.gz": "msweb",

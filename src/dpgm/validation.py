@@ -89,7 +89,7 @@ WEAK_DELTA = 0.01
 
 
 def budget(epsilon: object, delta: object, records: object, *, not_private: bool = False) -> None:
-    """A privacy budget for a public number of records, by the rules of RELIABILITY.md 3.
+    """A privacy budget for a public number of records.
 
     Refuses an epsilon that is not positive and finite, an epsilon above 100 unless the run is marked not private,
     and a delta above 1 / records (publishing one record at random would satisfy it). Warns above an epsilon of 10,

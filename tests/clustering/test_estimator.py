@@ -1,5 +1,4 @@
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +12,10 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import Spend, calibrate
 from dpgm.privacy.events import GaussianRelease, Mechanism
+from public_data import DATA, needs
 
 DOMAIN = Domain.of_items(12)
-MNIST = Path(__file__).parents[2].parent / "shared" / "data" / "mnist"
+MNIST = DATA / "mnist"
 
 
 def two_kinds(rows=2000, seed=0):
@@ -101,7 +101,7 @@ def test_clusters_of_the_private_records_are_not_kept():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MNIST.exists(), reason="the MNIST files are not there")
+@needs("mnist")
 def test_mnist_digits_are_clustered_at_epsilon_one_half():
     images = np.frombuffer(
         gzip.decompress((MNIST / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from dpgm.data.readers import read_source
+from public_data import DATA, needs
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 DOMAINS = Path(__file__).parents[2] / "examples" / "domains"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the folder of public data is not here")
+pytestmark = needs()
 LONG = {"person": "0", "item": "1", "count": "2", "header": False, "assume_public_items": True}
 
 CASES = {

@@ -1,6 +1,5 @@
 """The fidelity experiment: adapters of peers, the baselines written for it, its table, a small run."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ import pytest
 from dpgm.data.domain import Categorical, Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from public_data import DATA
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-DATA = Path(os.environ.get("DPGM_DATA", "/work/shared/data"))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,9 @@ from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.raw_columns import raw_columns
 from dpgm.evaluation.verdict import column_faults, verdict
+from public_data import DATA
 
-ADULT = Path(os.environ.get("DPGM_DATA", "/work/shared/data")) / "adult/adult.data.gz"
+ADULT = DATA / "adult/adult.data.gz"
 EXAMPLE = Path(__file__).parents[2] / "examples/domains/adult.yaml"
 
 

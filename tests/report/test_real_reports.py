@@ -1,6 +1,5 @@
 """Reports on real data, from the command line, within a minute of processor time."""
 
-import os
 import time
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import dpgm.cli.evaluation  # noqa: F401  (registers the command)
 from dpgm.baselines.estimators import IndependentMarginals
 from dpgm.cli.app import run
 from dpgm.data.readers import read_records
+from public_data import DATA
 
-DATA = Path(os.environ.get("DPGM_DATA", "/work/shared/data"))
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 
 pytestmark = [

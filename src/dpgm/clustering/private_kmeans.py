@@ -1,4 +1,4 @@
-"""Private kernel k-means: Algorithm 2 of the paper under PRIVACY.md 2.2.
+"""Private kernel k-means: Algorithm 2 of the paper under docs/privacy-proof.md 2.2.
 
 Every iteration freezes the centres, assigns each record once, and releases the noisy count and the noisy feature
 sum of every cluster. All that follows (dividing, shrinking, projecting, re-seeding, merging) is post-processing.

@@ -1,4 +1,4 @@
-"""Restricted Boltzmann machine trained by persistent contrastive divergence (PRIVACY.md 5).
+"""Restricted Boltzmann machine trained by persistent contrastive divergence (docs/privacy-proof.md 5).
 
 E(v, h) = -v'Wh - b'v - c'h. The data phase of a record is phi(x) = (x p', x, p) with p = sigmoid(c + W'x), so its
 factors are (x, p) and (x, 1). The model phase comes from chains that start from noise and only ever see released

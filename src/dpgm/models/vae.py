@@ -1,4 +1,4 @@
-"""Variational autoencoder with hand-derived gradients (PRIVACY.md 5).
+"""Variational autoencoder with hand-derived gradients (docs/privacy-proof.md 5).
 
 Encoder m -> hidden -> (mean, log-variance of the latent); decoder latent -> hidden reversed -> m logits; ReLU
 between.

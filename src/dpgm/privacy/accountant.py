@@ -160,7 +160,7 @@ def _tight_and_renyi(normal: _Normal, delta: float, adjacency: Adjacency, check:
 
 
 def replace_one_epsilon(mechanisms: Sequence[Costable], delta: float) -> float:
-    """The proved bound on epsilon when a neighbour replaces one record by another (PRIVACY.md 3.5)."""
+    """The proved bound on epsilon when a neighbour replaces one record by another (docs/privacy-proof.md 3.5)."""
     return cost(mechanisms, delta, Adjacency.REPLACE_ONE).epsilon
 
 

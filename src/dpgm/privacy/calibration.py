@@ -2,7 +2,7 @@
 
 Stages that release on the whole data take shares of mu², where mu is that of the Gaussian mechanism costing exactly
 (epsilon, delta); private SGD takes the rest: its noise is searched until the *composed* cost meets the budget
-(PRIVACY.md 10). Multipliers are rounded up, and the cost is computed anew from the rounded ones.
+(docs/privacy-proof.md 10). Multipliers are rounded up, and the cost is computed anew from the rounded ones.
 """
 
 import math

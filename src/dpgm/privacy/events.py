@@ -25,7 +25,7 @@ class Mechanism:
     """A Gaussian release: `noise` = standard deviation / sensitivity, run `count` times.
 
     `sampling_rate` below 1 means that each run sees a fresh Poisson sample. Mechanisms that share one sample
-    carry the same `sample` name, rate and count, and are accounted together (PRIVACY.md 3.2).
+    carry the same `sample` name, rate and count, and are accounted together (docs/privacy-proof.md 3.2).
 
     A mechanism that publishes which values passed a threshold has a `delta`: the probability that a value which one
     record alone holds passes, in one run. It comes on top of the Gaussian cost (docs/privacy-proof.md, thresholding).
@@ -77,7 +77,7 @@ class CountsAndSums:
 
 @dataclass(frozen=True)
 class Parallel:
-    """Several branches of events on disjoint parts of the data: each record is in one of them (PRIVACY.md 3.3)."""
+    """Branches of events on disjoint parts of the data: each record is in one (docs/privacy-proof.md 3.3)."""
 
     branches: tuple[tuple["GaussianRelease | SampledSteps", ...], ...]
 
@@ -109,7 +109,7 @@ def threshold_delta(thresholds: Iterable[Threshold], *, records: int = 1) -> flo
 
 
 def merged_noise(noises: Iterable[float]) -> float:
-    """Multiplier of several Gaussian releases on one sample: 1/z² = sum of 1/z_i² (PRIVACY.md 3.2)."""
+    """Multiplier of several Gaussian releases on one sample: 1/z² = sum of 1/z_i² (docs/privacy-proof.md 3.2)."""
     total = sum(1.0 / float(noise) ** 2 for noise in noises)
     return math.inf if total == 0 else 1.0 / math.sqrt(total)
 

@@ -1,8 +1,8 @@
 """The paper's accounting exactly as printed, for its figures only. AS PRINTED; NOT A VALID BOUND.
 
 Its moments accountant adds the clipping histogram and the gradient by Hoelder's inequality as if their coins were
-independent, which they are not (PRIVACY.md E4), counts a factor of two too little for a Gaussian (E1) and charges
-for k models what one model costs (E5). Use `dpgm.privacy.accountant` for anything that is published.
+independent, which they are not (docs/privacy-proof.md E4), counts a factor of two too little for a Gaussian
+(E1) and charges for k models what one model costs (E5). Use `dpgm.privacy.accountant` for anything that is published.
 """
 
 import math

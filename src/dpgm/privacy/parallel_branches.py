@@ -1,8 +1,8 @@
 """Disjoint parts of the data under unequal mechanisms: the worst branch at every epsilon, before composing.
 
 Which branch a record falls into may depend on earlier releases, so the branches' profiles delta(epsilon) are
-replaced by their pointwise maximum (PRIVACY.md 3.3). The maximum of convex profiles is one, so it has a loss of its
-own; taking the maximum of the composed epsilons instead would be wrong.
+replaced by their pointwise maximum (docs/privacy-proof.md 3.3). The maximum of convex profiles is one, so
+it has a loss of its own; taking the maximum of the composed epsilons instead would be wrong.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Feature maps of bounded norm: random Fourier features, and the record itself.
 
-Both give whole multiples of a public grid, so that sums over records are exact (PRIVACY.md 2.1 and 8). The random
-frequencies are public and independent of the rows; so are the kernel's width gamma and the number of features.
+Both give whole multiples of a public grid, so that sums over records are exact (docs/privacy-proof.md 2.1 and 8). The
+random frequencies are public and independent of the rows; so are the kernel's width gamma and the number of features.
 """
 
 import math
@@ -59,7 +59,7 @@ class FeatureMap(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FourierFeatures:
-    """Random Fourier features of norm at most 1 (PRIVACY.md 2.1); make one with `FourierFeatures.draw`.
+    """Random Fourier features of norm at most 1 (docs/privacy-proof.md 2.1); make one with `FourierFeatures.draw`.
 
     By default the paired map sqrt(2/d) [cos(Wx), sin(Wx)], of norm 1 for every record. With `phase` the paper's
     sqrt(2/d) cos(Wx + b), whose norm can reach sqrt(2): records longer than 1 are scaled down to 1.

@@ -1,8 +1,8 @@
 """Class sizes and class-wise sums of image features: all that the fit of an image generator learns from the data.
 
 A record adds one to the size of its class and a vector of norm at most one to the sum of its class, so both queries
-have sensitivity 1 under add/remove (PRIVACY.md 2.1). Contributions are cut to a public grid toward zero, which never
-lengthens a vector, and summed exactly.
+have sensitivity 1 under add/remove (docs/privacy-proof.md 2.1). Contributions are cut to a public grid toward
+zero, which never lengthens a vector, and summed exactly.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Private SGD (the paper's Algorithm 4, corrected as in PRIVACY.md 2.3): k networks at once, in lock step.
+"""Private SGD (the paper's Algorithm 4, corrected as in docs/privacy-proof.md 2.3): k networks at once, in lock step.
 
     for t in steps:
         draw one Poisson sample of all records; route each record to the model of its cluster
