@@ -40,6 +40,7 @@ ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
 _SHOWN_ITEMS = 10
 _SHOWN_RECORDS = 12
+_MOST_HALVED = 50_000  # records of each half of the real data when chance is measured
 _MOST_DRAWN = 500_000  # enough for counts of 0.1 % of the records; drawing millions would take longer than the rest
 
 T = TypeVar("T")
@@ -168,12 +169,38 @@ def evaluate_inputs(
         copies=copies_of_records(real, synthetic)
         if raw is None or kind != "table"
         else copies_of_rows(raw.columns),
+        chance=chance_level(real, len(synthetic), kind, seed),
         images=None if pictures is None else _image_figures(real, synthetic, pictures),
         row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SHOWN_RECORDS, seed),
         real_sample=_pick(real, seed),
         synthetic_sample=_pick(synthetic, seed),
         label_images=pictures,
     )
+
+
+def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -> dict[str, float]:
+    """How far a fresh sample of the same people would be off, by chance alone.
+
+    Two halves of the real data are compared; chance falls with the square root of the number of records, so what
+    the halves show is scaled to the numbers at hand.
+    """
+    size = min(len(real) // 2, _MOST_HALVED)
+    if size < 2 or kind == "images":
+        return {}
+    order = np.random.default_rng([seed, 14]).permutation(len(real))
+    first, second = real.take(order[:size]), real.take(order[size : 2 * size])
+    scale = float(np.sqrt((1 / len(real) + 1 / synthetic_records) / (2 / size)))
+    figures: dict[str, Callable[[], float]] = {
+        "lengths": lambda: record_lengths(first, second).total_variation,
+        "pairs": lambda: table_pairs(first, second).mean_total_variation,
+    }
+    for length in (1, 2):
+        figures[f"pop{length}"] = lambda n=length: (  # type: ignore[misc]
+            query_error(first, second, popular_queries(real, n, seed=seed)).mean
+        )
+    tried = _Tried()
+    found = {name: tried(name, compute) for name, compute in figures.items()}
+    return {name: scale * value for name, value in found.items() if value is not None}
 
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:

@@ -103,6 +103,9 @@ class Evaluation:
     lost_items: LostItems | None
     copies: Copies | None
     images: ImageFigures | None
+    chance: Mapping[
+        str, float
+    ]  # what the same figures are for a fresh sample of the same people: "pop1", "pairs", ...
     row_samples: tuple[Rows, Rows] | None  # some rows of a table on both sides, as texts
     real_sample: Records
     synthetic_sample: Records

@@ -191,12 +191,12 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
     single, pair = evaluation.query_means(1), evaluation.query_means(2)
     if single:
         ours = single[SYNTHETIC]
-        judged.add(
-            rules.single_counts.level(ours), f"Counts of a single {what} are off by {percent(ours)} on average."
-        )
+        level, aside = _beyond_chance(evaluation, "pop1", ours, rules.single_counts)
+        judged.add(level, f"Counts of a single {what} are off by {percent(ours)} on average{aside}.")
     if pair:
         ours, alone = pair[SYNTHETIC], pair.get("independent")
-        text = f"Counts of two {what}s together are off by {percent(ours)}"
+        level, aside = _beyond_chance(evaluation, "pop2", ours, rules.pair_counts)
+        text = f"Counts of two {what}s together are off by {percent(ours)}{aside}"
         if alone is not None:
             better = alone / max(ours, 1e-12)
             text += f"; {what}s drawn independently, at the same privacy, by {percent(alone)}"
@@ -204,11 +204,19 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
                 text += f" (the synthetic data is {min(better, 999):.2g} times as accurate)" if ours else ""
             elif better < 1:
                 text += ": here the simple method is as good"
-        judged.add(rules.pair_counts.level(ours), text + ".")
+        judged.add(level, text + ".")
     if evaluation.frequent_sets is not None and evaluation.kind != "table":
         found = evaluation.frequent_sets.recall
         tone = judged.good if found >= 0.8 else judged.bad
         tone.append(f"{percent(found)} of the {len(evaluation.frequent_sets.real)} most frequent sets are found.")
+
+
+def _beyond_chance(evaluation: Evaluation, figure: str, value: float, limits: Limits) -> tuple[int, str]:
+    """The level of what chance does not explain, and what to say of chance where it matters."""
+    chance = evaluation.chance.get(figure, 0.0)
+    excess = max(0.0, value**2 - chance**2) ** 0.5
+    aside = f" (a fresh sample of the same people: {percent(chance)})" if chance > value / 3 else ""
+    return limits.level(excess), aside
 
 
 def _lost(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
@@ -229,10 +237,11 @@ def _table(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None
         return
     gap = evaluation.table.mean_total_variation
     first, second = evaluation.table.worst_pair
+    level, aside = _beyond_chance(evaluation, "pairs", gap, rules.column_pairs)
     judged.add(
-        rules.column_pairs.level(gap),
-        f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data; "
-        f"the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)}).",
+        level,
+        f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data"
+        f"{aside}; the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)}).",
     )
 
 
@@ -315,10 +324,12 @@ def _lengths(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
     if evaluation.lengths is None or evaluation.kind == "images":
         return
     gap = evaluation.lengths.total_variation
+    level, aside = _beyond_chance(evaluation, "lengths", gap, rules.lengths)
     judged.add(
-        rules.lengths.level(gap),
+        level,
         f"Records hold {evaluation.lengths.synthetic_mean:.2f} items on average (real: "
-        f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match.",
+        f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match"
+        f"{aside}.",
     )
 
 
