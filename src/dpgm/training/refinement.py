@@ -10,7 +10,15 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.models.products import Products
+from dpgm.training.entropy import entropy_bound
 from dpgm.training.targets import LengthTarget, Scale, Target
+
+# The weight of the entropy follows the misfit: every so many steps, by at most exp(pace x fastest), once the first
+# sixth of the steps has brought the components into place.
+_ADJUSTED = 10
+_PACE = 0.1
+_FASTEST = 3.0
+_SETTLING = 1 / 6
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,10 @@ class FitRule:
     first_tolerance: float = 0.3
     coupling: float = 0.003  # price of mutual information between component and record, per record
     refresh: int = 5
+    misfit: float | None = (
+        None  # chi-square per target to end with, by as much entropy as that allows; else `coupling`
+    )
+    entropy: float = 0.1  # first weight of the entropy, per record and nat
 
 
 class Components(Protocol):
@@ -125,6 +137,9 @@ def match_moments(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
     )
     scales: list[Scale] = []
+    columns = [slice(block.start, block.stop) for block in domain.blocks if block.softmax]
+    measured = sum(int(target.variances.isfinite().sum()) for target in targets)
+    entropy_weight = rule.entropy
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
         for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
@@ -135,12 +150,20 @@ def match_moments(
             with torch.no_grad():
                 scales = [scaling(probabilities) for scaling in scalings]
         loss = probabilities.new_zeros(())
+        misfit = 0.0
         for target, scale in zip(targets, scales, strict=True):
             shown = records * target.shown(probabilities, weights, scale)
             tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.size) ** 2
-            loss = loss + target.emphasis * ((shown - target.values) ** 2 / scatter).sum()
-        if rule.coupling > 0:
+            errors = (shown - target.values) ** 2 / scatter
+            loss = loss + (target.emphasis * errors).sum()
+            if rule.misfit is not None and step % _ADJUSTED == _ADJUSTED - 1:
+                misfit += float(errors.detach().sum())
+        if rule.misfit is not None:
+            if step % _ADJUSTED == _ADJUSTED - 1 and done > _SETTLING:
+                entropy_weight *= _adjustment(misfit / measured, rule.misfit)
+            loss = loss - entropy_weight * records * entropy_bound(columns, probabilities, weights)
+        elif rule.coupling > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
             divergence = bits.sum(dim=1) + (rest if all_free else rest[:, free]).sum(dim=1)
@@ -150,6 +173,11 @@ def match_moments(
         optimizer.step()
         if progress is not None and step % 10 == 9:
             progress((step + 1) / rule.steps)
+
+
+def _adjustment(misfit: float, wanted: float) -> float:
+    """The factor by which entropy weighs more where the targets are met too well, and less where they are not."""
+    return math.exp(_PACE * max(-_FASTEST, min(_FASTEST, 1 - misfit / wanted)))
 
 
 def _free(domain: Domain) -> Tensor:

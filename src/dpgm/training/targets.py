@@ -43,8 +43,8 @@ class Target(Protocol):
         ...
 
     @property
-    def emphasis(self) -> float:
-        """Weight of all of these numbers in the fit."""
+    def emphasis(self) -> float | Tensor:
+        """Weight of these numbers in the fit, of all alike or of each."""
         ...
 
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
@@ -70,7 +70,7 @@ class MomentTarget:
     kept: Tensor
     values: Tensor
     variances: Tensor
-    emphasis: float = 1.0
+    emphasis: float | Tensor = 1.0
     tolerance: float = 0.003  # relative errors below this do not matter
 
     @property
@@ -142,7 +142,7 @@ class CentredTarget:
     values: Tensor
     variances: Tensor
     size: Tensor
-    emphasis: float = 1.0
+    emphasis: float | Tensor = 1.0
     tolerance: float = 0.003
 
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
