@@ -105,3 +105,21 @@ def test_rows_never_reach_the_terminal_or_the_release(capsys, tmp_path):
     assert marker not in told.out + told.err
     for file in out.iterdir():
         assert marker.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_options_in_groups(capsys, flag):
+    assert run(["fit", flag]) == 0
+    page = capsys.readouterr().out
+    for group in ("Privacy", "The generator", "How the data are read", "What is written", "Stopping and going on"):
+        assert group in page
+    assert run(["sample", flag]) == 0
+    assert "[red, blue]" in " ".join(capsys.readouterr().out.split())
+
+
+def test_completion_knows_the_commands(monkeypatch, capsys):
+    for name, value in (("_DPGM_COMPLETE", "complete_bash"), ("COMP_WORDS", "dpgm ev"), ("COMP_CWORD", "1")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == ["evaluate"]

@@ -13,6 +13,7 @@ from dpgm.errors import CheckFailed, DpgmError
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+OUTPUT = "What is written"  # a group of options in help
 PRINTED = "-"  # stands for "on the screen" where an option names a file to write
 _OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
 
@@ -20,9 +21,9 @@ app = typer.Typer(
     name="dpgm",
     help="Publish sensitive records safely: differentially private generative mixtures.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",  # options in groups; square brackets in help texts stay as they are
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgm.cli.app import PRINTED, app
+from dpgm.cli.app import OUTPUT, PRINTED, app
 from dpgm.cli.progress import announce
 from dpgm.cli.reading import takes_read_options
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
     from dpgm.evaluation.evaluation import Evaluation
 
-_OUTPUT = "What is written"
 _SHOWN_COLUMNS = 20
 
 
@@ -24,16 +23,14 @@ def evaluate(
     real: Annotated[str, typer.Argument(help="The real data; the reading options describe this file.")],
     synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them.")],
     options: "ReadOptions",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="HTML report to write.", rich_help_panel=_OUTPUT)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="HTML report to write.", rich_help_panel=OUTPUT)] = None,
     json_output: Annotated[
         str | None,
         typer.Option(
             "--json",
             metavar="[FILE.json]",
             help="The same numbers for machines: printed, or written to FILE.json.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     release: Annotated[
@@ -52,10 +49,10 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of queries and splits.")] = 0,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=OUTPUT)
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Compare real and synthetic records; what it says is for the curator only.

@@ -7,24 +7,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli.app import app
+from dpgm.cli.app import OUTPUT, app
 from dpgm.cli.progress import announce, bars, figure
 from dpgm.cli.reading import Data, takes_read_options
 
 if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
 
-Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")]
-Delta = Annotated[float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).")]
-Clusters = Annotated[int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.")]
-ModelName = Annotated[str, typer.Option("--model", help="auto, products, image, vae, rbm, independent or mwem.")]
-PresetName = Annotated[str, typer.Option("--preset", help="default, or paper for the paper's own choices.")]
+_PRIVACY, _MODEL, _STOPPING = "Privacy", "The generator", "Stopping and going on"
+
+Epsilon = Annotated[
+    float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.", rich_help_panel=_PRIVACY)
+]
+Delta = Annotated[
+    float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).", rich_help_panel=_PRIVACY)
+]
+Clusters = Annotated[
+    int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.", rich_help_panel=_MODEL)
+]
+ModelName = Annotated[
+    str,
+    typer.Option("--model", help="auto, products, image, vae, rbm, independent or mwem.", rich_help_panel=_MODEL),
+]
+PresetName = Annotated[
+    str, typer.Option("--preset", help="default, or paper for the paper's own choices.", rich_help_panel=_MODEL)
+]
 MeanLength = Annotated[
     float | None,
-    typer.Option("--mean-length", help="Public mean number of items per record, from which a vae or rbm starts."),
+    typer.Option(
+        "--mean-length",
+        help="Public mean number of items per record, from which a vae or rbm starts.",
+        rich_help_panel=_MODEL,
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.", rich_help_panel=OUTPUT)]
 
 
 @app.command()
@@ -39,7 +56,9 @@ def plan(
     domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
     items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.", rich_help_panel=OUTPUT)
+    ] = None,
     force: Force = False,
 ) -> None:
     """Show the privacy plan before any data is opened.
@@ -113,26 +132,44 @@ def _print_plan(made: Any) -> None:
 def fit(
     data: Data,
     options: "ReadOptions",
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Release folder to write.")] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.", rich_help_panel=_PRIVACY),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Release folder to write.", rich_help_panel=OUTPUT)
+    ] = None,
     delta: Delta = None,
     clusters: Clusters = None,
     model: ModelName = "auto",
     preset: PresetName = "default",
     mean_length: MeanLength = None,
     public: Annotated[
-        Path | None, typer.Option("--public", help="Public records for initial cluster centres.")
+        Path | None,
+        typer.Option("--public", help="Public records for initial cluster centres.", rich_help_panel=_MODEL),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    plan_file: Annotated[Path | None, typer.Option("--plan", help="A plan written by `dpgm plan --out`.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.", rich_help_panel=_MODEL)] = "auto",
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan written by `dpgm plan --out`.", rich_help_panel=_PRIVACY)
+    ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Folder to save progress in; by default OUT.checkpoint.")
+        Path | None,
+        typer.Option(
+            "--checkpoint", help="Folder to save progress in; by default OUT.checkpoint.", rich_help_panel=_STOPPING
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped.")] = False,
-    ledger: Annotated[Path | None, typer.Option("--ledger", help="Budget ledger of this population.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit that was stopped.", rich_help_panel=_STOPPING)
+    ] = False,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="Budget ledger of this population.", rich_help_panel=_PRIVACY)
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Tests only: reproducible, NOT PRIVATE.")] = None,
     sign: Annotated[
-        Path | None, typer.Option("--sign", help="Sign the release with this private key (`dpgm keys create`).")
+        Path | None,
+        typer.Option(
+            "--sign", help="Sign the release with this private key (`dpgm keys create`).", rich_help_panel=_PRIVACY
+        ),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -234,7 +271,9 @@ def _randomness(seed: int | None) -> Any:
 def sample(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
     records: Annotated[int, typer.Option("--records", help="How many synthetic records.")],
-    out: Annotated[Path, typer.Option("--out", help="File to write; its ending names the format.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="File to write; its ending names the format.", rich_help_panel=OUTPUT)
+    ],
     seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
     where: Annotated[
         list[str] | None,
@@ -272,7 +311,9 @@ def sample(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for data, release and report.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for data, release and report.", rich_help_panel=OUTPUT)
+    ] = Path("demo"),
     records: Annotated[int, typer.Option("--records", help="Simulated people.")] = 50_000,
     epsilon: Epsilon = 1.0,
     quiet: Quiet = False,
