@@ -7,50 +7,108 @@ A domain file lists fields in order, each with its name and kind:
       - {name: stations, kind: items, items: [north, south]}
       - {name: scan, kind: image, height: 28, columns: 28}
       - {name: income, kind: categorical, values: [low, high], missing: true}
-      - {name: age, kind: numeric, low: 17, high: 90, bins: 37, integer: true}
+      - {name: insured, kind: boolean}
+      - {name: age, kind: numeric, low: 17, high: 90, integer: true}          # bins are found privately
+      - {name: visits, kind: numeric, low: 0, high: 99, bins: 20, integer: true}     # twenty equal bins
+      - {name: bill, kind: numeric, low: 0, high: discover, decimals: 2, specials: [0], scale: log}
+      - {name: admitted, kind: date, low: 2015-01-01, high: 2025-12-31}
+      - {name: seen, kind: datetime, low: 2015-01-01, high: 2025-12-31, unit: minute}
+      - {name: diagnosis, kind: categorical, discover: true}                  # values are found privately
+      - {name: drugs, kind: items, discover: true}
+      - {name: patient, kind: identifier}      # never read; samples carry fresh ones
+      - {name: notes, kind: ignored}           # never read, not in samples
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
 
+A release holds numbers as they were found, of the kind `shaped`: popular values, borders and weights of fine cells.
 Nothing else is accepted: no other keys, no key twice, no YAML tags.
 """
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.conditions import Rule, check_values
-from dpgm.data.domain import Categorical, Domain, Field, Image, ItemSet, Numeric
+from dpgm.data.domain import (
+    Boolean,
+    Categorical,
+    Date,
+    DateTime,
+    Domain,
+    Field,
+    Identifier,
+    Ignored,
+    Image,
+    ItemSet,
+    Numeric,
+    ShapedNumber,
+    Unread,
+)
+from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
 
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
-_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # kind: keys needed, keys allowed as well
-    "items": (("items",), ()),
+# kind: keys needed, keys allowed as well
+_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "items": ((), ("items", "discover")),
     "image": (("height", "columns"), ()),
-    "categorical": (("values",), ("missing",)),
-    "numeric": (("low", "high", "bins"), ("integer", "missing")),
+    "categorical": ((), ("values", "missing", "discover")),
+    "boolean": ((), ("missing",)),
+    "numeric": (("low", "high"), ("bins", "integer", "missing", "decimals", "specials", "scale")),
+    "date": (("low", "high"), ("missing", "pattern")),
+    "datetime": (("low", "high"), ("unit", "missing", "pattern")),
+    "shaped": (("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing")),
+    "identifier": ((), ()),
+    "ignored": ((), ()),
 }
+_DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second"}
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
     plain: dict[str, Any] = {} if domain.label is None else {"label": domain.label}
-    plain["fields"] = [_field_to_plain(field) for field in domain.fields]
+    plain["fields"] = [_field_to_plain(field) for field in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
     return plain
 
 
-def _field_to_plain(field: Field) -> dict[str, Any]:
-    needed, allowed = _KEYS[field.kind]
+def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
     plain: dict[str, Any] = {"name": field.name, "kind": field.kind}
+    if isinstance(field, ShapedNumber):
+        plain["type"] = field.format.kind
+        if field.format.kind == "decimal":
+            plain["decimals"] = field.format.decimals
+        if field.format.kind == "datetime":
+            plain["unit"] = field.format.unit
+        for key in ("atoms", "edges", "weights", "starts"):
+            plain[key] = [_short(value) for value in getattr(field, key)]
+        return plain | ({"missing": True} if field.missing else {})
+    needed, allowed = _KEYS[field.kind]
     for key in needed:
+        plain[key] = getattr(field, key)
+    for key in allowed:
         value = getattr(field, key)
-        plain[key] = list(value) if isinstance(value, tuple) else value
-    plain.update({key: True for key in allowed if getattr(field, key)})
+        unsaid = value is None or value == () or value == _DEFAULTS.get(key)
+        if key in ("integer", "discover") or (key == "missing" and not _may_find_out(field)):
+            unsaid = value is False
+        if key == "missing" and isinstance(field, Categorical) and field.discover:
+            unsaid = True
+        if not unsaid:
+            plain[key] = list(value) if isinstance(value, tuple) else value
     return plain
+
+
+def _may_find_out(field: Field | Unread) -> bool:
+    """Whether the field may find out by itself if values are missing, so that saying False is saying something."""
+    return isinstance(field, (Numeric, Date, DateTime)) and field.is_open
+
+
+def _short(value: float) -> float:
+    return int(value) if value == int(value) else value
 
 
 def domain_from_plain(plain: object) -> Domain:
@@ -70,7 +128,9 @@ def domain_from_plain(plain: object) -> Domain:
     rules = plain.get("constraints", [])
     if not isinstance(rules, list):
         raise UsageError("`constraints` of the domain must be a list.")
-    fields = tuple(_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1))
+    fields: tuple[Any, ...] = tuple(
+        _field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)
+    )
     return Domain(fields, label, constraints=tuple(rules))
 
 
@@ -83,7 +143,7 @@ def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[s
             raise UsageError(f"{what} has the unknown key {str(key)[:60]!r}; remove it.")
 
 
-def _field_from_plain(plain: object, at: int) -> Field:
+def _field_from_plain(plain: object, at: int) -> Field | Unread:
     if not isinstance(plain, dict):
         raise UsageError(f"field {at} of the domain must be a mapping with `name` and `kind`.")
     kind = plain.get("kind")
@@ -91,20 +151,66 @@ def _field_from_plain(plain: object, at: int) -> Field:
         raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(_KEYS)}.")
     needed, allowed = _KEYS[kind]
     _check_keys(plain, ("name", "kind", *needed), allowed, f"field {at} of the domain")
-    for key in ("integer", "missing"):
+    for key in ("integer", "missing", "discover"):
         if not isinstance(plain.get(key, False), bool):
             raise UsageError(f"`{key}` of field {at} of the domain must be true or false.")
-    for key in ("items", "values"):
+    for key in ("items", "values", "specials", "atoms", "edges", "weights", "starts"):
         if not isinstance(plain.get(key, []), list):
             raise UsageError(f"`{key}` of field {at} of the domain must be a list.")
-    name, missing = plain["name"], plain.get("missing", False)
+    for key, told in (("items", "items"), ("values", "categorical")):
+        if kind == told and key not in plain and not plain.get("discover"):
+            raise UsageError(f"field {at} of the domain lacks the key `{key}`; add it, or say `discover: true`.")
+    return _made(kind, plain)
+
+
+def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
+    name, missing, discover = plain["name"], plain.get("missing"), plain.get("discover", False)
     if kind == "items":
-        return ItemSet(name, tuple(plain["items"]))
+        return ItemSet(name, tuple(plain.get("items", ())), discover)
     if kind == "image":
         return Image(name, plain["height"], plain["columns"])
     if kind == "categorical":
-        return Categorical(name, tuple(plain["values"]), missing)
-    return Numeric(name, plain["low"], plain["high"], plain["bins"], plain.get("integer", False), missing)
+        return Categorical(name, tuple(plain.get("values", ())), bool(missing), discover)
+    if kind == "boolean":
+        return Boolean(name, bool(missing))
+    if kind == "identifier":
+        return Identifier(name)
+    if kind == "ignored":
+        return Ignored(name)
+    if kind == "date":
+        return Date(name, plain["low"], plain["high"], missing, plain.get("pattern"))
+    if kind == "datetime":
+        unit = plain.get("unit", "second")
+        return DateTime(name, plain["low"], plain["high"], unit, missing, plain.get("pattern"))
+    if kind == "shaped":
+        return ShapedNumber(
+            name,
+            _format_of(name, plain),
+            tuple(plain["atoms"]),
+            tuple(plain["edges"]),
+            tuple(plain["weights"]),
+            tuple(plain["starts"]),
+            bool(missing),
+        )
+    return Numeric(
+        name,
+        plain["low"],
+        plain["high"],
+        plain.get("bins"),
+        plain.get("integer", False),
+        missing,
+        plain.get("decimals"),
+        tuple(plain.get("specials", ())),
+        plain.get("scale", "auto"),
+    )
+
+
+def _format_of(name: object, plain: dict[str, Any]) -> NumberFormat:
+    kind, decimals, unit = plain["type"], plain.get("decimals", 0), plain.get("unit", "day")
+    whole = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MAX_DECIMALS
+    if kind not in get_args(NumberKind) or not whole or unit not in get_args(Unit):
+        raise UsageError(f"field {str(name)[:60]!r}: its type, decimals or unit is not known; update dpgm.")
+    return NumberFormat(kind, decimals if kind == "decimal" else 0, unit if kind == "datetime" else "day")
 
 
 def load_domain(path: str | os.PathLike[str]) -> Domain:

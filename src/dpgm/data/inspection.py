@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgm.data.chunks import Columns
 from dpgm.data.columns import as_texts, flat_column, floats
-from dpgm.data.domain import Categorical, Domain, Field, ItemSet, Numeric
+from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import save_domain
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
@@ -66,8 +66,15 @@ def _describe(field: Field) -> str:
         return f"{len(field.values):,} values{missing}"
     if isinstance(field, Numeric):
         kind = "whole numbers" if field.integer else "numbers"
-        return f"{kind} from {field.low:g} to {field.high:g} in {field.bins} bins{missing}"
-    return f"image of {field.height} x {field.columns}"
+        bins = "bins to be found" if field.bins is None else f"{field.bins} bins"
+        return f"{kind} from {field.low} to {field.high}, {bins}{missing}"
+    if isinstance(field, Image):
+        return f"image of {field.height} x {field.columns}"
+    if isinstance(field, Boolean):
+        return f"true or false{missing}"
+    if isinstance(field, ShapedNumber):
+        return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
+    return f"{'dates' if isinstance(field, Date) else 'times'} from {field.low} to {field.high}"
 
 
 def inspect_file(

@@ -118,6 +118,11 @@ class Records:
             if not rising.all():
                 raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
 
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The arrays behind the records, for a digest of them."""
+        yield self.indptr
+        yield self.indices
+
     def rows(self, start: int, stop: int) -> "Records":
         """Records [start, stop), sharing memory."""
         start, stop, _ = slice(start, stop).indices(len(self))
@@ -243,6 +248,10 @@ def concatenate(parts: Sequence[Records]) -> Records:
     domain = parts[0].domain
     if any(part.domain is not domain and part.domain != domain for part in parts):
         raise UsageError("records of different domains cannot be concatenated.")
+    if domain.is_open:
+        from dpgm.data.open_records import OpenRecords, joined_open
+
+        return joined_open([part for part in parts if isinstance(part, OpenRecords)])
     lengths = np.concatenate([part.lengths for part in parts])
     indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])

@@ -25,6 +25,8 @@ def csv_cell(value: object, separator: str) -> str:
     """One cell: numbers as they are, texts escaped and quoted where needed, nothing for a missing value."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if not isinstance(value, str):
         return repr(value) if isinstance(value, float) else str(value)
     text = escape_formula(value)
@@ -114,7 +116,7 @@ def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -
 
 
 def _json_lines(rows: Sequence[object]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
 
 
 def render_json(domain: Domain, rng: np.random.Generator) -> Render:

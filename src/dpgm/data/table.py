@@ -1,8 +1,9 @@
-"""Tables of one column a field, encoded to records and decoded back.
+"""Tables of one column per field, encoded to records and decoded back.
 
 Encoding is record by record: a value outside a numeric range is clamped to it, an item outside an item set is
 dropped silently, an unknown category counts as missing where the domain has `missing: true` and is an error
-otherwise. Decoding draws a number uniformly within its bin.
+otherwise. Of an open domain the columns are kept raw (`OpenRecords`) until it is settled. Decoding draws a number
+within its bin: uniformly, or by the fine histogram that a settled domain holds.
 """
 
 import re
@@ -13,9 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes
-from dpgm.data.domain import Categorical, Domain, Field, Image, ItemSet, Label, Numeric
-from dpgm.data.items import Codes, KnownItems, Place
-from dpgm.data.records import Records
+from dpgm.data.dates import seconds_of
+from dpgm.data.domain import (
+    Boolean,
+    Categorical,
+    Date,
+    DateTime,
+    Domain,
+    Field,
+    Identifier,
+    Image,
+    ItemSet,
+    Label,
+    Numeric,
+    ShapedNumber,
+)
+from dpgm.data.items import Codes, Items, KnownItems, Place
+from dpgm.data.number_fields import SECONDS, NumberFormat
+from dpgm.data.open_records import (
+    CodeColumn,
+    NumberColumn,
+    OpenRecords,
+    RawColumn,
+    SetColumn,
+    Vocabulary,
+    draw_shaped,
+    positions_side_by_side,
+    shaped_codes,
+)
+from dpgm.data.records import Records, sort_rows
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,49 +61,106 @@ class TableEncoder:
         self.domain = domain
         self._missing = ("", *missing)
         self._suffix = strip_suffix
-        self._items = {
-            field.name: KnownItems(field.values, negative=True)
-            if isinstance(field, Categorical)
-            else KnownItems(field.items)
+        self._items: dict[str, Items] = {
+            field.name: _items_of(field)
             for field in domain.fields
-            if not isinstance(field, Numeric)
+            if isinstance(field, (ItemSet, Image, Categorical))
         }
 
     def encode(self, table: "pyarrow.Table", place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are left out."""
-        count = table.num_rows
-        parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
-        total = np.zeros(count, dtype=np.int64)
-        for field, offset in zip(self.domain.fields, self.domain.offsets, strict=True):
+        for field in self.domain.fields:
             if field.name not in table.column_names:
                 raise InputError(
                     f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
+        if self.domain.is_open:
+            columns = [self._raw(field, flat_column(table, field.name), place) for field in self.domain.fields]
+            return OpenRecords.of(self.domain, table.num_rows, columns)
+        parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
+        for field, offset in zip(self.domain.fields, self.domain.offsets, strict=True):
             column = flat_column(table, field.name)
             if isinstance(field, (ItemSet, Image)):
                 codes, lengths = self._sets(field, column, place)
-                total += lengths
                 parts.append((codes + offset, lengths))
             else:
-                if isinstance(field, Numeric):
-                    codes = self._numbers(field, column, place)
-                else:
-                    codes = self._categories(field, column, place)
-                total += 1
-                parts.append((codes + offset, None))
-        starts = np.zeros(count, dtype=np.int64)
-        np.cumsum(total[:-1], out=starts[1:])
-        flat = np.empty(int(total.sum()), dtype=np.int64)
-        for codes, several in parts:
-            if several is None:
-                flat[starts] = codes
-                starts = starts + 1
-            else:
-                before = np.cumsum(several) - several
-                flat[np.arange(len(codes)) + np.repeat(starts - before, several)] = codes
-                starts = starts + several
-        return Records.from_flat(flat, total, self.domain)
+                parts.append((self._codes(field, column, place) + offset, None))
+        return positions_side_by_side(parts, table.num_rows, self.domain)
+
+    def _raw(self, field: Field, column: "pyarrow.Array", place: Place) -> RawColumn:
+        """A column of an open domain: as it stands where the field is open, in positions where it is closed."""
+        if isinstance(field, (Date, DateTime)) or (isinstance(field, Numeric) and field.is_open):
+            return NumberColumn(self._ticks(field, field.format, column, place))
+        vocabulary = self._items.get(field.name)
+        private = vocabulary if isinstance(vocabulary, Vocabulary) else None
+        if isinstance(field, (ItemSet, Image)):
+            codes, lengths = self._sets(field, column, place)
+            indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+            np.cumsum(lengths, out=indptr[1:])
+            width = len(private) if private is not None else field.width
+            indptr, codes = sort_rows(indptr, codes, max(width, 1))
+            return SetColumn(indptr, codes.astype(np.int32), private)
+        return CodeColumn(self._codes(field, column, place).astype(np.int32), private)
+
+    def _codes(self, field: Field, column: "pyarrow.Array", place: Place) -> Codes:
+        """The position of every row within a field that has one per record; -1 where missing in an open field."""
+        if isinstance(field, Numeric):
+            return self._numbers(field, column, place)
+        if isinstance(field, ShapedNumber):
+            codes = shaped_codes(field, self._ticks(field, field.format, column, place))
+            return np.where(codes < 0, field.width - 1, codes)
+        if isinstance(field, Boolean):
+            return self._booleans(field, column, place)
+        assert isinstance(field, Categorical)
+        return self._categories(field, column, place)
+
+    def _ticks(
+        self,
+        field: Numeric | Date | DateTime | ShapedNumber,
+        format: NumberFormat,
+        column: "pyarrow.Array",
+        place: Place,
+    ) -> NDArray[np.float64]:
+        """Ticks of a column of numbers or dates, NaN where missing."""
+        where = _in_column(place, field.name)
+        if format.kind in ("date", "datetime"):
+            pattern = field.pattern if isinstance(field, (Date, DateTime)) else None
+            seconds, gone = seconds_of(column, where, self._missing, pattern)
+            ticks = np.floor(seconds / SECONDS[format.unit if format.kind == "datetime" else "day"])
+        else:
+            values, gone = floats(column, where, self._missing)
+            if format.kind == "integer" and not np.array_equal(values, np.floor(values)):
+                row = int(np.argmax(values != np.floor(values)))
+                raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
+            ticks = format.ticks(values)
+        if gone.any() and field.missing is False:
+            raise InputError(
+                f"{where(int(np.argmax(gone)))}: the value is missing; correct the file, or give the field"
+                " `missing: true`."
+            )
+        return np.where(gone, np.nan, ticks)
+
+    def _booleans(self, field: Boolean, column: "pyarrow.Array", place: Place) -> Codes:
+        where = _in_column(place, field.name)
+        texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
+        codes = np.full(len(texts), 2, dtype=np.int64)
+        for row, text in enumerate(texts):
+            if text is None or text in self._missing:
+                continue
+            known = _TRUTH.get(text.lower())
+            if known is None:
+                raise InputError(
+                    f"{where(row)}: the value is not true or false (yes/no, 1/0 do as well); correct the file, or make"
+                    " the field categorical."
+                )
+            codes[row] = known
+        if not field.missing and (codes == 2).any():
+            raise InputError(
+                f"{where(int(np.argmax(codes == 2)))}: the value is missing; correct the file, or give the field"
+                " `missing: true`."
+            )
+        return codes
 
     def _sets(self, field: Field, column: "pyarrow.Array", place: Place) -> tuple[Codes, NDArray[np.int64]]:
         import pyarrow as pa
@@ -101,10 +185,17 @@ class TableEncoder:
         codes = np.full(len(texts), -1, dtype=np.int64)
         valid = texts.is_valid().to_numpy(zero_copy_only=False)
         present = texts.filter(valid)
-        if known.integers:
+        if isinstance(known, KnownItems) and known.integers:
             whole = pc.match_substring_regex(pc.utf8_trim_whitespace(present), r"^-?[0-9]{1,18}$")
             valid[valid] = whole.to_numpy(zero_copy_only=False)
             present = present.filter(whole)
+        if isinstance(known, Vocabulary):
+            import pyarrow as pa
+
+            told = pc.is_in(pc.utf8_trim_whitespace(present), value_set=pa.array(self._missing, type=pa.string()))
+            valid[valid] = ~told.to_numpy(zero_copy_only=False)
+            codes[valid] = known.from_texts(present.filter(pc.invert(told)), where)
+            return codes
         codes[valid] = known.from_texts(present, where)
         unknown = codes < 0
         if unknown.any():
@@ -135,13 +226,24 @@ class TableEncoder:
         return codes
 
 
+# How files write truth values; the last position stands for missing.
+_TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
+
+
+def _items_of(field: ItemSet | Image | Categorical) -> Items:
+    if field.is_open:
+        return Vocabulary()
+    return KnownItems(field.values, negative=True) if isinstance(field, Categorical) else KnownItems(field.items)
+
+
 def encode(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
     """The records of a table with one column a field."""
     return TableEncoder(domain, missing).encode(table)
 
 
 def bin_of(field: Numeric, values: NDArray[Any]) -> Codes:
-    """The bin of every number, clamped to the field's range."""
+    """The bin of every number, clamped to the closed field's range."""
+    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
     above = np.clip(values, field.low, field.high) - field.low
     if field.integer:
         whole: Codes = (above.astype(np.int64) * field.bins) // int(field.high - field.low + 1)
@@ -152,6 +254,7 @@ def bin_of(field: Numeric, values: NDArray[Any]) -> Codes:
 
 def draw_in_bin(field: Numeric, bins: Codes, rng: np.random.Generator) -> NDArray[Any]:
     """A number of every bin, uniformly; whole numbers for an integer field."""
+    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
     if field.integer:
         span = int(field.high - field.low) + 1
         first = -((-bins * span) // field.bins)
@@ -165,12 +268,12 @@ def draw_in_bin(field: Numeric, bins: Codes, rng: np.random.Generator) -> NDArra
 
 
 def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
-    """A table of one column a field: lists of labels, a category, a number drawn within its bin."""
+    """A table of one column per field: lists of labels, a category, a number drawn within its bin, a fresh id."""
     import pyarrow as pa
 
     if records.decoded is not None:
         return records.decoded
-    columns = {}
+    columns: dict[str, Any] = {}
     rows = np.repeat(np.arange(len(records)), records.lengths)
     for field, block in zip(records.domain.fields, records.domain.blocks, strict=True):
         inside = slice(None)
@@ -185,7 +288,19 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
             chosen = np.full(len(records), -1, dtype=np.int64)
             chosen[rows[inside]] = codes
             columns[field.name] = _one_value(field, chosen, rng)
-    return pa.table(columns)
+    for _, unread in records.domain.unread:
+        if isinstance(unread, Identifier):
+            columns[unread.name] = _fresh_identifiers(len(records), rng)
+    named = [column.name for column in records.domain.columns if column.name in columns]
+    return pa.table({name: columns[name] for name in named})
+
+
+def _fresh_identifiers(count: int, rng: np.random.Generator) -> "pyarrow.Array":
+    """Sixteen hexadecimal digits each: no two alike, but with a chance of one in a million for ten million records."""
+    import pyarrow as pa
+
+    drawn = rng.integers(0, 2**64, count, dtype=np.uint64)
+    return pa.array([f"{number:016x}" for number in drawn.tolist()], type=pa.string())
 
 
 def list_array(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> "pyarrow.Array":
@@ -209,14 +324,35 @@ def label_array(labels: Sequence[Label]) -> "pyarrow.Array":
     return pa.array(values.astype(np.int32) if small else values)
 
 
-def _one_value(field: Categorical | Numeric, chosen: Codes, rng: np.random.Generator) -> "pyarrow.Array":
+def _one_value(field: Field, chosen: Codes, rng: np.random.Generator) -> "pyarrow.Array":
     import pyarrow as pa
 
-    absent = (chosen < 0) | (chosen >= field.width - field.missing)
+    absent = (chosen < 0) | (chosen >= field.width - bool(getattr(field, "missing", False)))
     codes = np.where(absent, 0, chosen)
     if isinstance(field, Categorical):
         return label_array(field.values).take(pa.array(codes, mask=absent))
+    if isinstance(field, Boolean):
+        return pa.array(codes == 1, mask=absent)
+    if isinstance(field, ShapedNumber):
+        return _from_ticks(field.format, draw_shaped(field, codes, rng), absent)
+    assert isinstance(field, Numeric)
     return pa.array(draw_in_bin(field, codes, rng), mask=absent)
+
+
+def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArray[np.bool_]) -> "pyarrow.Array":
+    """Values as users know them: whole numbers, decimals, reals, days or moments."""
+    import pyarrow as pa
+
+    if format.kind == "real":
+        return pa.array(ticks, mask=absent)
+    if format.kind == "decimal":
+        return pa.array(ticks / 10.0**format.decimals, mask=absent)
+    whole = ticks.astype(np.int64)
+    if format.kind == "integer":
+        return pa.array(whole, mask=absent)
+    if format.kind == "date":
+        return pa.array(whole.astype(np.int32), type=pa.int32(), mask=absent).cast(pa.date32())
+    return pa.array(whole * SECONDS[format.unit], mask=absent).cast(pa.timestamp("s"))
 
 
 def _strip_suffix(texts: "pyarrow.Array", suffix: str) -> "pyarrow.Array":

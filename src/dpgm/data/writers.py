@@ -177,7 +177,7 @@ def _text_format(
         return b"", render_json(domain, rng)
     separator = "\t" if format.name == "tsv" else ","
     if field is None:
-        columns: list[Label] = [one.name for one in domain.fields]
+        columns: list[Label] = [one.name for one in domain.columns if one.kind != "ignored"]
         render = render_table_csv(domain, separator, rng)
     elif shape == "basket":
         return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))

@@ -1,10 +1,8 @@
 """Two collections of records can be compared only if they describe the same positions."""
 
-from itertools import pairwise
-
 import numpy as np
 
-from dpgm.data.domain import Domain, Field
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import UsageError
 
@@ -38,21 +36,7 @@ def position_names(domain: Domain) -> tuple[str, ...]:
     >>> position_names(Domain.of_items(["bread", "milk"]))
     ('bread', 'milk')
     """
-    return tuple(name for field in domain.fields for name in _names(field))
-
-
-def _names(field: Field) -> list[str]:
-    if field.kind == "items":
-        return [str(item) for item in field.items]
-    if field.kind == "image":
-        return [f"r{at // field.columns}c{at % field.columns}" for at in range(field.width)]
-    if field.kind == "categorical":
-        names = [f"{field.name}={value}" for value in field.values]
-    else:
-        step = (field.high - field.low) / field.bins
-        edges = [field.low + step * at for at in range(field.bins + 1)]
-        names = [f"{field.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
-    return [*names, f"{field.name} missing"] if field.missing else names
+    return tuple(name for field in domain.fields for name in field.position_names)
 
 
 def with_domain(records: Records, domain: Domain) -> Records:

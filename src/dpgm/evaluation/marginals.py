@@ -126,7 +126,7 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
         raise UsageError("the domain has fewer than two categorical or numeric columns.")
     names = tuple(real.domain.fields[at].name for at in columns)
     fields = [real.domain.fields[at] for at in columns]
-    bins = [field.bins if field.kind == "numeric" else 0 for field in fields]
+    bins = [field.bins or 0 if field.kind == "numeric" else 0 for field in fields]
     widths = [real.domain.blocks[at].width + 1 for at in columns]  # one more for rows without a value
     ours, theirs = ([field_codes(r, at) for at in columns] for r in (real, synthetic))
     size = len(columns)

@@ -131,6 +131,7 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
     popular = None
     if POPULAR in noises:
         groups = tuple(tuple(ranks[:size].tolist()) for size in _POPULAR if size < domain.width)
+        groups = groups or (tuple(ranks.tolist()),)  # discovery may find fewer items than were planned for
         popular = ask(gateway, PopularLengths(domain, groups), noises[POPULAR])
     orders = [order for order in _SUBSET if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []

@@ -86,7 +86,8 @@ class ProductStrategy:
     ) -> Products:
         """Measure, then make a mixture of products that shows what was measured."""
         context.progress("measure", 0, 1)
-        if lists_cells(domain):
+        # What was discovered may be few, where the plan was made for many.
+        if lists_cells(domain) and not plan.pays_for("discovered values"):
             listed = measure_cells(gateway, domain, plan.records, plan.noises)
             context.progress("measure", 1, 1)
             return fit_cells(listed, domain, plan.records, progress=context.percent("refine"))

@@ -29,12 +29,13 @@ from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
-from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.gateway import Gateway, PlaybackGateway
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.privacy.certificate_format import LedgerMark
 from dpgm.strategy.generator import Generator
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.settling import MEASURES as SETTLING
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
 
@@ -142,6 +143,14 @@ class Books:
             allowance=plan.mechanisms,
             already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
         )
+
+    def settling_gateway(self, gateway: Gateway) -> Gateway:
+        """The way to the rows while a domain is settled; the tape of what was released where everything has run."""
+        if self.checkpoint is None or self.checkpoint.model() is None:
+            return gateway
+        names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in SETTLING]
+        tape = [answer for name in names if (answer := self.checkpoint.replay(name)) is not None]
+        return PlaybackGateway(tape, randomness=gateway.randomness)
 
     def draws(self, randomness: Randomness) -> torch.Generator:
         """Public draws; the same ones again in every process of a fit that keeps a checkpoint."""

@@ -22,8 +22,8 @@ def fingerprint(records: Records) -> str | None:
         return None
     digest = hmac.new(key, digestmod=hashlib.sha256)
     digest.update(str(records.width).encode())
-    digest.update(np.ascontiguousarray(records.indptr).data)
-    digest.update(np.ascontiguousarray(records.indices).data)
+    for buffer in records.buffers():
+        digest.update(np.ascontiguousarray(buffer).data)
     return digest.hexdigest()
 
 

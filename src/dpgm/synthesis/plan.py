@@ -2,19 +2,22 @@
 
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from dpgm import validation
 from dpgm.data.domain import Domain
+from dpgm.data.domain_file import domain_to_plain
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.config import Config, Preset, default_delta
-from dpgm.strategy.protocol import Measures, PublicFacts, Run
+from dpgm.strategy.protocol import Budget, Measures, PublicFacts, Run
 from dpgm.strategy.settings import Settings, from_plain
+from dpgm.synthesis.settling import MEASURES as SETTLING
+from dpgm.synthesis.settling import with_settling
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
 FORMAT = 2
@@ -148,18 +151,28 @@ class Plan:
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
-    def public_numbers(self) -> dict[str, Any]:
-        """What a certificate keeps of the plan, so that a reader can tell which mechanisms such a fit runs."""
+    def public_numbers(self, domain: Domain | None = None) -> dict[str, Any]:
+        """What a certificate keeps of the plan, so that a reader can tell which mechanisms such a fit runs.
+
+        A release holds the domain as it was settled; one that was open is kept here as it was stated.
+        """
+        stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
         return {
             "target_epsilon": self.target_epsilon,
             "width": self.width,
             "settings": self.settings.to_json(),
-        }
+        } | stated
 
 
 def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
     """Every mechanism that a fit with these public numbers runs, by name."""
-    return strategy_of(settings.model).budget(facts, settings.family).runs
+    return budget_of(settings, facts).runs
+
+
+def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
+    """What a fit pays for: settling first, where the domain is open, and the family with what that leaves."""
+    budget = strategy_of(settings.model).budget(facts, settings.family)
+    return replace(budget, spends=with_settling(facts.domain, budget.spends, facts.delta))
 
 
 def settle(config: Config, facts: PublicFacts) -> Settings:
@@ -192,7 +205,7 @@ def make_plan(config: Config, records: int, domain: Domain | None = None) -> Pla
     validation.budget(epsilon=config.epsilon, delta=delta, records=records)
     facts = PublicFacts(domain, records, config.epsilon, delta)
     settings = settle(config, facts)
-    budget = strategy_of(settings.model).budget(facts, settings.family)
+    budget = budget_of(settings, facts)
     mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
     if max(mechanism.noise for mechanism in mechanisms) > LARGEST_NOISE:
         raise UsageError(
@@ -237,4 +250,6 @@ def shares(plan: Plan) -> dict[str, float]:
 
 def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     """Stage, what is measured, and its sensitivity, in words."""
+    if mechanism.name in SETTLING:
+        return SETTLING[mechanism.name]
     return strategy_of(plan.settings.model).measures[mechanism.name]

@@ -3,6 +3,7 @@
 The box of the paper, with its errors corrected (docs/guarantee.md):
 
     plan      every noise multiplier, before any data is opened
+    settle    values, bounds and bins that the domain leaves open, found privately
     profile   noisy record lengths and item counts
     cluster   private kernel k-means                                   } mixtures of networks
     profiles  noisy size and item counts of each cluster               }
@@ -37,6 +38,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
+from dpgm.synthesis.settling import settle_domain, settling_statements
 from dpgm.synthesis.statements import SEEDED, statements_of
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.synthesis.where import Where
@@ -114,16 +116,18 @@ class Synthesizer:
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
             gateway = books.gateway(randomness)
-            generator = books.finished(records.domain)
+            domain = settle_domain(books.settling_gateway(gateway), plan, records.domain)
+            generator = books.finished(domain)
             if generator is None:
                 context = RunContext(device, progress, books.checkpoint, public)
                 draws = books.draws(randomness)
-                generator = fit_generator(gateway, plan, records.domain, draws=draws, context=context)
+                generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
-        certificate = _certify(plan, gateway, generator, source, *books.noise_sources(randomness))
+        noise = books.noise_sources(randomness)
+        certificate = _certify(plan, gateway, generator, source, records.domain, *noise)
         certificate = replace(certificate, ledger=mark)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
-        self.plan_, self.domain_, self.generator_, self.certificate_ = plan, records.domain, generator, certificate
+        self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         return self
 
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
@@ -196,6 +200,7 @@ def _certify(
     gateway: Gateway,
     generator: Generator,
     source: Source | None,
+    domain: Domain,
     sources: frozenset[str],
     private: bool,
 ) -> Certificate:
@@ -217,8 +222,8 @@ def _certify(
         model={"kind": generator.kind} | generator.architecture,
         files={},
         warnings=() if private else (SEEDED,),
-        statements=statements_of(source),
-        plan=plan.public_numbers(),
+        statements=statements_of(source, settling_statements(domain, plan.delta)),
+        plan=plan.public_numbers(domain),
     )
 
 

@@ -31,6 +31,7 @@ from dpgm.strategy.generator import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme
+from dpgm.synthesis.settling import check_settled, settling_statements
 from dpgm.synthesis.statements import odd_sentence
 from dpgm.synthesis.strategies import rebuild, strategy_of
 from dpgm.synthesis.tensors import read_tensors
@@ -110,7 +111,8 @@ def plan_of(certificate: Certificate) -> Plan:
     """The plan that a certificate says was followed; raises UsageError if it does not describe one."""
     numbers = certificate.plan
     target, width = numbers.get("target_epsilon"), numbers.get("width")
-    if set(numbers) != {"target_epsilon", "width", "settings"} or not isinstance(numbers["settings"], dict):
+    known = {"target_epsilon", "width", "settings"} | ({"domain"} & set(numbers))
+    if set(numbers) != known or not isinstance(numbers["settings"], dict):
         raise UsageError("the certificate does not say which plan was followed.")
     whole = isinstance(width, int) and not isinstance(width, bool)
     if not isinstance(target, float) or not certificate.epsilon <= target * (1 + 1e-6) or target > 100:
@@ -130,11 +132,30 @@ def plan_of(certificate: Certificate) -> Plan:
     )
 
 
+def stated_domain(certificate: Certificate) -> Domain | None:
+    """The open domain that a fit began with; None where it began with the domain that the release holds.
+
+    Raises:
+        UsageError: it is no domain, or it leaves nothing open.
+    """
+    if "domain" not in certificate.plan:
+        return None
+    domain = domain_from_plain(certificate.plan["domain"])
+    if not domain.is_open or certificate.plan["domain"] != domain_to_plain(domain):
+        raise UsageError("the domain in the certificate's plan is not an open domain as dpgm writes it.")
+    return domain
+
+
 def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
     """The certificate's own text: in its one written form, and with no sentence that `dpgm` does not write."""
     text = read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE)
     same = text == certificate.to_json()
-    odd = odd_sentence(certificate.unit, certificate.private, certificate.statements, certificate.warnings)
+    try:
+        stated = stated_domain(certificate)
+        found = () if stated is None else settling_statements(stated, certificate.delta)
+    except UsageError as error:
+        return (Check("certificate text", False, str(error).partition(";")[0].rstrip(".")),)
+    odd = odd_sentence(certificate.unit, certificate.private, certificate.statements, certificate.warnings, found)
     if odd is None and not certificate.software.startswith("dpgm "):
         odd = "it was not made by dpgm"
     return (
@@ -181,6 +202,10 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
     label = "mechanisms of such a fit"
     try:
         plan = plan_of(certificate)
+        stated = stated_domain(certificate)
+        if stated is not None:
+            check_settled(stated, domain)
+            domain = stated
         plan.check_fits(certificate.records, domain)
         plan.check_complete(domain)
     except DpgmError as error:

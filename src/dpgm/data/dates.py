@@ -1,0 +1,75 @@
+"""Columns of dates and times as seconds since 1970, whatever type or text holds them. Time zones are left aside."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.items import Place
+from dpgm.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+
+
+def seconds_of(
+    column: "pyarrow.Array", where: Place, missing: Sequence[str], pattern: str | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Seconds since 1970 (0 where missing), and which are missing.
+
+    Raises:
+        InputError: a cell holds no date in the pattern, or in ISO's way of writing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
+        column = pc.if_else(absent, pa.scalar(None, type=column.type), column)
+        parsed = parse_dates(column, pattern)
+        bad = (column.is_valid().to_numpy(zero_copy_only=False)) & parsed.is_null().to_numpy(zero_copy_only=False)
+        if bad.any():
+            told = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
+            raise InputError(
+                f"{where(int(np.argmax(bad)))}: the value is not a date {told}; correct the file, or state the field's"
+                " `pattern`."
+            )
+        column = parsed
+    elif not (pa.types.is_temporal(column.type) or pa.types.is_null(column.type)):
+        raise InputError(f"{where(0)}: the column does not hold dates; correct the domain or the file.")
+    gone = column.is_null().to_numpy(zero_copy_only=False)
+    try:
+        seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(f"{where(0)}: the column does not hold dates; correct the domain or the file.") from None
+    return seconds.to_numpy(zero_copy_only=False).astype(np.float64), gone
+
+
+def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.Array":
+    """Texts as moments in seconds; null where a text is no date."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pattern is not None:
+        return pc.strptime(texts, format=pattern, unit="s", error_is_null=True)
+    plain = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
+    day = pc.utf8_slice_codeunits(texts, 0, 10)
+    clock = pc.utf8_slice_codeunits(texts, 11, 19)
+    full = pc.equal(pc.binary_length(clock), 8)
+    short = pc.match_substring_regex(clock, r"^[0-9]{2}:[0-9]{2}")
+    clock = pc.if_else(
+        pc.and_(full, pc.match_substring_regex(clock, r"^[0-9]{2}:[0-9]{2}:[0-9]{2}$")),
+        clock,
+        pc.if_else(short, pc.binary_join_element_wise(pc.utf8_slice_codeunits(clock, 0, 5), "00", ":"), "00:00:00"),
+    )
+    joined = pc.binary_join_element_wise(day, clock, " ")
+    joined = pc.if_else(plain, joined, pa.scalar(None, type=pa.string()))
+    return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)

@@ -1,0 +1,421 @@
+"""Fields of numbers and of dates: as users state them, and as they are modelled.
+
+Numbers that come in steps (whole numbers, decimals, dates, times) are kept in *ticks*, whole multiples of the step
+since 0 or since 1970: exact, and one code path for all of them. Numbers without a stated step are their own ticks.
+
+A `Numeric` with `bins` is closed: so many equal bins, values uniform within each. Without, and a `Date` or
+`DateTime`, it is open: how it is modelled is found privately when a generator is fitted, as a `ShapedNumber`.
+"""
+
+import datetime
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.fields import NOMINAL_VALUES, check_name
+from dpgm.errors import UsageError
+
+MAX_BINS = 100_000
+MAX_CELLS = 100_000
+MAX_DECIMALS = 12
+LARGEST_TICK = 2**52  # whole numbers up to it are exact in double precision, and so are their sums of two
+DISCOVER = "discover"
+
+Floats: TypeAlias = NDArray[np.float64]
+Bound: TypeAlias = float | Literal["discover"]
+Scale: TypeAlias = Literal["auto", "linear", "log"]
+Unit: TypeAlias = Literal["day", "hour", "minute", "second"]
+NumberKind: TypeAlias = Literal["integer", "decimal", "real", "date", "datetime"]
+
+SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How ticks and values of a field belong together."""
+
+    kind: NumberKind
+    decimals: int = 0
+    unit: Unit = "day"
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether values come in steps, so that ticks are whole numbers."""
+        return self.kind != "real"
+
+    def tick(self, value: float) -> float:
+        """The tick of a number (not of dates)."""
+        return float(round(value * 10**self.decimals)) if self.in_steps else float(value)
+
+    def ticks(self, values: Floats) -> Floats:
+        """Ticks of numbers, far ones brought to where doubles are exact."""
+        if not self.in_steps:
+            return values
+        scaled = np.rint(values * 10.0**self.decimals) if self.decimals else values
+        return np.clip(scaled, -LARGEST_TICK, LARGEST_TICK)
+
+    def text(self, tick: float) -> str:
+        """A tick as people write the value."""
+        if self.kind == "date":
+            return _date_text(tick * 86_400)[:10]
+        if self.kind == "datetime":
+            return _date_text(tick * SECONDS[self.unit])
+        if self.kind == "decimal":
+            return f"{tick / 10**self.decimals:.{self.decimals}f}"
+        return f"{tick:.0f}" if self.kind == "integer" else f"{tick:g}"
+
+
+def _date_text(seconds: float) -> str:
+    try:
+        return str(datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds))
+    except OverflowError:
+        return f"{seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number in [low, high]; values outside are brought to the nearer end.
+
+    With `bins` the field is closed: so many equal bins, a softmax output, decoded uniformly within the bin. Without,
+    it is open: popular values, bins of about equal weight and the shape within them are found privately; `low` and
+    `high` may be "discover", too. With `integer` both ends are whole numbers that can occur; `decimals` is the number
+    of places otherwise. `specials` are values with a meaning of their own (-1 for "never"), `scale` says how finely
+    small and large numbers are told apart. With `missing` the last position stands for a missing value; an open field
+    may be missing unless `missing` is False.
+    """
+
+    name: str
+    low: Bound
+    high: Bound
+    bins: int | None = None
+    integer: bool = False
+    missing: bool | None = None
+    decimals: int | None = None
+    specials: tuple[float, ...] = ()
+    scale: Scale = "auto"
+    kind: Literal["numeric"] = "numeric"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        object.__setattr__(self, "specials", tuple(self.specials))
+        for bound in (self.low, self.high):
+            if bound == DISCOVER:
+                if self.bins is not None:
+                    raise UsageError(
+                        f"field {self.name!r}: bins need bounds; leave `bins` out, or state low and high."
+                    )
+            elif not _is_number(bound):
+                raise UsageError(f"field {self.name!r}: low and high must be finite numbers (or `discover`).")
+        if self.bins is not None:
+            self._check_closed()
+        else:
+            self._check_open()
+
+    def _check_closed(self) -> None:
+        low, high, bins = self.low, self.high, self.bins
+        assert not isinstance(low, str) and not isinstance(high, str) and bins is not None  # noqa: PT018
+        if self.decimals is not None or self.specials or self.scale != "auto":
+            raise UsageError(
+                f"field {self.name!r}: decimals, specials and scale belong to fields whose bins are found; leave"
+                " `bins` out."
+            )
+        if self.missing is None:
+            object.__setattr__(self, "missing", False)
+        if not low < high or not math.isfinite(high - low):
+            raise UsageError(f"field {self.name!r}: low must be below high.")
+        if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
+            raise UsageError(f"field {self.name!r}: bins must be a whole number from 1 to {MAX_BINS:,}.")
+        if self.integer:
+            self._check_integer()
+            if bins > high - low + 1:
+                raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number a bin.")
+            if (high - low + 1) * bins > 2**62:
+                raise UsageError(f"field {self.name!r}: the range is too wide for so many bins; use fewer.")
+
+    def _check_open(self) -> None:
+        if self.scale not in get_args(Scale):
+            raise UsageError(f"field {self.name!r}: scale must be auto, linear or log.")
+        if self.missing is not None and not isinstance(self.missing, bool):
+            raise UsageError(f"field {self.name!r}: missing must be true or false.")
+        if self.decimals is not None:
+            whole = isinstance(self.decimals, int) and not isinstance(self.decimals, bool)
+            if not whole or not 0 <= self.decimals <= MAX_DECIMALS:
+                raise UsageError(f"field {self.name!r}: decimals must be a whole number from 0 to {MAX_DECIMALS}.")
+            if self.integer and self.decimals:
+                raise UsageError(f"field {self.name!r}: an integer field has no decimals; state one of the two.")
+        if self.integer:
+            self._check_integer()
+        bounds = [bound for bound in (self.low, self.high) if not isinstance(bound, str)]
+        if any(abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
+            raise UsageError(f"field {self.name!r}: low and high have more digits than can be kept exactly.")
+        if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0])):
+            raise UsageError(f"field {self.name!r}: low must be below high.")
+        for special in self.specials:
+            if not _is_number(special) or abs(special) > LARGEST_TICK:
+                raise UsageError(f"field {self.name!r}: specials must be finite numbers.")
+            if self.integer and special != int(special):
+                raise UsageError(f"field {self.name!r}: specials of an integer field must be whole numbers.")
+        if len(set(self.specials)) < len(self.specials) or len(self.specials) > 100:
+            raise UsageError(f"field {self.name!r}: specials must differ, and be at most 100.")
+
+    def _check_integer(self) -> None:
+        for bound in (self.low, self.high):
+            if not isinstance(bound, str) and (bound != int(bound) or abs(bound) > LARGEST_TICK):
+                raise UsageError(f"field {self.name!r}: low and high must be whole numbers for an integer field.")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the bins are still to be found."""
+        return self.bins is None
+
+    @property
+    def format(self) -> NumberFormat:
+        """Whole numbers, decimals or reals."""
+        if self.integer or self.decimals == 0:
+            return NumberFormat("integer")
+        return NumberFormat("real") if self.decimals is None else NumberFormat("decimal", self.decimals)
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Low and high in ticks; None where they are to be found."""
+        low, high = (None if isinstance(bound, str) else self.format.tick(bound) for bound in (self.low, self.high))
+        return low, high
+
+    @property
+    def special_ticks(self) -> tuple[float, ...]:
+        """Values with a meaning of their own, in ticks."""
+        return tuple(sorted({self.format.tick(value) for value in self.specials}))
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        return (NOMINAL_VALUES if self.bins is None else self.bins) + bool(self.missing is not False)
+
+    @property
+    def position_names(self) -> list[str]:
+        """A readable name per position."""
+        if self.bins is None or isinstance(self.low, str) or isinstance(self.high, str):
+            return []
+        step = (self.high - self.low) / self.bins
+        edges = [self.low + step * at for at in range(self.bins + 1)]
+        names = [f"{self.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
+        return [*names, f"{self.name} missing"] if self.missing else names
+
+
+@dataclass(frozen=True)
+class Date:
+    """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); open, as a `Numeric` without bins is.
+
+    `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
+    """
+
+    name: str
+    low: str
+    high: str
+    missing: bool | None = None
+    pattern: str | None = None
+    kind: Literal["date"] = "date"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        _check_dates(self, "2020-01-31")
+
+    @property
+    def is_open(self) -> bool:
+        """Always: bins are found privately."""
+        return True
+
+    @property
+    def format(self) -> NumberFormat:
+        """Days."""
+        return NumberFormat("date")
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Low and high in ticks."""
+        return _iso_seconds(self.low) // 86_400, _iso_seconds(self.high) // 86_400
+
+    @property
+    def special_ticks(self) -> tuple[float, ...]:
+        """None."""
+        return ()
+
+    @property
+    def scale(self) -> Scale:
+        """Days are all alike."""
+        return "linear"
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        return NOMINAL_VALUES + bool(self.missing is not False)
+
+    @property
+    def position_names(self) -> list[str]:
+        """None yet."""
+        return []
+
+
+@dataclass(frozen=True)
+class DateTime:
+    """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is."""
+
+    name: str
+    low: str
+    high: str
+    unit: Unit = "second"
+    missing: bool | None = None
+    pattern: str | None = None
+    kind: Literal["datetime"] = "datetime"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.unit not in SECONDS:
+            raise UsageError(f"field {self.name!r}: unit must be one of {', '.join(SECONDS)}.")
+        _check_dates(self, "2020-01-31T12:00")
+
+    @property
+    def is_open(self) -> bool:
+        """Always: bins are found privately."""
+        return True
+
+    @property
+    def format(self) -> NumberFormat:
+        """Steps of the unit."""
+        return NumberFormat("datetime", unit=self.unit)
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Low and high in ticks."""
+        step = SECONDS[self.unit]
+        return _iso_seconds(self.low) // step, _iso_seconds(self.high) // step
+
+    @property
+    def special_ticks(self) -> tuple[float, ...]:
+        """None."""
+        return ()
+
+    @property
+    def scale(self) -> Scale:
+        """Moments are all alike."""
+        return "linear"
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        return NOMINAL_VALUES + bool(self.missing is not False)
+
+    @property
+    def position_names(self) -> list[str]:
+        """None yet."""
+        return []
+
+
+OpenNumber: TypeAlias = Numeric | Date | DateTime
+
+
+@dataclass(frozen=True)
+class ShapedNumber:
+    """A number as it is modelled: popular values on their own, bins for the rest, and a shape within each bin.
+
+    Attributes:
+        format: what ticks stand for.
+        atoms: values (in ticks) with a position of their own, rising.
+        edges: borders of fine cells in ticks, rising; cell j holds [edges[j], edges[j + 1]). For numbers in steps all
+            borders are whole and the last one is one step above the highest value; else the last is the highest value.
+        weights: how often values of each cell occur, in relation to the other cells of its bin.
+        starts: the first cell of every bin.
+        missing: the last position stands for a missing value.
+
+    Positions: the atoms, the bins, missing.
+    """
+
+    name: str
+    format: NumberFormat
+    atoms: tuple[float, ...]
+    edges: tuple[float, ...]
+    weights: tuple[float, ...]
+    starts: tuple[int, ...]
+    missing: bool = False
+    kind: Literal["shaped"] = "shaped"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        for entry in ("atoms", "edges", "weights", "starts"):
+            object.__setattr__(self, entry, tuple(getattr(self, entry)))
+        good = len(self.edges) <= MAX_CELLS and len(self.atoms) <= MAX_BINS
+        good = good and all(_is_number(one) for one in (*self.atoms, *self.edges, *self.weights))
+        good = good and all(isinstance(one, int) and not isinstance(one, bool) for one in self.starts)
+        cells = max(0, len(self.edges) - 1)
+        good = good and len(self.weights) == cells and bool(self.starts) == (cells > 0)
+        good = good and all(
+            low < high for rising in (self.atoms, self.edges, self.starts) for low, high in pairwise(rising)
+        )
+        good = good and all(weight >= 0 for weight in self.weights)
+        good = good and (not self.starts or (self.starts[0] == 0 and self.starts[-1] < cells))
+        if good and self.format.in_steps:
+            good = all(one == int(one) and abs(one) <= 2 * LARGEST_TICK for one in (*self.atoms, *self.edges))
+        if not good or not (self.atoms or self.starts) or not isinstance(self.missing, bool):
+            raise UsageError(f"field {self.name!r}: its atoms, edges, weights and starts do not make a histogram.")
+
+    @property
+    def is_open(self) -> bool:
+        """Never: everything was found."""
+        return False
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        return len(self.atoms) + len(self.starts) + self.missing
+
+    @property
+    def position_names(self) -> list[str]:
+        """A readable name per position."""
+        text = self.format.text
+        names = [f"{self.name}={text(atom)}" for atom in self.atoms]
+        for first, after in pairwise((*self.starts, len(self.weights))):
+            last = self.edges[after] - (1 if self.format.in_steps else 0)
+            names.append(f"{self.name} {text(self.edges[first])} to {text(last)}")
+        return [*names, f"{self.name} missing"] if self.missing else names
+
+    def position_of(self, tick: float) -> int:
+        """The position of one value (see `shaped_codes` for many)."""
+        if tick in self.atoms:
+            return self.atoms.index(tick)
+        if not self.starts:
+            return min(range(len(self.atoms)), key=lambda at: abs(self.atoms[at] - tick))
+        borders = [self.edges[start] for start in self.starts]
+        return len(self.atoms) + min(max(bisect_right(borders, tick) - 1, 0), len(borders) - 1)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _iso_seconds(text: str) -> float:
+    """Seconds since 1970 of an ISO date or time, which is taken as it stands (no time zones)."""
+    moment = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
+    return (moment - datetime.datetime(1970, 1, 1)).total_seconds()
+
+
+def _check_dates(field: Any, example: str) -> None:
+    for key in ("low", "high"):
+        bound = getattr(field, key)
+        if isinstance(bound, datetime.date):  # YAML reads dates as such
+            bound = bound.isoformat()
+            object.__setattr__(field, key, bound)
+        try:
+            _iso_seconds(bound)
+        except (TypeError, ValueError):
+            raise UsageError(f"field {field.name!r}: {key} must be a date such as {example}.") from None
+    if not field.bounds[0] < field.bounds[1]:
+        raise UsageError(f"field {field.name!r}: low must be before high.")
+    if field.missing is not None and not isinstance(field.missing, bool):
+        raise UsageError(f"field {field.name!r}: missing must be true or false.")
+    if field.pattern is not None and (not isinstance(field.pattern, str) or "%" not in field.pattern):
+        raise UsageError(f"field {field.name!r}: pattern must be written as for strptime, such as %d.%m.%Y.")

@@ -1,0 +1,130 @@
+"""Public grids over which numbers are counted: fine cells, and groups of cells above them.
+
+A number that can take few values has a cell for each. Else cells grow with the size of the number (or are equally
+wide). Where numbers come in steps, the ends of the range (where values beyond it go), 0 and special values have cells
+of their own, which are counted apart. Groups of neighbouring cells are counted as well, so that what lies in a wide
+range is known without adding up the noise of all its cells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.number_fields import LARGEST_TICK, NumberFormat, OpenNumber, Scale
+
+Floats: TypeAlias = NDArray[np.float64]
+
+LEAVES = 4096  # fine cells at most: 0.4 % of a number on a log scale from 1 to 10 million
+_ONE_LEVEL = 48  # cells up to which nothing is grouped: the noise of their sum is small enough
+_TWO_LEVELS = 1024
+_GROUPS = (16, 256)  # of larger grids: sixteen groups of sixteen groups
+_FINEST = 1e-4  # of the range: numbers without steps are told apart linearly below it, by size above
+# Powers of two for bounds that are to be found: from 2^-40 to 2^62, of both signs, and 0.
+_EXPONENTS = np.arange(-40, 63)
+BOUND_SLOTS = 2 * len(_EXPONENTS) + 1
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells [edges[j], edges[j + 1]) and, level by level from coarse to fine, the first cell of every group.
+
+    The last level is the cells themselves. Cells `apart` are counted on their own, and not within groups.
+    """
+
+    edges: tuple[float, ...]
+    in_steps: bool
+    apart: tuple[int, ...] = ()
+
+    @cached_property
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.edges) - 1
+
+    @cached_property
+    def levels(self) -> tuple[NDArray[np.int64], ...]:
+        """First cell of every group, level by level; the last level is all cells."""
+        if self.cells <= _ONE_LEVEL:
+            above: list[int] = []
+        elif self.cells <= _TWO_LEVELS:
+            above = [round(self.cells**0.5)]
+        else:
+            above = list(_GROUPS)
+        starts = [np.unique(np.arange(count) * self.cells // count) for count in above]
+        return (*starts, np.arange(self.cells))
+
+    @property
+    def size(self) -> int:
+        """Counts of cells apart and of all levels together."""
+        return len(self.apart) + sum(len(level) for level in self.levels)
+
+    def cell_of(self, ticks: Floats) -> NDArray[np.int64]:
+        """The cell of every tick, far ones in the nearer end."""
+        edges = np.array(self.edges)
+        return np.clip(np.searchsorted(edges, ticks, side="right") - 1, 0, self.cells - 1)
+
+    def counts(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many lie in every cell apart, and in every group of every level, level after level."""
+        finest = np.bincount(cells, minlength=self.cells).astype(np.int64)
+        apart = np.array(self.apart, dtype=np.int64)
+        alone = finest[apart]
+        finest[apart] = 0
+        return np.concatenate([alone, *(np.add.reduceat(finest, starts) for starts in self.levels)])
+
+
+def grid_of(low: float, high: float, format: NumberFormat, scale: Scale, specials: Sequence[float] = ()) -> Grid:
+    """The grid of a number in [low, high] (ticks)."""
+    if not format.in_steps:
+        edges = _curve(low, high, scale, _FINEST * (high - low))
+        edges[0], edges[-1] = low, high
+        inner = [0.0] if low < 0 < high else []
+        return Grid(tuple(np.unique([*edges, *inner]).tolist()), False)
+    alone = sorted({low, high, *(value for value in (0.0, *specials) if low <= value <= high)})
+    if high - low + 1 <= LEAVES:
+        edges = np.arange(low, high + 2)
+    else:
+        edges = np.clip(np.rint(_curve(low, high + 1, scale, 1.0)), low, high + 1)
+        edges = np.unique([*edges, *alone, *(value + 1 for value in alone)])
+    apart = np.searchsorted(edges, alone) if len(edges) - 1 > _ONE_LEVEL else np.empty(0, dtype=np.int64)
+    return Grid(tuple(edges.tolist()), True, tuple(apart.tolist()))
+
+
+def _curve(low: float, high: float, scale: Scale, unit: float) -> Floats:
+    """LEAVES + 1 borders from low to high: equally far apart, or by sign(x) log(1 + |x| / unit)."""
+    if scale == "linear":
+        return np.linspace(low, high, LEAVES + 1)
+    ends = [np.sign(x) * np.log1p(abs(x) / unit) for x in (low, high)]
+    points = np.linspace(ends[0], ends[1], LEAVES + 1)
+    curve: Floats = np.sign(points) * unit * np.expm1(np.abs(points))
+    return curve
+
+
+def needs_atoms(field: OpenNumber, low: float | None, high: float | None) -> bool:
+    """Whether exact values that many people share have to be looked for: not where every value has its own cell."""
+    if not field.format.in_steps or low is None or high is None:
+        return True
+    return high - low + 1 > LEAVES
+
+
+def bound_slot(ticks: Floats) -> NDArray[np.int64]:
+    """The power of two below every number, by sign: slots 0 .. BOUND_SLOTS - 1 rise with the number."""
+    size = np.abs(ticks)
+    with np.errstate(divide="ignore"):
+        power = np.floor(np.log2(np.where(size > 0, size, 1.0))).astype(np.int64)
+    place = np.clip(power, _EXPONENTS[0], _EXPONENTS[-1]) - _EXPONENTS[0]
+    middle = len(_EXPONENTS)
+    return np.where(size == 0, middle, np.where(ticks > 0, middle + 1 + place, middle - 1 - place))
+
+
+def slot_range(slot: int, in_steps: bool) -> tuple[float, float]:
+    """The lowest and the highest number of a slot."""
+    middle = len(_EXPONENTS)
+    if slot == middle:
+        return 0.0, 0.0
+    power = int(_EXPONENTS[abs(slot - middle) - 1])
+    low, high = 2.0**power, 2.0 ** (power + 1) - (1 if in_steps else 0)
+    low, high = min(low, float(LARGEST_TICK)), min(max(high, low), float(LARGEST_TICK))
+    return (low, high) if slot > middle else (-high, -low)

@@ -1,0 +1,362 @@
+"""Records whose domain is not settled yet: raw private columns, to be recoded once values and bins are known.
+
+Numbers are kept as ticks, undiscovered labels as codes over a private vocabulary that lives in memory only. `closed`
+turns every record into positions of a settled domain, one by one: a public map, applied to each record alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
+from dpgm.data.items import Codes, Place
+from dpgm.data.records import Records
+from dpgm.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Vocabulary:
+    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
+
+    Every label is a text, whatever type a file holds it in, so that no label changes the type of the others. Labels
+    that could not be published (empty, over 1 kB) are dropped.
+    """
+
+    integers = False
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def labels(self) -> list[str]:
+        """All labels, by code."""
+        return list(self.codes)
+
+    def lists(self, label: str) -> bool:
+        """Whether a public list names this label: there is none."""
+        return False
+
+    def code(self, label: str) -> int:
+        """The number of a label, -1 if it cannot be published."""
+        known = self.codes.get(label)
+        if known is not None:
+            return known
+        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
+            return -1
+        if len(self.codes) >= MAX_WIDTH:
+            raise ResourceError(
+                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
+                " values in the domain, or leave the column out (kind: ignored)."
+            )
+        self.codes[label] = len(self.codes)
+        return len(self.codes) - 1
+
+    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
+        """Codes of whole numbers, new ones numbered."""
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return np.array([self.code(str(value)) for value in distinct.tolist()], dtype=np.int64)[inverse]
+
+    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
+        """Codes of texts with the white space around them taken off, new ones numbered."""
+        import pyarrow.compute as pc
+
+        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
+        codes = np.array([self.code(label) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return codes[which]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumn:
+    """Ticks, NaN where missing."""
+
+    ticks: Floats
+
+    def take(self, rows: Any) -> "NumberColumn":
+        """The entries at `rows`."""
+        return NumberColumn(self.ticks[rows])
+
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The arrays behind the column."""
+        yield self.ticks
+
+
+@dataclass(frozen=True, eq=False)
+class CodeColumn:
+    """One code per record, -1 where missing; over a vocabulary, or (None) over the positions of a closed field."""
+
+    codes: NDArray[np.int32]
+    vocabulary: Vocabulary | None = None
+
+    def take(self, rows: Any) -> "CodeColumn":
+        """The entries at `rows`."""
+        return CodeColumn(self.codes[rows], self.vocabulary)
+
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The arrays behind the column."""
+        yield self.codes
+
+
+@dataclass(frozen=True, eq=False)
+class SetColumn:
+    """Distinct codes per record; over a vocabulary, or (None) over the positions of a closed field."""
+
+    indptr: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    vocabulary: Vocabulary | None = None
+
+    def take(self, rows: Any) -> "SetColumn":
+        """The entries at `rows`."""
+        chosen = np.arange(len(self.indptr) - 1)[rows]
+        starts, lengths = self.indptr[chosen], np.diff(self.indptr)[chosen]
+        indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        where = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
+        return SetColumn(indptr, self.codes[where], self.vocabulary)
+
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The arrays behind the column."""
+        yield self.indptr
+        yield self.codes
+
+
+RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenRecords(Records):
+    """N records of an open domain, one raw column per field. `indptr` counts records; there are no positions yet."""
+
+    columns: tuple[RawColumn, ...] = ()
+
+    @classmethod
+    def of(cls, domain: Domain, count: int, columns: Sequence[RawColumn]) -> "OpenRecords":
+        """Records from one raw column per field of the domain."""
+        nothing = np.empty(0, dtype=np.int16)
+        return cls(domain, np.zeros(count + 1, dtype=np.int64), nothing, columns=tuple(columns))
+
+    @classmethod
+    def of_sets(cls, records: Records, domain: Domain) -> "OpenRecords":
+        """Records of one item set whose items are to be discovered, from records over the items that occur."""
+        (field,) = domain.fields
+        occurring = records.domain.fields[0]
+        if not isinstance(field, ItemSet) or not isinstance(occurring, ItemSet):
+            raise UsageError("items can be discovered only where the domain is one item set.")
+        vocabulary = Vocabulary()
+        place = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
+        codes = place[records.indices]
+        indptr = records.indptr
+        if len(codes) and codes.min() < 0:
+            rows = np.repeat(np.arange(len(records)), records.lengths)[codes >= 0]
+            indptr = np.zeros(len(records) + 1, dtype=np.int64)
+            np.cumsum(np.bincount(rows, minlength=len(records)), out=indptr[1:])
+            codes = codes[codes >= 0]
+        return cls.of(domain, len(records), (SetColumn(indptr, codes, vocabulary),))
+
+    def __repr__(self) -> str:
+        return f"OpenRecords({len(self):,} records, {len(self.columns)} columns to settle)"
+
+    def check(self) -> None:
+        """Refuse columns that do not belong to the domain, have another length or a set with a code twice."""
+        good = len(self.columns) == len(self.domain.fields)
+        for column in self.columns:
+            if isinstance(column, SetColumn):
+                rows = np.repeat(np.arange(len(self)), np.diff(column.indptr))
+                keys = rows * MAX_WIDTH + column.codes
+                good = good and len(column.indptr) == len(self.indptr) and len(np.unique(keys)) == len(keys)
+                good = good and (not len(column.codes) or int(column.codes.min()) >= 0)
+            else:
+                entries = column.ticks if isinstance(column, NumberColumn) else column.codes
+                good = good and len(entries) == len(self)
+        if not good:
+            raise UsageError("the raw columns do not fit the domain; read the records with `dpgm.read_records`.")
+
+    def rows(self, start: int, stop: int) -> "OpenRecords":
+        """Records [start, stop)."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        return self.take(np.arange(start, max(start, stop)))
+
+    def take(self, rows: NDArray[Any]) -> "OpenRecords":
+        """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        return OpenRecords.of(self.domain, len(rows), [column.take(rows) for column in self.columns])
+
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The arrays behind the records, for a digest; labels included."""
+        for column in self.columns:
+            yield from column.buffers()
+            if not isinstance(column, NumberColumn) and column.vocabulary is not None:
+                yield np.frombuffer("\0".join(column.vocabulary.labels).encode("utf-8", "replace"), dtype=np.uint8)
+
+    def closed(self, domain: Domain, instead: Mapping[str, int]) -> Records:
+        """These records as positions of a settled domain.
+
+        Args:
+            domain: the settled domain, field by field of the same names.
+            instead: by name of a field, the position (within it) of a value that has none of its own: missing values
+                where the settled field knows none.
+        """
+        parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
+        for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):
+            if isinstance(column, SetColumn):
+                codes, lengths = _closed_sets(column, field)
+                parts.append((codes + offset, lengths))
+                continue
+            if isinstance(column, NumberColumn):
+                assert isinstance(field, ShapedNumber)
+                codes = shaped_codes(field, column.ticks)
+            else:
+                codes = _closed_codes(column, field)
+            missing = getattr(field, "missing", False)
+            fallback = field.width - 1 if missing else instead.get(field.name, 0)
+            parts.append((np.where(codes < 0, fallback, codes) + offset, None))
+        return positions_side_by_side(parts, len(self), domain)
+
+
+def positions_side_by_side(
+    parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain
+) -> Records:
+    """Records from the positions of every field: one per record, or (with lengths) several."""
+    total = np.zeros(count, dtype=np.int64)
+    for _, several in parts:
+        total += 1 if several is None else several
+    starts = np.zeros(count, dtype=np.int64)
+    np.cumsum(total[:-1], out=starts[1:])
+    flat = np.empty(int(total.sum()), dtype=np.int64)
+    for codes, several in parts:
+        if several is None:
+            flat[starts] = codes
+            starts = starts + 1
+        else:
+            before = np.cumsum(several) - several
+            flat[np.arange(len(codes)) + np.repeat(starts - before, several)] = codes
+            starts = starts + several
+    return Records.from_flat(flat, total, domain)
+
+
+def joined_open(parts: Sequence[OpenRecords]) -> OpenRecords:
+    """The records of all parts, in order; vocabularies are merged."""
+    columns: list[RawColumn] = []
+    for several in zip(*(part.columns for part in parts), strict=True):
+        first = several[0]
+        if isinstance(first, NumberColumn):
+            columns.append(NumberColumn(np.concatenate([column.ticks for column in several])))
+            continue
+        vocabulary, codes = _merged(several)
+        if isinstance(first, SetColumn):
+            lengths = np.concatenate([np.diff(column.indptr) for column in several])
+            indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+            np.cumsum(lengths, out=indptr[1:])
+            columns.append(SetColumn(indptr, codes, vocabulary))
+        else:
+            columns.append(CodeColumn(codes, vocabulary))
+    return OpenRecords.of(parts[0].domain, sum(len(part) for part in parts), columns)
+
+
+def _merged(several: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32]]:
+    shared = several[0].vocabulary
+    if all(column.vocabulary is shared for column in several):
+        return shared, np.concatenate([column.codes for column in several])
+    merged, parts = Vocabulary(), []
+    for column in several:
+        place = np.array([*(merged.code(label) for label in column.vocabulary.labels), -1], dtype=np.int32)
+        parts.append(place[column.codes])
+    return merged, np.concatenate(parts)
+
+
+def _closed_sets(column: SetColumn, field: Field) -> tuple[Codes, NDArray[np.int64]]:
+    lengths = np.diff(column.indptr)
+    codes = column.codes.astype(np.int64)
+    if column.vocabulary is None:
+        return codes, lengths
+    assert isinstance(field, ItemSet)
+    codes = _places(column.vocabulary, field.items)[codes]
+    rows = np.repeat(np.arange(len(lengths)), lengths)[codes >= 0]
+    return codes[codes >= 0], np.bincount(rows, minlength=len(lengths))
+
+
+def _closed_codes(column: CodeColumn, field: Field) -> Codes:
+    codes = column.codes.astype(np.int64)
+    if column.vocabulary is None:
+        return codes
+    assert isinstance(field, Categorical)
+    return _places(column.vocabulary, field.values)[codes]
+
+
+def _places(vocabulary: Vocabulary, labels: Sequence[Any]) -> Codes:
+    """The position of every private code, -1 where it was not published; and one more -1, for missing codes."""
+    known = {str(label): at for at, label in enumerate(labels)}
+    return np.array([*(known.get(label, -1) for label in vocabulary.labels), -1], dtype=np.int64)
+
+
+def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
+    """The position of every value: its atom, else its bin; -1 where missing. Values outside go to the nearer end."""
+    gone = np.isnan(ticks)
+    values = np.where(gone, 0.0, ticks)
+    codes = np.zeros(len(values), dtype=np.int64)
+    atoms = np.array(field.atoms)
+    if field.starts:
+        edges = np.array(field.edges)
+        borders = edges[np.array(field.starts)]
+        values = np.clip(values, edges[0], edges[-1] - (1 if field.format.in_steps else 0))
+        codes = len(atoms) + np.clip(np.searchsorted(borders, values, side="right") - 1, 0, len(borders) - 1)
+    elif len(atoms) > 1:
+        codes = np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values, side="right").astype(np.int64)
+    if len(atoms) and field.starts:
+        # First brought to the bounds, then as it stands: a special value may lie beyond the bounds.
+        for exact in (values, np.where(gone, 0.0, ticks)):
+            at = np.minimum(np.searchsorted(atoms, exact), len(atoms) - 1)
+            codes = np.where(atoms[at] == exact, at, codes)
+    return np.where(gone, -1, codes)
+
+
+def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator) -> Floats:
+    """A value (in ticks) of every position: the atom, or drawn from the fine histogram of the bin."""
+    atoms, edges = np.array(field.atoms), np.array(field.edges)
+    ticks = np.zeros(len(positions))
+    on_atom = positions < len(atoms)
+    ticks[on_atom] = atoms[positions[on_atom]] if len(atoms) else 0.0
+    rows = np.flatnonzero(~on_atom)
+    if not len(rows):
+        return ticks
+    cells = _drawn_cells(field, positions[rows] - len(atoms), rng)
+    low, high = edges[cells], edges[cells + 1]
+    if field.format.in_steps:
+        ticks[rows] = rng.integers(low.astype(np.int64), high.astype(np.int64))
+    else:
+        drawn = low + rng.random(len(rows)) * (high - low)
+        ticks[rows] = np.minimum(drawn, np.nextafter(high, low))
+    return ticks
+
+
+def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> Codes:
+    """A cell of every bin, by weight; where a bin has none, by width (without cells that are an atom's alone)."""
+    weights, edges = np.array(field.weights, dtype=np.float64), np.array(field.edges)
+    starts = np.array([*field.starts, len(weights)])
+    widths = np.diff(edges)
+    if field.format.in_steps:
+        widths = np.where((widths == 1) & np.isin(edges[:-1], field.atoms), 0.0, widths)
+    owner = np.repeat(np.arange(len(field.starts)), np.diff(starts))
+    empty = np.bincount(owner, weights) <= 0
+    weights = np.where(empty[owner], widths, weights)
+    weights = np.where((np.bincount(owner, weights) <= 0)[owner], 1.0, weights)
+    upto = np.concatenate([[0.0], np.cumsum(weights)])
+    first, last = upto[starts[bins]], upto[starts[bins + 1]]
+    points = first + rng.random(len(bins)) * (last - first)
+    cells = np.searchsorted(upto, points, side="right") - 1
+    # rounding may point past the last cell, or at one without weight
+    cells = np.clip(cells, starts[bins], starts[bins + 1] - 1)
+    heaviest = np.array([low + int(np.argmax(weights[low:high])) for low, high in pairwise(starts.tolist())])
+    return np.where(weights[cells] > 0, cells, heaviest[bins])

@@ -1,0 +1,247 @@
+"""From noisy histograms of a number to how it is modelled: popular values, bins, shapes. Post-processing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import ShapedNumber
+from dpgm.data.number_fields import OpenNumber
+from dpgm.data.number_grid import Grid, slot_range
+from dpgm.synthesis.settling_rules import SettlingRules
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A settled field, and the position (within it) that most records have."""
+
+    field: ShapedNumber
+    commonest: int
+
+
+def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: SettlingRules) -> tuple[float, float]:
+    """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
+    low, high = field.bounds
+    seen = np.flatnonzero(counts > rules.seen * std)
+    if not len(seen):
+        seen = np.array([int(np.argmax(counts))])
+    in_steps = field.format.in_steps
+    found_low, found_high = slot_range(int(seen[0]), in_steps)[0], slot_range(int(seen[-1]), in_steps)[1]
+    low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
+    high = max(found_high, low + 1) if high is None else high
+    return low, high
+
+
+def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: SettlingRules) -> Floats:
+    """How many records lie in every cell: not negative, and `total` in all.
+
+    From coarse to fine: what a group holds is shared out among its parts by their own noisy counts, which are trusted
+    as far as they differ from each other by more than noise does. Far out, where no group stands out, there is nothing.
+    """
+    at = len(grid.apart)
+    apart = np.array(grid.apart, dtype=np.int64)
+    alone = np.maximum(_believed(noisy[:at], std, rules.rare_apart), 0.0)
+    alone *= min(1.0, total / max(float(alone.sum()), 1e-12))
+    above, held = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
+    for starts in grid.levels:
+        counts = noisy[at : at + len(starts)].copy()
+        at += len(starts)
+        if len(starts) == grid.cells:
+            counts[apart] = -np.inf
+        parts = np.zeros(len(starts))
+        borders = np.searchsorted(starts, [*above, grid.cells])
+        for group, (first, last) in enumerate(pairwise(borders.tolist())):
+            sizes = np.diff([*starts[first:last], grid.cells if last == len(starts) else starts[last]])
+            own = counts[first:last]
+            possible = own > -np.inf
+            if len(held) == 1 and len(grid.levels) > 1:
+                possible &= _within_sight(own, std, rules)
+            if possible.any():
+                shares = sizes[possible] / sizes[possible].sum()
+                part = _shared_out(own[possible], shares, float(held[group]), std, rules)
+                parts[first:last][possible] = part
+        above, held = starts, parts
+    held[apart] = alone
+    return held * total / max(float(held.sum()), 1e-12)
+
+
+def _within_sight(counts: Floats, std: float, rules: SettlingRules) -> NDArray[np.bool_]:
+    """From the first to the last group that stands out from noise; all of them where none does."""
+    clear = np.flatnonzero(counts > rules.far * std)
+    inside = np.ones(len(counts), dtype=np.bool_)
+    if len(clear):
+        inside[: clear[0]] = inside[clear[-1] + 1 :] = False
+    return inside
+
+
+def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules: SettlingRules) -> Floats:
+    """`total` over the parts of a group, of which noisy counts and the number of cells are known."""
+    if total <= 0 or len(counts) == 1:
+        return np.full(len(counts), max(total, 0.0) / len(counts))
+    result = np.zeros(len(counts))
+    spikes = counts - shares * total > rules.spike * std
+    if spikes.any():
+        result[spikes] = counts[spikes] * min(1.0, total / max(float(counts[spikes].sum()), 1e-12))
+    rest, free = max(0.0, total - float(result.sum())), ~spikes
+    if not free.any():
+        return result * total / max(float(result.sum()), 1e-12)
+    even = rest * shares[free] / shares[free].sum()
+    apart = counts[free] - even
+    # What parts differ by beyond noise; a fifth more noise than expected is still noise.
+    signal = max(0.0, float(np.mean(apart**2)) - 1.2 * std**2)
+    expected = even + signal / (signal + std**2) * apart
+    result[free] = _onto_simplex(_believed(expected, std, rules.rare), rest)
+    return result
+
+
+def _believed(counts: Floats, std: float, rare: float) -> Floats:
+    """Counts that noise explains as well brought toward 0: the mean under a prior by which many are nothing."""
+    density = np.exp(-((counts / std) ** 2) / 2) / np.sqrt(2 * np.pi)
+    believed: Floats = np.where(counts > 0, counts / (1 + rare * density), counts)
+    return believed
+
+
+def _onto_simplex(values: Floats, total: float) -> Floats:
+    """The nearest numbers that are not negative and sum to `total`."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(falling - excess > 0)
+    cut = float(excess[last[-1]]) if len(last) else float(excess[-1])
+    result: Floats = np.maximum(values - cut, 0.0)
+    return result
+
+
+def shape_number(
+    field: OpenNumber,
+    grid: Grid,
+    cells: Floats,
+    missing: bool,
+    found: Mapping[float, float],
+    std: float,
+    records: int,
+    rules: SettlingRules,
+) -> Shaped:
+    """How a number is modelled, from the estimated records of every cell.
+
+    Args:
+        field: the open field.
+        grid: its public grid.
+        cells: records in every cell, as estimated.
+        missing: whether missing values get a position.
+        found: exact values that were discovered, with about how many records hold them.
+        std: standard deviation of the noise of a count.
+        records: the public number of records.
+        rules: the rules of thumb.
+    """
+    edges, weights = _with_own_cells(np.array(grid.edges), cells, found, grid.in_steps)
+    atoms = _atoms(field, edges, weights, found, grid.in_steps, records, rules)
+    if grid.in_steps:
+        own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1)
+    else:
+        own = np.zeros(len(weights), dtype=np.bool_)
+    held = {atom: float(found.get(atom, 0.0)) for atom in atoms}
+    for at in np.flatnonzero(own).tolist():
+        held[float(edges[at])] = float(weights[at])
+    rest = np.where(own, 0.0, weights)
+    values = atoms
+    if own.all() and len(atoms):
+        shaped = ShapedNumber(field.name, field.format, values, (), (), (), missing)
+        return Shaped(shaped, int(np.argmax([held[atom] for atom in atoms])))
+    starts = _bins(rest, std, records, rules)
+    edges, rest, starts = _fewer_cells(edges, rest, starts)
+    shaped = ShapedNumber(
+        field.name,
+        field.format,
+        values,
+        tuple(edges.tolist()),
+        tuple(float(f"{weight:.4g}") for weight in rest),
+        tuple(starts.tolist()),
+        missing,
+    )
+    masses = [*(held[atom] for atom in atoms), *np.add.reduceat(rest, starts)]
+    return Shaped(shaped, int(np.argmax(masses)))
+
+
+def _with_own_cells(
+    edges: Floats, weights: Floats, found: Mapping[float, float], in_steps: bool
+) -> tuple[Floats, Floats]:
+    """Cells of their own for discovered values, and what is left of the cells around them."""
+    for value, count in found.items():
+        at = int(np.searchsorted(edges, value, side="right")) - 1
+        if not 0 <= at < len(weights):
+            continue
+        low, high = edges[at], edges[at + 1]
+        taken = min(count, float(weights[at]))
+        if not in_steps:
+            weights = weights.copy()
+            weights[at] -= taken
+        elif high - low > 1:
+            borders = np.unique([low, value, value + 1, high])
+            widths = np.where(borders[:-1] == value, 0.0, np.diff(borders))
+            parts = (weights[at] - taken) * widths / widths.sum()
+            parts[borders[:-1] == value] = taken
+            edges = np.concatenate([edges[:at], borders, edges[at + 2 :]])
+            weights = np.concatenate([weights[:at], parts, weights[at + 1 :]])
+    return edges, weights
+
+
+def _atoms(
+    field: OpenNumber,
+    edges: Floats,
+    weights: Floats,
+    found: Mapping[float, float],
+    in_steps: bool,
+    records: int,
+    rules: SettlingRules,
+) -> tuple[float, ...]:
+    """Values with a position of their own, rising."""
+    specials = set(field.special_ticks)
+    single = np.diff(edges) == 1 if in_steps else np.zeros(len(weights), dtype=np.bool_)
+    if in_steps and single.all() and len(weights) <= rules.few_values:
+        return tuple(sorted({*edges[:-1].tolist(), *specials}))
+    around = _around(weights / np.diff(edges))
+    outstanding = single & (weights >= rules.stands_out * around)
+    popular = {float(edges[at]): float(weights[at]) for at in np.flatnonzero(outstanding).tolist()}
+    popular |= {value: count for value, count in found.items() if not in_steps}
+    enough = {value: count for value, count in popular.items() if count >= rules.atom_share * records}
+    first = sorted(enough, key=lambda value: (-enough[value], value))[: rules.most_atoms]
+    return tuple(sorted({*first, *specials}))
+
+
+def _around(density: Floats) -> Floats:
+    """Mean density of the two cells on either side of every cell."""
+    padded = np.pad(density, 2, mode="edge" if len(density) == 1 else "reflect") if len(density) > 2 else None
+    if padded is None:
+        return np.zeros(len(density))
+    around: Floats = (padded[:-4] + padded[1:-3] + padded[3:-1] + padded[4:]) / 4
+    return around
+
+
+def _bins(weights: Floats, std: float, records: int, rules: SettlingRules) -> NDArray[np.int64]:
+    """First cells of bins of about equal weight."""
+    total = float(weights.sum())
+    count = max(rules.bins * total / records, rules.least_bins)
+    count = max(1, min(round(count), int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
+    upto, tail = np.cumsum(weights), rules.tail * records
+    wanted = total * np.arange(1, count) / count
+    if count > 2 and tail >= rules.least_bin * std and total / count > 2 * tail:
+        wanted = np.concatenate([[tail], wanted, [total - tail]])
+    borders = np.searchsorted(upto, wanted, side="left") + 1
+    return np.unique(np.concatenate([[0], borders[borders < len(weights)]]))
+
+
+def _fewer_cells(
+    edges: Floats, weights: Floats, starts: NDArray[np.int64]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Neighbouring cells of a bin that hold nothing put together."""
+    keep = np.ones(len(weights), dtype=np.bool_)
+    keep[1:] = (weights[1:] > 0) | (weights[:-1] > 0)
+    keep[starts] = True
+    firsts = np.flatnonzero(keep)
+    merged = np.add.reduceat(weights, firsts)
+    return np.append(edges[firsts], edges[-1]), merged, np.searchsorted(firsts, starts)

@@ -1,0 +1,327 @@
+"""Settling a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
+
+    bounds       which powers of two numbers lie between, where the domain does not state low and high
+    values       items, categories and exact numbers that many records hold, by a threshold
+    histograms   every number over a public grid
+    recode       the private rows, record by record, into the domain that follows from these
+
+Each is a mechanism of the plan like any other; what follows from their noisy answers is post-processing. The stage
+knows nothing of the family that is fitted afterwards, which sees an ordinary domain.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric, ShapedNumber
+from dpgm.data.number_fields import OpenNumber
+from dpgm.data.number_grid import Grid, grid_of, needs_atoms
+from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
+from dpgm.data.records import Records
+from dpgm.errors import BudgetError, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import View
+from dpgm.mechanisms.threshold import Discovered, Holdings, Value, threshold_query
+from dpgm.privacy.calibration import Spend
+from dpgm.statistics.number_histograms import BoundHistograms, NumberHistograms
+from dpgm.statistics.statistic import ask
+from dpgm.strategy.protocol import FitPlan, Measures
+from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, shape_number
+from dpgm.synthesis.settling_rules import RULES, SettlingRules
+
+BOUNDS, VALUES, HISTOGRAMS = "value bounds", "discovered values", "number histograms"
+MEASURES = {
+    BOUNDS: Measures("settle", "histogram of numbers between powers of two, of each column", "sqrt(columns)"),
+    VALUES: Measures("settle", "values whose noisy sum of records passes a threshold, with these sums", "1"),
+    HISTOGRAMS: Measures(
+        "settle",
+        "histogram of each number over a public grid, and over groups of its cells",
+        "sqrt(levels of all grids)",
+    ),
+}
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+
+
+# -- what a plan must pay for ------------------------------------------------------------------------------------
+
+
+def settling_spends(domain: Domain | None, delta: float, rules: SettlingRules = RULES) -> tuple[Spend, ...]:
+    """Mechanisms that settle an open domain, and the share of the budget (mu²) for each; none for a closed one."""
+    if domain is None or not domain.is_open:
+        return ()
+    numbers = _open_numbers(domain)
+    spends = []
+    if any(None in field.bounds for _, field in numbers):
+        spends.append(Spend(BOUNDS, rules.bounds_share))
+    items = any(isinstance(field, ItemSet) and field.discover for field in domain.fields)
+    values = sum(isinstance(field, Categorical) and field.discover for field in domain.fields)
+    values += sum(needs_atoms(field, *field.bounds) for _, field in numbers)
+    if items or values:
+        share = min(rules.values_share + rules.more_values * (values - 1), rules.most_values)
+        spends.append(Spend(VALUES, rules.items_share if items else share, delta=rules.delta_share * delta))
+    if numbers:
+        more = rules.histogram_share + rules.more_histograms * (len(numbers) - 1)
+        spends.append(Spend(HISTOGRAMS, min(more, rules.most_histograms)))
+    return tuple(spends)
+
+
+def with_settling(
+    domain: Domain | None, spends: Sequence[Spend], delta: float, rules: SettlingRules = RULES
+) -> tuple[Spend, ...]:
+    """The spends of a family, scaled down to what settling leaves, after those of settling."""
+    first = settling_spends(domain, delta, rules)
+    left = 1 - sum(spend.share for spend in first)
+    return (*first, *(replace(spend, share=spend.share * left) for spend in spends))
+
+
+def settling_statements(domain: Domain, delta: float, rules: SettlingRules = RULES) -> tuple[str, ...]:
+    """What was found privately and at what cost, in sentences that the certificate and the README carry."""
+    told = []
+    found = [
+        repr(field.name) for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open
+    ]
+    spends = {spend.name: spend for spend in settling_spends(domain, delta, rules)}
+    if found:
+        told.append(
+            f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
+            " records that hold it passes a threshold; rarer values are left out."
+        )
+    numbers = [repr(field.name) for _, field in _open_numbers(domain)]
+    if numbers:
+        told.append(
+            f"Popular values, bins and shapes of {_listed(numbers)} were found privately, by noisy histograms."
+        )
+    bounds = [repr(field.name) for _, field in _open_numbers(domain) if None in field.bounds]
+    if bounds:
+        told.append(f"The range of {_listed(bounds)} was found privately, between powers of two.")
+    if VALUES in spends:
+        told.append(
+            f"Of delta, {spends[VALUES].delta:.3g} is the probability that a value which one record alone holds is"
+            " published."
+        )
+    return tuple(told)
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    names = [name if len(name) <= 40 else f"{name[:36]}...'" for name in names]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more fields" if len(names) > most else "")
+
+
+# -- the stage ---------------------------------------------------------------------------------------------------
+
+
+def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules = RULES) -> Domain:
+    """The domain with everything found that it left open; the gateway's rows are recoded into it.
+
+    A closed domain comes back as it is, and nothing is released.
+    """
+    if not domain.is_open:
+        return domain
+    bounds = _settle_bounds(gateway, plan, domain, rules)
+    found = _settle_values(gateway, plan, domain, bounds, rules)
+    shaped = _settle_numbers(gateway, plan, domain, bounds, found, rules)
+    fields = tuple(_settled(field, found, shaped) for field in domain.fields)
+    settled = Domain(fields, domain.label, domain.unread, constraints=domain.constraints)
+    instead = {name: one.commonest for name, one in shaped.items()}
+
+    def recode(rows: Records) -> Records:
+        assert isinstance(rows, OpenRecords)
+        return rows.closed(settled, instead)
+
+    gateway.recode(recode)
+    return settled
+
+
+def check_settled(stated: Domain, settled: Domain) -> None:
+    """Refuse a domain that settling could not have made of the stated one.
+
+    Raises:
+        UsageError: a field is of another name or kind, a closed field differs, or a number leaves its stated range.
+    """
+    same = [field.name for field in stated.fields] == [field.name for field in settled.fields]
+    same = same and (stated.label, stated.unread) == (settled.label, settled.unread)
+    same = same and [one.source for one in stated.constraints] == [one.source for one in settled.constraints]
+    if not same or settled.is_open:
+        raise UsageError("the domain of the release is not a settled form of the one that was stated.")
+    for before, after in zip(stated.fields, settled.fields, strict=True):
+        if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
+            good = isinstance(after, ShapedNumber) and after.format == before.format and _in_range(before, after)
+        elif before.is_open:
+            good = type(after) is type(before)
+        else:
+            good = after == before
+        if not good:
+            raise UsageError(f"the field {before.name!r} of the release is not a settled form of the one stated.")
+
+
+def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
+    low, high = before.bounds
+    step = 1 if after.format.in_steps else 0
+    ends = [value for value in after.atoms if value not in before.special_ticks]
+    ends += [after.edges[0], after.edges[-1] - step] if after.edges else []
+    return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
+
+
+def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
+    """Fields of numbers and dates that are open, with their places."""
+    return [
+        (at, field)
+        for at, field in enumerate(domain.fields)
+        if isinstance(field, (Numeric, Date, DateTime)) and field.is_open
+    ]
+
+
+def _settle_bounds(
+    gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules
+) -> dict[str, tuple[float, float]]:
+    numbers = _open_numbers(domain)
+    bounds: dict[str, tuple[float, float]] = {}
+    asked = [(at, field) for at, field in numbers if None in field.bounds]
+    if asked:
+        measured = ask(gateway, BoundHistograms(tuple(at for at, _ in asked)), plan.noise(BOUNDS))
+        for (_, field), counts in zip(asked, measured.value.numpy(), strict=True):
+            bounds[field.name] = found_bounds(field, counts, measured.std, rules)
+    for _, field in numbers:
+        low, high = field.bounds
+        if low is not None and high is not None:
+            bounds[field.name] = (low, high)
+    return bounds
+
+
+@dataclass
+class _HeldValues:
+    """Who holds which of the values to be discovered; worked out once for the same rows."""
+
+    domain: Domain
+    ranges: Mapping[str, tuple[float, float]]
+    rows: Records | None = None
+    held: Holdings | None = None
+
+    def __call__(self, view: View) -> Holdings:
+        if self.held is None or self.rows is not view.records:
+            self.rows, self.held = view.records, self._find(view.records)
+        return self.held
+
+    def _find(self, records: Records) -> Holdings:
+        assert isinstance(records, OpenRecords)
+        vocabulary: list[Value] = []
+        rows: list[Any] = []
+        codes: list[Any] = []
+        for field, column in zip(self.domain.fields, records.columns, strict=True):
+            labels: list[Any]
+            if isinstance(column, NumberColumn):
+                if field.name not in self.ranges:
+                    continue
+                low, high = self.ranges[field.name]
+                here = np.flatnonzero((column.ticks >= low) & (column.ticks <= high))  # false where missing
+                distinct, code = np.unique(column.ticks[here], return_inverse=True)
+                labels = [int(tick) if tick == int(tick) else tick for tick in distinct.tolist()]
+            elif column.vocabulary is None:
+                continue
+            else:
+                labels = list(column.vocabulary.labels)
+                if isinstance(column, SetColumn):
+                    here = np.repeat(np.arange(len(records)), np.diff(column.indptr))
+                    code = column.codes.astype(np.int64)
+                else:
+                    assert isinstance(column, CodeColumn)
+                    here = np.flatnonzero(column.codes >= 0)
+                    code = column.codes[here].astype(np.int64)
+            rows.append(here)
+            codes.append(code + len(vocabulary))
+            vocabulary += [(field.name, label) for label in labels]
+        row = np.concatenate([*rows, np.empty(0, dtype=np.int64)])
+        flat = np.concatenate([*codes, np.empty(0, dtype=np.int64)])
+        if len(rows) > 1:
+            order = np.argsort(row, kind="stable")
+            row, flat = row[order], flat[order]
+        indptr = np.zeros(len(records) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(row, minlength=len(records)), out=indptr[1:])
+        return Holdings(indptr, flat, vocabulary)
+
+
+def _settle_values(
+    gateway: Gateway,
+    plan: FitPlan,
+    domain: Domain,
+    bounds: Mapping[str, tuple[float, float]],
+    rules: SettlingRules,
+) -> Discovered:
+    if not plan.pays_for(VALUES):
+        return Discovered((), ())
+    ranges = {
+        field.name: bounds[field.name] for _, field in _open_numbers(domain) if needs_atoms(field, *field.bounds)
+    }
+    alone = sum(isinstance(field, Categorical) and field.discover for field in domain.fields) + len(ranges)
+    sets = sum(isinstance(field, ItemSet) and field.discover for field in domain.fields)
+    query = threshold_query(
+        _HeldValues(domain, ranges),
+        noise=plan.noise(VALUES),
+        delta=plan.mechanism(VALUES).delta,
+        cap=alone + sets * rules.items_cap,
+    )
+    return gateway.discover(VALUES, query, plan.noise(VALUES))
+
+
+def _settle_numbers(
+    gateway: Gateway,
+    plan: FitPlan,
+    domain: Domain,
+    bounds: Mapping[str, tuple[float, float]],
+    found: Discovered,
+    rules: SettlingRules,
+) -> dict[str, Shaped]:
+    numbers = _open_numbers(domain)
+    if not numbers:
+        return {}
+    grids = tuple(_grid(field, bounds[field.name]) for _, field in numbers)
+    measured = ask(gateway, NumberHistograms(tuple(at for at, _ in numbers), grids), plan.noise(HISTOGRAMS))
+    # Every record adds 1/sqrt(n) to each of its n values; where all fields hold one value each, n is their number.
+    fields = len({name for name, _ in found.values}) or 1
+    shaped = {}
+    for (_, field), grid, (gone, counts) in zip(
+        numbers, grids, measured.statistic.split(measured.value), strict=True
+    ):
+        missing = gone > rules.missing * measured.std if field.missing is None else field.missing
+        total = plan.records - (max(gone, 0.0) if missing else 0.0)
+        cells = estimate_cells(counts, grid, measured.std, max(total, 1.0), rules)
+        low, high = bounds[field.name]
+        exact = {
+            float(value): total * fields**0.5
+            for (name, value), total in zip(found.values, found.sums, strict=True)
+            if name == field.name and not isinstance(value, str) and low <= value <= high
+        }
+        shaped[field.name] = shape_number(field, grid, cells, missing, exact, measured.std, plan.records, rules)
+    return shaped
+
+
+def _grid(field: OpenNumber, bounds: tuple[float, float]) -> Grid:
+    return grid_of(*bounds, field.format, field.scale, field.special_ticks)
+
+
+def _settled(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
+    if field.name in shaped:
+        return shaped[field.name].field
+    labels = _typed([value for value in found.of(field.name) if isinstance(value, str)])
+    if isinstance(field, ItemSet) and field.discover:
+        if not labels:
+            raise BudgetError(
+                f"no item of {field.name!r} is held by enough records to be published at this epsilon and delta; list"
+                " the items in a domain, or use a larger epsilon (the budget of this fit is spent)."
+            )
+        return ItemSet(field.name, labels)
+    if isinstance(field, Categorical) and field.discover:
+        # Where nothing passed there is still a position to model; it is hardly ever drawn.
+        return Categorical(field.name, labels or ("(other)",), missing=True)
+    return field
+
+
+def _typed(labels: Sequence[str]) -> tuple[Label, ...]:
+    """Published labels in their natural order: whole numbers if all of them are, else texts."""
+    if labels and all(_WHOLE.fullmatch(label) and label != "-0" for label in labels):
+        return tuple(sorted(int(label) for label in labels))
+    return tuple(sorted(labels))

@@ -1,0 +1,69 @@
+"""Every tuned number of settling a domain, with its reason. Passed as an argument; nothing is tuned inside formulas."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SettlingRules:
+    """How much of the budget settling takes, and what becomes of what it finds.
+
+    Attributes:
+        bounds_share: for powers of two that numbers lie between. 200 counts per column, of which few matter; at
+            epsilon 1 and 30,000 records what 0.5 % of the records hold is still seen.
+        items_share: for items to be discovered. On msweb and retail at epsilon 1 it finds items that 0.3 % of the
+            records hold; twice as much would find few more items that any statistic could tell from noise.
+        values_share: for categories and exact numbers to be discovered, and `more_values` for each further field, up
+            to `most_values`: one value per record and field, so that the weight of each falls with their number.
+            Ten fields of 30,000 records at epsilon 1: values that 0.8 % of the records hold are found.
+        histogram_share: for the histograms of the first number, and `more_histograms` for each further one, up to
+            `most_histograms`. Bins are measured again with the rest of the budget; histograms only have to find
+            borders and the shape within bins.
+        delta_share: of delta, for all lists of values that passed a threshold: a tenth costs 1 % of epsilon.
+        items_cap: values of an item set that a record adds at most. The threshold grows with its logarithm, so
+            that cutting long records shorter than this loses more than it gains.
+        bins: positions that a number would have if no value were popular. Pairs of columns are measured over all
+            pairs of positions, so that many more drown in noise and many less blur dependence.
+        few_values: a number that can take no more values than this has a position for each.
+        atom_share: of the records, from which a value is popular enough for a position of its own, if it has besides
+            `stands_out` times as many records as the values around it (ages are all popular, and 40 hours stand out).
+        most_atoms: popular values of a number, besides special ones.
+        least_bins: bins of what is not popular, even where that is little: tails matter for means.
+        tail: of the records, in the first and in the last bin: what far values weigh is measured with the bins, and
+            only their places come from the histogram.
+        rare: how much more likely a count is to be nothing than any given number of noise deviations, before it is
+            seen. Noise alone would leave a third of a deviation in every empty group of cells, far out, too. The ends
+            of the range, 0 and special values are less likely to be nothing (`rare_apart`).
+        far: standard deviations that the outermost group of cells with anything in it must stand out by.
+        least_bin: records per bin at least, in standard deviations of the noise of a count.
+        missing: standard deviations above 0 that make missing values believed where the domain does not tell.
+        seen: standard deviations above 0 that make a power of two believed.
+        spike: standard deviations that a cell must stand out by, to be kept whatever its neighbours say.
+    """
+
+    bounds_share: float = 0.01
+    items_share: float = 0.10
+    values_share: float = 0.03
+    more_values: float = 0.005
+    most_values: float = 0.08
+    histogram_share: float = 0.03
+    more_histograms: float = 0.01
+    most_histograms: float = 0.10
+    delta_share: float = 0.1
+    items_cap: int = 64
+    bins: int = 20
+    few_values: int = 20
+    atom_share: float = 0.015
+    stands_out: float = 2.0
+    most_atoms: int = 12
+    least_bins: int = 3
+    tail: float = 0.01
+    rare: float = 6.0
+    rare_apart: float = 3.0
+    far: float = 2.0
+    least_bin: float = 4.0
+    missing: float = 3.0
+    seen: float = 4.0
+    spike: float = 4.0
+
+
+RULES = SettlingRules()
