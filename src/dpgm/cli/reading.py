@@ -38,6 +38,11 @@ READ_OPTIONS: dict[str, Any] = {
         "--assume-public-items",
         "Declare that the set of items occurring in the file is public knowledge (the certificate says so).",
     ),
+    "discover": _option(
+        bool,
+        "--discover",
+        "Find items (and, of a Parquet table, values and ranges) privately instead of listing them.",
+    ),
     "format": _option(
         str | None,
         "--format",
@@ -63,7 +68,7 @@ READ_OPTIONS: dict[str, Any] = {
     "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
 }
-_DEFAULTS: dict[str, Any] = {"assume_public_items": False, "strip_suffix": ""}
+_DEFAULTS: dict[str, Any] = {"assume_public_items": False, "discover": False, "strip_suffix": ""}
 
 
 def takes_read_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpgm.data.columns import flat_column
 from dpgm.data.formats import Shape
@@ -40,6 +40,7 @@ class Columns:
     certain: bool = True
     truths: tuple[str, ...] = ()
     shape: Shape | None = None
+    schema: Any = None  # pyarrow's, of formats that carry one
 
 
 def joined(files: Iterator[Columns]) -> Columns:

@@ -18,9 +18,10 @@ Paths = str | os.PathLike[str]
 DomainLike = Domain | Mapping[str, Any] | Paths
 
 NEEDS_DOMAIN = (
-    "the set of items must be public, and reading it from the file would tell about the people in it; either give"
-    " --domain FILE (domain=) with the public list, or pass --assume-public-items (assume_public_items=True) to"
-    " declare that the items occurring in the file are public knowledge"
+    "the set of items must be public, and reading it from the file would tell about the people in it; either pass"
+    " --discover (discover=True) to find privately the items that many people hold, or give --domain FILE (domain=)"
+    " with the public list, or pass --assume-public-items (assume_public_items=True) to declare that the items"
+    " occurring in the file are public knowledge"
 )
 
 
@@ -31,6 +32,8 @@ class ReadOptions:
     Attributes:
         domain: The public domain: a `Domain`, a mapping, or the YAML or JSON file of it.
         assume_public_items: Declare that the set of items occurring in the file is public knowledge.
+        discover: Find items privately when a generator is fitted, instead of listing them; of a table without a domain
+            (Parquet), the names and types of columns are taken from the schema, and all else is found privately.
         format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `fimi`, `npz`, `npy`, `idx`,
             `msweb` or `msnbc`.
         shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
@@ -57,6 +60,7 @@ class ReadOptions:
 
     domain: DomainLike | None = None
     assume_public_items: bool = False
+    discover: bool = False
     format: str | None = None
     shape: str | None = None
     person: str | None = None
@@ -120,6 +124,7 @@ class ReadKeywords(TypedDict, total=False):
 
     domain: DomainLike | None
     assume_public_items: bool
+    discover: bool
     format: str | None
     shape: str | None
     person: str | None

@@ -32,7 +32,9 @@ def parquet_columns(source: Input, options: ReadOptions) -> Columns:
     names = tuple(field.name for field in schema if field.name not in nested)
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    return Columns(str(source), names, lists, _chunks(source, _wanted(names, lists, options)), truths=truths)
+    return Columns(
+        str(source), names, lists, _chunks(source, _wanted(names, lists, options)), truths=truths, schema=schema
+    )
 
 
 def _wanted(names: tuple[str, ...], lists: tuple[str, ...], options: ReadOptions) -> list[str]:

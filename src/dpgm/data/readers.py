@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack
 
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
 from dpgm.data.basket_lines import read_basket_lines
 from dpgm.data.chunks import Columns, joined
 from dpgm.data.delimited import delimited_columns, holds_lines_of_items
+from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
 from dpgm.data.formats import format_of
 from dpgm.data.json_lines import json_columns
 from dpgm.data.opening import Input, locate, open_bytes
@@ -42,7 +44,11 @@ def read_source(
         raise UsageError("no file to read; give at least one.")
     if len(files) == 1:
         return read_with(files[0], chosen)
-    return read_columns(joined(columns_of(file, chosen) for file in files), chosen)
+    occurring = without_list(chosen)
+    if occurring is None:
+        return read_columns(joined(columns_of(file, chosen) for file in files), chosen)
+    several = read_columns(joined(columns_of(file, occurring) for file in files), occurring)
+    return with_private_items(*several, chosen)
 
 
 def read_records(
@@ -72,7 +78,26 @@ def _first_bytes(source: Input) -> bytes:
 
 
 def read_with(source: Input, options: ReadOptions) -> tuple[Records, Source]:
-    """Records of one file, read as said."""
+    """Records of one file, read as said; with values still to be found where that was said."""
+    if options.discover and options.domain is None and format_name(source, options) == "parquet":
+        options = _with_schema(source, options)
+    occurring = without_list(options)
+    if occurring is None:
+        return _read(source, options)
+    return with_private_items(*_read(source, occurring), options)
+
+
+def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
+    """A Parquet table whose columns are described by its schema; a column of lists, or of items, is an item set."""
+    columns = parquet_columns(source, options)
+    if options.stated_shape in ("basket", "long") or columns.lists or set(columns.names) <= set(columns.truths):
+        return options
+    leave_out = () if options.person is None else (options.person,)
+    domain = domain_of_schema(columns.schema, leave_out=leave_out)
+    return replace(options, domain=domain, shape="wide", discover=False)
+
+
+def _read(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     name = format_name(source, options)
     if name == "idx":
         if not is_idx(source):
