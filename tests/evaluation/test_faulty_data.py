@@ -172,9 +172,9 @@ IMAGE_FAULTS = {
     "labels permuted": (lambda i, y: (i, (y + 1) % 3), "trained on synthetic"),
     "a label missing": (lambda i, y: (i[y > 0], y[y > 0]), "share of a label"),
     "noise": (lambda i, y: (np.random.default_rng(0).random(i.shape) < 0.3, y), "trained on synthetic"),
-    "inverted": (lambda i, y: (~i, y), "a pixel"),
-    "moved": (lambda i, y: (np.roll(i, 2, axis=1), y), "a pixel"),
-    "too little ink": (lambda i, y: (i & (np.random.default_rng(0).random(i.shape) < 0.6), y), "a pixel"),
+    "inverted": (lambda i, y: (~i, y), "per pixel"),
+    "moved": (lambda i, y: (np.roll(i, 2, axis=1), y), "per pixel"),
+    "too little ink": (lambda i, y: (i & (np.random.default_rng(0).random(i.shape) < 0.6), y), "per pixel"),
     "copies": (lambda i, y: digits(), "equal a real record"),
 }
 

@@ -37,7 +37,7 @@ def evaluate(
         Path | None, typer.Option("--release", help="The release: its domain is used and its guarantee explained.")
     ] = None,
     workload: Annotated[
-        Path | None, typer.Option("--workload", help="Your own queries: one a line, items separated by commas.")
+        Path | None, typer.Option("--workload", help="Your own queries: one per line, items separated by commas.")
     ] = None,
     test: Annotated[
         str | None, typer.Option("--test", help="Real records set apart before the fit, for downstream accuracy.")

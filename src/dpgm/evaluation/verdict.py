@@ -34,6 +34,7 @@ HEADLINES: dict[Grade, str] = {
     "rough": "The synthetic data shows the outline only; do not draw detailed conclusions from it.",
     "copies": "The synthetic data holds copies of real records: do not publish it.",
 }
+_RARE_ERROR = 0.25  # relative error of the worst item from which it is named
 _NAMED = 3  # columns named in the headline
 
 
@@ -205,6 +206,12 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
             elif better < 1:
                 text += ": here the simple method is as good"
         judged.add(level, text + ".")
+    if evaluation.worst_items and evaluation.kind == "sets" and evaluation.worst_items[0].error > _RARE_ERROR:
+        worst = evaluation.worst_items[0]
+        judged.bad.append(
+            f"Rare items are less exact: {worst.name} is held by {share_text(worst.synthetic)} of the records instead of"
+            f" {share_text(worst.real)}."
+        )
     if evaluation.frequent_sets is not None and evaluation.kind != "table":
         found = evaluation.frequent_sets.recall
         tone = judged.good if found >= 0.8 else judged.bad
@@ -311,7 +318,7 @@ def _images(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> Non
     )
     judged.add(
         rules.pixel_difference.level(measured.pixel_difference),
-        f"The mean image of a label differs by {percent(measured.pixel_difference)} a pixel.",
+        f"The mean image of a label differs by {percent(measured.pixel_difference)} per pixel.",
     )
     if measured.label_gap is not None:
         judged.add(

@@ -1,6 +1,6 @@
 """A user's own counting queries, read from a file.
 
-`.json` holds a list of lists of items; `.dat` one query a line, separated by blanks; anything else one query a
+`.json` holds a list of lists of items; `.dat` one query per line, separated by blanks; anything else one query per
 line, separated by commas (quotes as in CSV). Items are written as the domain labels them, `field=value` in tables.
 """
 
@@ -38,7 +38,7 @@ def read_workload(path: str | Path, domain: Domain) -> tuple[tuple[int, ...], ..
             raise InputError(f"{where}: the query is empty; name at least one item.")
         queries.append(tuple(sorted({place[item] for item in items})))
     if not queries:
-        raise InputError(f"{path} holds no queries; write one a line, items separated by commas.")
+        raise InputError(f"{path} holds no queries; write one per line, items separated by commas.")
     if len(queries) > _MOST_QUERIES:
         raise InputError(f"{path} holds more than {_MOST_QUERIES:,} queries; split it.")
     return tuple(queries)

@@ -54,14 +54,14 @@ def tiles(evaluation: Evaluation) -> list[Tile]:
         note = f"{percent(best.real)} when trained on real records"
         shown.append(Tile(percent(best.synthetic), f"accuracy of a {best.model}", note))
     if evaluation.lengths is not None and evaluation.kind != "images":
-        mean = f"{evaluation.lengths.synthetic_mean:.2f} items a record, real {evaluation.lengths.real_mean:.2f}"
+        mean = f"{evaluation.lengths.synthetic_mean:.2f} items per record, real {evaluation.lengths.real_mean:.2f}"
         shown.append(Tile(percent(evaluation.lengths.total_variation), "distance of record lengths", mean))
     if evaluation.frequent_sets is not None and len(shown) < 4:
         note = f"of the {len(evaluation.frequent_sets.real)} most frequent sets are found"
         shown.append(Tile(percent(evaluation.frequent_sets.recall), "frequent item sets", note))
     if evaluation.one_way is not None and evaluation.kind == "images":
         gap = evaluation.one_way.mean_difference
-        shown.append(Tile(percent(gap), "difference of a pixel", "mean over all pixels, in share of images"))
+        shown.append(Tile(percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
     return shown[:4]
 
 
