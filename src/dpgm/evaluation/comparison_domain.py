@@ -5,6 +5,7 @@ real rows each.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,8 @@ def _coded(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
     rest = real[~np.isin(real, popular)]
     inner = np.unique(np.quantile(rest, np.linspace(0, 1, _RANGES + 1)[1:-1])) if len(rest) else np.empty(0)
     texts = [values_as_text(column, float(edge)) for edge in inner]
-    ranges = [f"{low} to {high}" for low, high in zip(["lowest", *texts], [*texts, "highest"], strict=True)]
+    inside = [f"{low} to {high}" for low, high in pairwise(texts)]
+    ranges = [f"below {texts[0]}", *inside, f"{texts[-1]} and more"] if texts else ["other numbers"]
     names = [*(values_as_text(column, float(value)) for value in popular), *ranges]
     codes = []
     for side in sides:

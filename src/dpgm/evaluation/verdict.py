@@ -203,14 +203,16 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
             text += f"; {what}s drawn independently, at the same privacy, by {percent(alone)}"
             if ours == 0 or better >= 1.5:
                 text += f" (the synthetic data is {min(better, 999):.2g} times as accurate)" if ours else ""
+            elif better < 0.9:
+                text += ": here the simple method is better"
             elif better < 1:
                 text += ": here the simple method is as good"
         judged.add(level, text + ".")
     if evaluation.worst_items and evaluation.kind == "sets" and evaluation.worst_items[0].error > _RARE_ERROR:
         worst = evaluation.worst_items[0]
         judged.bad.append(
-            f"Rare items are less exact: {worst.name} is held by {share_text(worst.synthetic)} of the records instead of"
-            f" {share_text(worst.real)}."
+            f"Rare items are less exact: {worst.name} is held by {share_text(worst.synthetic)} of the records instead"
+            f" of {share_text(worst.real)}."
         )
     if evaluation.frequent_sets is not None and evaluation.kind != "table":
         found = evaluation.frequent_sets.recall

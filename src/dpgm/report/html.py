@@ -47,6 +47,7 @@ def render_report(evaluation: Evaluation, *, certificate: Certificate | None = N
             images=sections.images(evaluation),
             frequent=sections.frequent(evaluation),
             noun=sections.noun(evaluation),
+            extent=sections.extent(evaluation),
             certificate=certificate,
             words=_words(certificate),
             version=__version__,

@@ -26,6 +26,17 @@ def noun(evaluation: Evaluation) -> str:
     return {"table": "value", "images": "pixel"}.get(evaluation.kind, "item")
 
 
+def extent(evaluation: Evaluation) -> str:
+    """How much a record holds."""
+    fields = evaluation.real_sample.domain.fields
+    if evaluation.kind == "table":
+        return f"{len(fields):,} columns"
+    pictures = [field for field in fields if isinstance(field, Image)]
+    if pictures:
+        return f"images of {pictures[0].height} × {pictures[0].columns} pixels"
+    return f"{evaluation.width:,} items" if evaluation.kind == "sets" else f"{len(fields)} fields"
+
+
 @dataclass(frozen=True)
 class Tile:
     """One key figure."""
