@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test lint check slow bench clean install
+.PHONY: help demo test lint check slow bench clean install audit proofs mutants
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
 	@echo "make test   install, then lint, types, layering, unit and integration tests"
 	@echo "make check  the fast part: lint, types, layering, unit tests of the core"
 	@echo "make slow   the long tests: statistics, real data, end to end"
+	@echo "make audit   attack the pipeline: lower bounds on epsilon against the claims"
+	@echo "make proofs  playback, sensitivity, coins and noise of whole fits, at length"
+	@echo "make mutants planted bugs: each must be found"
 	@echo "make bench  speed and memory (prints ratios)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -47,6 +50,21 @@ test: lint
 
 slow: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -m slow
+
+audit: $(STAMP)
+	@echo "== dpgm: attacking its own pipeline (writes docs/security/audit.json)"
+	@mkdir -p docs/security
+	@OMP_NUM_THREADS=1 $(BIN)/dpgm audit --out docs/security/audit.json
+
+proofs: $(STAMP)
+	@echo "== dpgm: the privacy proof executed on whole fits (writes docs/security/proofs.json)"
+	@mkdir -p docs/security
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/proofs.py --out docs/security/proofs.json
+
+mutants: $(STAMP)
+	@echo "== dpgm: planted bugs, each must be killed by its tests (writes docs/security/mutants.json)"
+	@mkdir -p docs/security
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutants/run.py --out docs/security/mutants.json
 
 bench: $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script --quick; done

@@ -115,6 +115,7 @@ def run(arguments: list[str]) -> int:
 
 def load_commands() -> None:
     """Commands register themselves on import; every module here must be cheap to import."""
+    import dpgm.cli.audit
     import dpgm.cli.data
     import dpgm.cli.evaluation
     import dpgm.cli.privacy

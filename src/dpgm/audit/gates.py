@@ -1,0 +1,191 @@
+"""Three tests of a claim against trials, and the lower bounds on epsilon that they give.
+
+Under the claim no test of membership can be right more often than (1 + delta(0)) / 2, where delta(epsilon) is the
+certified profile, nor have rates (false positives f, true positives t) with t > e^epsilon f + delta(epsilon) for any
+epsilon. Each gate fails a correct build with probability below `LEVEL`; thresholds are fixed before the fits are made,
+or learned on other fits.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.audit.findings import Gate
+from dpgm.audit.trials import Trials
+from dpgm.privacy.accountant import cost, delta_at, profile
+from dpgm.privacy.events import Mechanism
+
+LEVEL = 1e-3 / 3  # of each of the three gates: one false alarm in a thousand audits
+CONFIDENCE = 0.99  # of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
+THRESHOLDS = (
+    0.0,
+    -1.0,
+    1.0,
+    -3.0,
+    3.0,
+)  # of the score in the gate of rates; the first is that of the gate of guesses
+SCALES = (0.25, 8.0)  # of the noise, among which the least private one that is contradicted is sought
+CURVE = np.linspace(0.0, 12.0, 49)  # epsilons at which the certified profile is looked up
+
+
+def guesses(trials: Trials) -> tuple[int, int]:
+    """How many guesses by the sign of the score are right, of how many."""
+    without, with_it = trials.scores
+    return int((without <= 0).sum() + (with_it > 0).sum()), len(without) + len(with_it)
+
+
+def most_right(mechanisms: Sequence[Mechanism]) -> float:
+    """The most often that any guess can be right under the claim."""
+    return 0.5 * (1 + delta_at(mechanisms, 0.0))
+
+
+def gate_of_guesses(trials: Trials, limit: float) -> Gate:
+    """G1: guesses by the sign of the score are not right more often than the claim allows."""
+    from scipy import stats
+
+    right, total = guesses(trials)
+    p = float(stats.binom.sf(right - 1, total, limit))
+    return Gate("G1 guesses", p, p >= LEVEL, f"{right / total:.1%} right; the claim allows {limit:.1%}")
+
+
+def gate_of_rates(trials: Trials, curve: Callable[[float], float]) -> Gate:
+    """G2: no pair of error rates lies below the certified trade-off curve; finds lopsided leaks.
+
+    `curve` gives the largest true positive rate that the claim allows at a false positive rate.
+    """
+    without, with_it = trials.scores
+    found = [
+        _worst_of_rates(without > threshold, with_it > threshold, curve, len(THRESHOLDS))
+        for threshold in THRESHOLDS
+    ]
+    p = min(found)
+    return Gate("G2 rates", p, p >= LEVEL, f"{len(THRESHOLDS)} thresholds of the score")
+
+
+def gate_of_scalars(trials: Trials, limit: float, curve: Callable[[float], float]) -> Gate:
+    """G3: no single released number tells more than the claim allows; learned on one half, tested on the other."""
+    from scipy import stats
+
+    halves = [[arm[start::2] for arm in trials.released] for start in (0, 1)]
+    column, threshold, above = _best_scalar(*halves[0])
+    without, with_it = (_beyond(arm[:, column], threshold, above) for arm in halves[1])
+    right, total = int((~without).sum() + with_it.sum()), len(without) + len(with_it)
+    p = min(
+        1.0, 2 * float(stats.binom.sf(right - 1, total, limit)), 2 * _worst_of_rates(without, with_it, curve, 1)
+    )
+    detail = f"best of {trials.released[0].shape[1]} released numbers: {right / total:.1%} right on fresh fits"
+    return Gate("G3 scalars", p, p >= LEVEL, detail)
+
+
+def certified_curve(mechanisms: Sequence[Mechanism], delta: float) -> Callable[[float], float]:
+    """The largest true positive rate at a false positive rate that the certified profile allows."""
+    composed = profile(mechanisms, delta)
+    deltas = np.array([max(each.delta(float(epsilon)) for each in composed) for epsilon in CURVE])
+
+    def curve(false_positives: float) -> float:
+        return float(min(1.0, np.min(np.exp(CURVE) * false_positives + deltas)))
+
+    return curve
+
+
+def lower_bound(trials: Trials, mechanisms: Sequence[Mechanism], delta: float) -> float:
+    """Epsilon of the least private mechanism that the guesses contradict, among the certified one with scaled noise."""
+    from scipy import stats
+
+    right, total = guesses(trials)
+    proven = float(stats.beta.ppf(1 - CONFIDENCE, right, total - right + 1)) if right else 0.0
+    low, high = (math.log(scale) for scale in SCALES)
+    if most_right(_scaled(mechanisms, SCALES[1])) >= proven:
+        return 0.0
+    # Noise scaled by exp(high) is contradicted, by exp(low) it is not.
+    while high - low > 2e-3:
+        middle = (low + high) / 2
+        if most_right(_scaled(mechanisms, math.exp(middle))) < proven:
+            high = middle
+        else:
+            low = middle
+    return cost(_scaled(mechanisms, math.exp(high)), delta, check=False, cache=False).epsilon
+
+
+def assumption_free(trials: Trials, delta: float) -> float:
+    """Epsilon shown for any mechanism by two Clopper-Pearson bounds; a quarter of the fits teach the threshold."""
+    quarters = [len(arm) // 4 for arm in trials.scores]
+    learned = [arm[:quarter] for arm, quarter in zip(trials.scores, quarters, strict=True)]
+    fresh = [arm[quarter:] for arm, quarter in zip(trials.scores, quarters, strict=True)]
+    candidates = np.concatenate(learned)
+    best, threshold = 0.0, 0.0
+    for candidate in candidates:
+        shown = _epsilon_of_rates(learned[0] > candidate, learned[1] > candidate, delta)
+        if shown > best:
+            best, threshold = shown, float(candidate)
+    return _epsilon_of_rates(fresh[0] > threshold, fresh[1] > threshold, delta)
+
+
+def _scaled(mechanisms: Sequence[Mechanism], scale: float) -> list[Mechanism]:
+    return [
+        Mechanism(each.name, each.noise * scale, each.count, each.sampling_rate, each.sample) for each in mechanisms
+    ]
+
+
+def _worst_of_rates(
+    without: NDArray[np.bool_], with_it: NDArray[np.bool_], curve: Callable[[float], float], looks: int
+) -> float:
+    """A p-value, in both directions, for rates that contradict the curve; at most 1."""
+    rates = [(int(a.sum()), len(a), int(b.sum()), len(b)) for a, b in ((without, with_it), (~with_it, ~without))]
+    low, high = math.log(1e-12), 0.0  # of the p-value: the largest level at which no contradiction remains
+    if not any(_contradicts(rate, curve, 1.0) for rate in rates):
+        return 1.0
+    while high - low > 0.05:
+        middle = (low + high) / 2
+        if any(_contradicts(rate, curve, math.exp(middle)) for rate in rates):
+            high = middle
+        else:
+            low = middle
+    return min(1.0, 2 * looks * math.exp(high))
+
+
+def _contradicts(rate: tuple[int, int, int, int], curve: Callable[[float], float], level: float) -> bool:
+    false, negatives, true, positives = rate
+    return _lower(true, positives, level / 2) > curve(_upper(false, negatives, level / 2))
+
+
+def _epsilon_of_rates(without: NDArray[np.bool_], with_it: NDArray[np.bool_], delta: float) -> float:
+    level = (1 - CONFIDENCE) / 2
+    shown = 0.0
+    for a, b in ((without, with_it), (~with_it, ~without)):
+        true, false = _lower(int(b.sum()), len(b), level), _upper(int(a.sum()), len(a), level)
+        if true - delta > false:
+            shown = max(shown, math.log((true - delta) / false))
+    return shown
+
+
+def _lower(count: int, total: int, level: float) -> float:
+    from scipy import stats
+
+    return float(stats.beta.ppf(level, count, total - count + 1)) if count else 0.0
+
+
+def _upper(count: int, total: int, level: float) -> float:
+    from scipy import stats
+
+    return float(stats.beta.isf(level, count + 1, total - count)) if count < total else 1.0
+
+
+def _best_scalar(without: NDArray[np.float32], with_it: NDArray[np.float32]) -> tuple[int, float, bool]:
+    """The column, threshold and direction by which the two arms differ most (Kolmogorov-Smirnov)."""
+    best = (-1.0, 0, 0.0, True)
+    for column in range(without.shape[1]):
+        a, b = np.sort(without[:, column]), np.sort(with_it[:, column])
+        points = np.concatenate([a, b])
+        gap = np.searchsorted(a, points, side="right") / len(a) - np.searchsorted(b, points, side="right") / len(b)
+        at = int(np.argmax(np.abs(gap)))
+        if abs(gap[at]) > best[0]:
+            best = (float(abs(gap[at])), column, float(points[at]), bool(gap[at] > 0))
+    return best[1], best[2], best[3]
+
+
+def _beyond(values: NDArray[np.float32], threshold: float, above: bool) -> NDArray[np.bool_]:
+    beyond: NDArray[np.bool_] = values > threshold if above else values <= threshold
+    return beyond
