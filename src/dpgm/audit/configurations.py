@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.networks.settings import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis.config import Settings
+from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan
 
 ITEMS = 16
@@ -73,8 +74,7 @@ def _some_records() -> Records:
 
 
 def _plan(model: str, *, clusters: int, steps: int, rate: float, gradients: float, norms: float) -> Plan:
-    settings = Settings(
-        model=model,  # type: ignore[arg-type]
+    networks = NetworkSettings(
         clusters=clusters,
         cluster_steps=2,
         features=8,
@@ -97,4 +97,4 @@ def _plan(model: str, *, clusters: int, steps: int, rate: float, gradients: floa
         Mechanism("gradients", gradients, steps, rate, "step"),
     ]
     spent = cost(mechanisms, DELTA).epsilon
-    return Plan(spent, spent, DELTA, RECORDS, ITEMS, settings, tuple(mechanisms))
+    return Plan(spent, spent, DELTA, RECORDS, ITEMS, Settings(model, family=networks), tuple(mechanisms))

@@ -28,8 +28,8 @@ from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
-from dpgm.synthesis.context import RunContext
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.strategy.context import RunContext
+from dpgm.synthesis.strategies import fit_generator
 
 Progress = Callable[[int, int], None]
 BATCH = 20  # fits that a process makes at a time
