@@ -27,11 +27,11 @@ from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.models.factors import Layout
 from dpgm.models.mixture import Mixture
-from dpgm.synthesis.config import Config, Model
-from dpgm.synthesis.context import Progress as FitProgress
-from dpgm.synthesis.context import RunContext, silent
-from dpgm.synthesis.pipeline import fit_generator
+from dpgm.strategy.config import Config
+from dpgm.strategy.context import Progress as FitProgress
+from dpgm.strategy.context import RunContext, silent
 from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.strategies import fit_generator
 
 CANARIES = 300
 OWN_ITEMS = 4  # items that only one canary holds
@@ -78,10 +78,9 @@ def audit_one_run(
     coins = randomness.words(canaries) % np.uint64(2) == 1
     domain, made = _with_canaries(records.domain, canaries, coins)
     data = concatenate([_moved(records, domain), made.records.take(np.flatnonzero(coins))])
-    chosen: Model = model  # type: ignore[assignment]
     with warnings.catch_warnings():  # the data is public; a weak claim is what an audit comes nearest to
         warnings.simplefilter("ignore", PrivacyWarning)
-        plan = make_plan(Config(epsilon, model=chosen), len(data), domain)
+        plan = make_plan(Config(epsilon, model=model), len(data), domain)
     gateway = ObservedGateway(data, randomness=randomness, allowance=plan.mechanisms)
     seed = int(randomness.draws().initial_seed())
     context = RunContext(progress=progress)
