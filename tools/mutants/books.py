@@ -1,0 +1,60 @@
+"""Faults of what is charged, certified and read."""
+
+from mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        31,
+        "epsilon of the plan instead of what ran",
+        (
+            ("    spent = cost(gateway.spent, plan.delta)\n", "    spent = cost(plan.mechanisms, plan.delta)\n"),
+            ("        mechanisms=gateway.spent,\n", "        mechanisms=plan.mechanisms,\n"),
+        ),
+        ("tests/synthesis/test_proofs.py::test_the_certificate_lists_what_ran",),
+    ),
+    Mutant(
+        33,
+        "training steps charged after they ran",
+        (
+            (
+                '        saved.charge("step", ahead)\n        trainer.run(ahead)\n',
+                '        trainer.run(ahead)\n        saved.charge("step", ahead)\n',
+            ),
+        ),
+        ("tests/synthesis/test_proofs.py::test_steps_are_charged_before_they_run",),
+    ),
+    Mutant(
+        34,
+        "numeric bounds widened from a chunk",
+        (
+            (
+                "    above = np.clip(values, field.low, field.high) - field.low\n",
+                "    reach = max(1.0, float(np.max(np.abs(values), initial=0.0)) / max(abs(field.low), abs(field.high), 1e-12))\n"
+                "    above = (np.clip(values, field.low * reach, field.high * reach) - field.low * reach) / reach\n",
+            ),
+        ),
+        ("tests/synthesis/test_proofs.py::test_a_number_is_read_the_same_whatever_stands_beside_it",),
+    ),
+    Mutant(
+        35,
+        "an abandoned fit given back by `reserve`",
+        (
+            (
+                'spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state != "void")\n',
+                'spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state not in ("void", "abandoned"))\n',
+            ),
+        ),
+        ("tests/privacy/test_ledger.py::test_an_abandoned_fit_is_never_given_back_to_the_next_reservation",),
+    ),
+    Mutant(
+        38,
+        "one charge too many goes through",
+        (
+            (
+                "        if self._spent[key] + runs > entry.count:\n",
+                "        if self._spent[key] + runs > entry.count + 1:\n",
+            ),
+        ),
+        ("tests/mechanisms/test_gateway.py::test_one_run_too_many_is_refused",),
+    ),
+)

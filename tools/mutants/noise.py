@@ -1,0 +1,139 @@
+"""Faults of the noise and of where it comes from."""
+
+from mutant import Mutant
+
+NOISE_LAW = (
+    "tests/training/test_private_sgd.py::test_noise_is_on_every_model_also_on_those_without_records",
+    "tests/mechanisms/test_gaussian.py",
+)
+RANDOMNESS = ("tests/mechanisms/test_randomness.py",)
+CPU_NOISE = "[add_normals(part.numpy(), noise * sensitivity, grid, randomness) for part in parts]"
+FILL = "            self.names_used.add(self.name)\n            self._noise.fill(out)\n"
+
+MUTANTS = (
+    Mutant(
+        1,
+        "all noise / sqrt(2)",
+        (
+            (
+                "return add_noise(exact, query, call.noise, self.",
+                "return add_noise(exact, query, call.noise / 2**0.5, self.",
+            ),
+        ),
+        NOISE_LAW[:1],
+    ),
+    Mutant(
+        2,
+        "noise of floats (gradients) / sqrt(2)",
+        ((CPU_NOISE, CPU_NOISE.replace("noise * sensitivity", "noise * sensitivity / 2**0.5")),),
+        NOISE_LAW,
+    ),
+    Mutant(
+        3,
+        "noise of floats (gradients) 10 % low",
+        ((CPU_NOISE, CPU_NOISE.replace("noise * sensitivity", "0.9 * noise * sensitivity")),),
+        NOISE_LAW,
+    ),
+    Mutant(
+        4,
+        "histograms without noise",
+        (
+            (
+                "units = few_rounded_gaussians(exact.numel(), fine, randomness).reshape(exact.shape)",
+                "units = np.zeros(exact.shape, dtype=np.int64)",
+            ),
+        ),
+        NOISE_LAW,
+    ),
+    Mutant(
+        5,
+        "a quarter of the coordinates without noise",
+        ((CPU_NOISE, CPU_NOISE.replace("part.numpy(),", "part.numpy()[len(part) // 4 :],")),),
+        NOISE_LAW,
+    ),
+    Mutant(
+        6,
+        "one noise draw for all models",
+        (
+            (
+                f"    finite = {CPU_NOISE}\n",
+                "    finite = [True]\n"
+                "    shared: dict[int, np.ndarray] = {}\n"
+                "    for part in parts:\n"
+                "        if len(part) not in shared:\n"
+                "            shared[len(part)] = np.zeros(len(part), dtype=part.numpy().dtype)\n"
+                "            add_normals(shared[len(part)], noise * sensitivity, grid, randomness)\n"
+                "        part.numpy()[:] += shared[len(part)]\n",
+            ),
+        ),
+        NOISE_LAW,
+    ),
+    Mutant(
+        7,
+        "noise reused at every call",
+        (
+            (
+                FILL,
+                "            self.names_used.add(self.name)\n"
+                '            if not hasattr(self, "_first_key"):\n'
+                "                self._first_key = self._entropy(0, 64)\n"
+                "            self._noise = self._generator(self._first_key)\n"
+                "            self._noise.fill(out)\n",
+            ),
+        ),
+        (*NOISE_LAW[:1], *RANDOMNESS),
+    ),
+    Mutant(
+        8,
+        "a fixed key",
+        (
+            (
+                "    def _entropy(self, purpose: int, count: int) -> bytes:\n        return os.urandom(count)\n",
+                "    def _entropy(self, purpose: int, count: int) -> bytes:\n        return bytes(count)\n",
+            ),
+        ),
+        RANDOMNESS,
+    ),
+    Mutant(
+        19,
+        "no noise for an empty cluster",
+        ((CPU_NOISE, CPU_NOISE.replace("for part in parts]", "for part in parts if bool(part.any())]")),),
+        NOISE_LAW,
+    ),
+    Mutant(
+        26,
+        "all sources of a process have one key, so a resumed fit repeats its noise",
+        (
+            (
+                "    def _entropy(self, purpose: int, count: int) -> bytes:\n        return os.urandom(count)\n",
+                "    def _entropy(self, purpose: int, count: int) -> bytes:\n"
+                '        kept = SystemRandomness.__dict__.get("_kept") or os.urandom(64)\n'
+                '        setattr(SystemRandomness, "_kept", kept)\n'
+                "        return kept[:count]\n",
+            ),
+        ),
+        RANDOMNESS,
+    ),
+    Mutant(
+        28,
+        "noise per half batch, each with half of the standard deviation",
+        (
+            (
+                CPU_NOISE,
+                "[add_normals(part.numpy(), noise * sensitivity / 2, grid, randomness) for _ in range(2) for part in parts]",
+            ),
+        ),
+        NOISE_LAW,
+    ),
+    Mutant(
+        36,
+        "latent draws from a key that anyone can compute",
+        (
+            (
+                "self._of_records = self._generator(self._entropy(_RECORDS, 64))",
+                "self._of_records = self._generator(bytes(64))",
+            ),
+        ),
+        ("tests/training/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+    ),
+)

@@ -1,0 +1,59 @@
+"""Faults of the Poisson sample."""
+
+from mutant import Mutant
+
+SAMPLER = ("tests/mechanisms/test_sampling.py",)
+COIN_OFF = ("tests/training/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",)
+LAST = "    return [part[np.searchsorted(part, 0) : np.searchsorted(part, rows)] for part in parts]\n"
+GAPS = "np.cumsum(_gaps(words, rate) + 1.0, axis=1)"
+
+MUTANTS = (
+    Mutant(
+        20,
+        "norm histogram over all rows, not the sample",
+        (
+            (
+                "    def histogram(self, view: View, step: int) -> Tensor:\n"
+                '        """Counts of gradient norms by bin."""\n'
+                "        self._look(view, step)\n"
+                "        return torch.from_numpy(self._counts.copy())\n",
+                "    def histogram(self, view: View, step: int) -> Tensor:\n"
+                '        """Counts of gradient norms by bin."""\n'
+                "        self._look(View(view.records, view.kept, None, view.fill_normals), step)\n"
+                "        return torch.from_numpy(self._counts.copy())\n",
+            ),
+        ),
+        COIN_OFF,
+    ),
+    Mutant(
+        21,
+        "batches of a fixed size",
+        (
+            (
+                LAST,
+                "    size = round(rate * rows)\n"
+                "    fixed = [np.random.default_rng(int(number)) for number in numbers]\n"
+                "    return [np.sort(rng.choice(rows, size, replace=False)) for rng in fixed]\n",
+            ),
+        ),
+        SAMPLER,
+    ),
+    Mutant(
+        22,
+        "shuffled epochs",
+        (
+            (
+                LAST,
+                "    size, made = max(1, round(rate * rows)), []\n"
+                "    for number in numbers:\n"
+                "        epoch, at = divmod(int(number) * size, max(rows, 1))\n"
+                "        order = np.random.default_rng(epoch).permutation(rows)\n"
+                "        made.append(np.sort(order[at : at + size]))\n"
+                "    return made\n",
+            ),
+        ),
+        SAMPLER,
+    ),
+    Mutant(23, "sampling rate 10 % too high", ((GAPS, GAPS.replace("rate)", "min(1.1 * rate, 0.999))")),), SAMPLER),
+    Mutant(24, "sampling rate doubled", ((GAPS, GAPS.replace("rate)", "min(2 * rate, 0.999))")),), SAMPLER),
+)

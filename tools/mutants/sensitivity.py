@@ -1,0 +1,204 @@
+"""Faults by which one record moves a sum too far, or reaches what follows by another way than the gateway."""
+
+from mutant import Mutant
+
+PIPELINE = "tests/synthesis/test_pipeline.py"
+PLAYBACK = (f"{PIPELINE}::test_a_fit_is_a_function_of_its_noisy_values_alone",)
+TRAINING = (
+    "tests/training/test_private_sgd.py::test_the_bound_on_one_record_is_reached",
+    "tests/training/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",
+)
+TRAINED = ("tests/training/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
+KMEANS = ("tests/clustering/test_private_kmeans.py",)
+CLIP = "layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
+SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
+MOVE = "        self._move(gradients.to(self.device), bound, step)\n"
+
+MUTANTS = (
+    Mutant(
+        9,
+        "features of norm 1.4",
+        (
+            (
+                "cosine_table(math.sqrt(2 / self.features) * UNIT)",
+                "cosine_table(1.4 * math.sqrt(2 / self.features) * UNIT)",
+            ),
+        ),
+        (*KMEANS, "tests/clustering/test_fourier_features.py"),
+    ),
+    Mutant(
+        10,
+        "a record counts in two clusters",
+        (
+            (
+                "        add_by_cluster(features, assign(features, whole.units, whole.offsets), counts, sums)\n",
+                "        nearest_one = assign(features, whole.units, whole.offsets)\n"
+                "        add_by_cluster(features, nearest_one, counts, sums)\n"
+                "        add_by_cluster(features, (nearest_one + 1) % len(counts), counts, sums)\n",
+            ),
+        ),
+        KMEANS,
+    ),
+    Mutant(
+        11,
+        "centres start from rows",
+        (
+            (
+                "        centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)\n"
+                "    clustering",
+                "        centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)\n"
+                "    if gateway._records is not None and len(gateway._records):\n"
+                "        centers[0] = features.transform(gateway._records.rows(0, 1))[0]\n"
+                "    clustering",
+            ),
+        ),
+        PLAYBACK,
+    ),
+    Mutant(
+        12,
+        "chains start from rows",
+        (
+            (
+                "        self.chains = model.begin(clusters, generator=self._draws)\n",
+                "        self.chains = model.begin(clusters, generator=self._draws)\n"
+                "        rows = gateway._records\n"
+                "        if self.chains is not None and rows is not None and len(rows):\n"
+                "            self.chains[:, 0] = torch.from_numpy(rows.rows(0, 1).to_dense()[0]).to(self.chains)\n",
+            ),
+        ),
+        TRAINED,
+    ),
+    Mutant(
+        13,
+        "true sizes as mixture weights",
+        (
+            (
+                "    floored = noisy.clamp(min=max(1.0, 0.001 * plan.records / k))\n",
+                "    true = gateway._kept.get(CLUSTERS)\n"
+                "    if true is not None:\n"
+                "        noisy = torch.bincount(torch.as_tensor(true), minlength=k).double()\n"
+                "    floored = noisy.clamp(min=max(1.0, 0.001 * plan.records / k))\n",
+            ),
+        ),
+        PLAYBACK,
+    ),
+    Mutant(
+        14,
+        "norm bound from the exact histogram",
+        (
+            (
+                "                bound = self.norm_bound.update(histogram)\n",
+                '                bound = self.norm_bound.update(torch.as_tensor(getattr(self._pass, "_counts", histogram)).double())\n',
+            ),
+        ),
+        TRAINED,
+    ),
+    Mutant(15, "no clipping", ((CLIP, CLIP.replace("bound / SLACK", "1e30")),), TRAINING),
+    Mutant(
+        16,
+        "clipping after the noise",
+        (
+            (CLIP, CLIP.replace("bound / SLACK", "1e30")),
+            (
+                MOVE,
+                "        gradients = gradients * min(1.0, float(bound) / (float(gradients.norm()) + 1e-12))\n"
+                + MOVE,
+            ),
+        ),
+        TRAINING,
+    ),
+    Mutant(
+        17,
+        "loss averaged over the batch before clipping",
+        ((SQUARED, SQUARED.replace("(self._factors)\n", "(self._factors) / max(1, batch._count) ** 2\n")),),
+        TRAINING,
+    ),
+    Mutant(
+        18,
+        "division by the realised size of the batch",
+        (
+            (
+                "        scales = self._scales\n        if self.chains",
+                '        scales = self._scales / max(1, len(getattr(self._pass, "_norms", ())))\n        if self.chains',
+            ),
+        ),
+        TRAINED,
+    ),
+    Mutant(
+        25,
+        "a training loss in what is released",
+        (
+            (
+                '        state = self.optimizer.state() | {"done": torch.tensor(self.done)}\n',
+                '        state = self.optimizer.state() | {"done": torch.tensor(self.done)}\n'
+                '        state["loss"] = torch.as_tensor(getattr(self._pass, "_norms", 0.0)).double().sum()\n',
+            ),
+        ),
+        TRAINED,
+    ),
+    Mutant(
+        27,
+        "a gradient that is not a number poisons the sum",
+        (("        if usable < len(squared):\n", "        if usable < 0:\n"),),
+        (
+            "tests/training/test_private_sgd.py::test_a_record_that_is_not_finite_leaves_the_others_as_they_are",
+            "tests/training/test_private_sgd.py",
+        ),
+    ),
+    Mutant(
+        29,
+        "a vocabulary from the data: items that nobody holds are left out",
+        (
+            (
+                "    start = model.warm(model.initial(k, generator=draws), frequencies)\n",
+                "    rows = gateway._records\n"
+                "    if rows is not None:\n"
+                "        seen = torch.zeros(domain.width, dtype=torch.bool)\n"
+                '        seen[torch.as_tensor(rows.indices.astype("int64"))] = True\n'
+                "        frequencies = torch.where(seen, frequencies, 1e-6)\n"
+                "    start = model.warm(model.initial(k, generator=draws), frequencies)\n",
+            ),
+        ),
+        PLAYBACK,
+    ),
+    Mutant(
+        30,
+        "the realised size of a batch in a log line",
+        (
+            (
+                MOVE,
+                MOVE
+                + '        __import__("logging").getLogger("dpgm").warning("batch %d", len(getattr(self._pass, "_norms", ())))\n',
+            ),
+        ),
+        ("tests/synthesis/test_proofs.py::test_a_fit_says_nothing_about_its_rows",),
+    ),
+    Mutant(
+        32,
+        "norms in half precision",
+        (
+            (
+                SQUARED,
+                SQUARED.replace(
+                    "(self._factors)\n", "(self._factors)\n        squared = squared.bfloat16().to(squared.dtype)\n"
+                ),
+            ),
+        ),
+        ("tests/training", "-k", "bound_on_one_record or wherever_the_record_stands or at_most_its_sensitivity"),
+    ),
+    Mutant(
+        37,
+        "latent draws numbered by row",
+        (
+            (
+                "    def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:\n"
+                "        fill_with_normals(out, self.randomness)\n",
+                "    def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:\n"
+                "        table = np.random.default_rng([7, self._step]).standard_normal((int(rows.max(initial=0)) + 1, out.shape[1]))\n"
+                "        import torch\n\n"
+                "        out.copy_(torch.from_numpy(table[rows]))\n",
+            ),
+        ),
+        ("tests/training/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+    ),
+)

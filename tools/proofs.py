@@ -1,0 +1,209 @@
+"""The privacy proof executed at length on whole fits of every family; writes the figures.
+
+python tools/proofs.py [--pairs 2000] [--workers N] [--out FILE]
+
+For every family: playback (the same bytes from a tape, on other data and on none), coupled sensitivity (random data, one
+random, empty, full or repeated record more, first, in the middle or last), coin off, the law of the noise. And the law
+of the Poisson sample. Exit 1 if anything fails, or if no pair came near the bound: then the check would prove little.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import numpy as np
+import torch
+
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.mechanisms.randomness import SystemRandomness
+from dpgm.mechanisms.sampling import poisson_sample
+from dpgm.strategy.context import RunContext
+from dpgm.synthesis.strategies import fit_generator
+from dpgm.testing import (
+    POSITIONS,
+    assert_coin_off,
+    assert_noise_law,
+    assert_playback_invariant,
+    assert_sampler_law,
+    sensitivity_ratios,
+)
+from dpgm.training import refinement
+from synthesis_data import SETS, TABLE, some_records, tiny_plan
+
+TOLERANCE, ROUNDING = 1e-6, 1e-6
+WIDE = Domain.of_items(30)
+CASES: dict[str, tuple[str, Domain, dict[str, Any]]] = {
+    "products, few items": ("products", SETS, {}),
+    "products, sets": ("products", WIDE, {}),
+    "products, table": ("products", TABLE, {}),
+    "vae, sets": ("vae", SETS, {"clusters": 3, "sampling_rate": 0.3}),
+    "vae, table": ("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}),
+    "vae, as in the paper": (
+        "vae",
+        SETS,
+        {"clusters": 2, "sampling_rate": 0.3, "norm_quantile": None, "calibrate": False, "schedule": "constant"},
+    ),
+    "rbm, sets": ("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}),
+    "independent, sets": ("independent", SETS, {}),
+    "independent, table": ("independent", TABLE, {}),
+    "mwem": ("mwem", SETS, {}),
+}
+
+
+def run_of(name: str) -> tuple[Callable[[Any], Any], Any, Domain]:
+    """A fit of one case as a function of a gateway."""
+    model, domain, settings = CASES[name]
+    plan = tiny_plan(model, domain, 40, **settings)
+
+    def run(gateway: Any) -> Any:
+        generator = fit_generator(
+            gateway, plan, domain, draws=torch.Generator().manual_seed(5), context=RunContext()
+        )
+        return {"state": generator.state(), "architecture": str(generator.architecture)}
+
+    return run, plan, domain
+
+
+def some_record(domain: Domain, records: Records, rng: np.random.Generator, kind: int) -> Records:
+    """One record: like the others, full, as empty as can be, or one of those that are there."""
+    if kind == 0 and len(records):
+        at = int(rng.integers(len(records)))
+        return records.rows(at, at + 1)
+    row: list[int] = []
+    for block in domain.blocks:
+        if block.softmax:
+            row.append(block.start + int(rng.integers(block.width)))
+        elif kind == 1:
+            row += range(block.start, block.stop)
+        elif kind == 3:
+            row += (block.start + np.flatnonzero(rng.random(block.width) < rng.random())).tolist()
+    return Records.from_lists([row], domain)
+
+
+def prepare() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    original = refinement.FitRule.__init__
+
+    def short(self: Any, *args: Any, **named: Any) -> None:
+        original(self, *args, **named)
+        object.__setattr__(self, "steps", 4)
+        object.__setattr__(self, "components", 8)
+
+    refinement.FitRule.__init__ = short  # type: ignore[method-assign]  # refinement is post-processing
+
+
+def sensitivity(name: str, first: int, calls: int) -> dict[str, Any]:
+    """Pairs of neighbours of one case."""
+    run, plan, domain = run_of(name)
+    largest: dict[str, float] = {}
+    pairs = off = 0
+    for number in range(first, first + calls):
+        rng = np.random.default_rng([number, 77])
+        records = some_records(domain, int(rng.integers(0, 45)), seed=number)
+        extra = some_record(domain, records, rng, number % 4)
+        found = sensitivity_ratios(run, records, extra, seed=number, rounding=ROUNDING, allowance=plan.mechanisms)
+        pairs += len({0, len(records) // 2, len(records)})
+        for release, ratio in found.items():
+            largest[release] = max(largest.get(release, 0.0), ratio)
+        if number % 4 == 0 and any(each.sample for each in plan.mechanisms):
+            assert_coin_off(run, records, extra, seed=number, allowance=plan.mechanisms)
+            off += len(POSITIONS)
+    return {"pairs": pairs, "coin_off": off, "largest": largest}
+
+
+def playback(name: str) -> dict[str, Any]:
+    """Tapes of one case."""
+    run, plan, domain = run_of(name)
+    data = [some_records(domain, count, seed=count) for count in (40, 7, 90)]
+    assert_playback_invariant(run, data, tapes=3, allowance=plan.mechanisms)
+    return {"tapes": 3, "data_sets": len(data) + 2, "differing_values": 0}
+
+
+def noise(name: str) -> dict[str, float]:
+    """Standard deviation of the noise by release, against the declared one."""
+    run, plan, domain = run_of(name)
+    return assert_noise_law(
+        run, some_records(domain, 40), runs=12, randomness=SystemRandomness, least=200, allowance=plan.mechanisms
+    )
+
+
+def sampler() -> dict[str, float]:
+    """Rate and variance of samples of fresh sources, against the declared ones."""
+    sources = [SystemRandomness() for _ in range(4)]
+
+    def draw(step: int) -> Any:
+        return poisson_sample(2000, 0.03, step=step, randomness=sources[step % 4])
+
+    rate, variance = assert_sampler_law(draw, 2000, 0.03, steps=400)
+    return {"rate_ratio": rate, "variance_ratio": variance, "coins": 2000 * 400}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=2000, help="of neighbours, over all families")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    start, failures = time.perf_counter(), []
+    calls = -(-chosen.pairs // (3 * len(CASES))) + 1
+    size = max(1, -(-calls * len(CASES) // (4 * chosen.workers)))
+    result: dict[str, Any] = {"playback": {}, "noise": {}, "sensitivity": {}}
+    with ProcessPoolExecutor(chosen.workers, mp_context=get_context("spawn"), initializer=prepare) as pool:
+        jobs = {("playback", name): pool.submit(playback, name) for name in CASES}
+        jobs |= {("noise", name): pool.submit(noise, name) for name in CASES}  # type: ignore[misc]
+        jobs |= {
+            ("sensitivity", name, first): pool.submit(sensitivity, name, first, min(size, calls - first))  # type: ignore[misc]
+            for name in CASES
+            for first in range(0, calls, size)
+        }
+        jobs["sampler",] = pool.submit(sampler)  # type: ignore[index]
+        for key, job in jobs.items():
+            try:
+                found = job.result()
+            except AssertionError as error:
+                failures.append(f"{key}: {error}")
+                print(f"FAILED {key}: {error}", flush=True)
+                continue
+            if key[0] == "sensitivity":
+                known = result["sensitivity"].setdefault(key[1], {"pairs": 0, "coin_off": 0, "largest": {}})
+                known["pairs"] += found["pairs"]
+                known["coin_off"] += found["coin_off"]
+                for release, ratio in found["largest"].items():
+                    known["largest"][release] = max(known["largest"].get(release, 0.0), ratio)
+            elif key[0] == "sampler":
+                result["sampler"] = found
+            else:
+                result[key[0]][key[1]] = found
+    by_case = result["sensitivity"]
+    ratios = [ratio for case in by_case.values() for ratio in case["largest"].values()]
+    result["pairs"] = sum(case["pairs"] for case in by_case.values())
+    result["coin_off_pairs"] = sum(case["coin_off"] for case in by_case.values())
+    result["largest_ratio"] = max(ratios, default=0.0)
+    if result["largest_ratio"] > 1 + TOLERANCE:
+        failures.append(f"one record moves a release by {result['largest_ratio']:.7f} x its sensitivity")
+    if result["largest_ratio"] < 0.99:
+        failures.append(f"no pair came near the bound (largest ratio {result['largest_ratio']:.3f})")
+    result |= {"failures": failures, "passed": not failures, "seconds": round(time.perf_counter() - start, 1)}
+    for name, case in by_case.items():
+        largest = ", ".join(f"{release} {ratio:.6f}" for release, ratio in case["largest"].items())
+        print(f"{name}: {case['pairs']} pairs; largest ratios: {largest}")
+    print(f"{result['pairs']} pairs, largest ratio {result['largest_ratio']:.7f}; {len(failures)} failures")
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
