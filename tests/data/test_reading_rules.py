@@ -206,3 +206,13 @@ def test_keywords_and_command_line_hold_every_option():
     names = {field.name for field in fields(ReadOptions)}
     assert set(ReadKeywords.__annotations__) == names
     assert set(READ_OPTIONS) == names
+
+
+def test_a_byte_order_mark_is_dropped_at_the_start_of_any_row(tmp_path):
+    domain = Domain((Categorical("c", ("a", "\ufeffa")), Numeric("x", 0, 1, 1)))
+    path = tmp_path / "x.csv"
+    for rows in ("\ufeffa,0\na,0\n", "a,0\n\ufeffa,0\n"):
+        path.write_text("\ufeffc,x\n" + rows, encoding="utf-8")
+        assert read_records(path, domain=domain).indices.tolist() == [0, 2, 0, 2]
+    path.write_text('c,x\n"\ufeffa",0\na,0\n"\ufeffa",0\n', encoding="utf-8")
+    assert read_records(path, domain=domain).indices.tolist() == [1, 2, 0, 2, 1, 2]

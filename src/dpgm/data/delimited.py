@@ -7,7 +7,7 @@ from dpgm.data.chunks import Chunk, Columns
 from dpgm.data.formats import Shape
 from dpgm.data.header import Layout, layout_of
 from dpgm.data.items import Place
-from dpgm.data.lines import TextBlock, blocks_of
+from dpgm.data.lines import MARK, TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, UsageError
@@ -100,6 +100,8 @@ def _parse(
         ragged.append((row.number, row.actual_columns))  # type: ignore[attr-defined]
         return "skip"
 
+    if text.startswith(MARK):
+        text = MARK + text  # the parser drops one at the start of what it gets
     # Names as numbers: column names of the file may repeat, which is refused later with a better sentence.
     keys = {name: str(at) for at, name in enumerate(names)}
     try:

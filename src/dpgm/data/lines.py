@@ -17,6 +17,7 @@ from dpgm.errors import InputError
 
 BLOCK = 4 << 20
 MAX_LINE = 32 << 20
+MARK = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
 
 
@@ -74,10 +75,19 @@ def _one_line_end(data: bytes, quoted: bool) -> bytes:
     return np.delete(array, before_newline).tobytes()
 
 
-def _without_mark(data: bytes, file: str) -> bytes:
+def _refuse_utf16(data: bytes, file: str) -> None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8.")
-    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _without_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
+    """Text without a byte order mark at the start of a row, be it the first one or any other."""
+    if MARK not in text:
+        return text
+    data = np.frombuffer(text + b"\n\n", dtype=np.uint8)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    marked = starts[(data[starts] == MARK[0]) & (data[starts + 1] == MARK[1]) & (data[starts + 2] == MARK[2])]
+    return np.delete(data[:-2], (marked[:, None] + np.arange(len(MARK))).ravel()).tobytes()
 
 
 def _check_text(text: bytes, first_line: int, file: str) -> None:
@@ -100,7 +110,8 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterat
         raw = stream.read(BLOCK)
         data = carry + raw
         if start:
-            data, start = _without_mark(data, file), False
+            _refuse_utf16(data, file)
+            start = False
         if not raw:
             if not data:
                 return
@@ -115,6 +126,7 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterat
         text, carry = data[:cut], data[cut:] + held
         if text:
             _check_text(text, first_line, file)
+            text = _without_marks(text, ends)
             yield TextBlock(text, first_line, file, quoted)
             first_line += text.count(b"\n")
         if not raw and carry:

@@ -1,0 +1,76 @@
+"""No row changes another, in every format and shape: a few hundred pairs of `make metamorphic`'s 20,000."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import metamorphic
+from metamorphic import Violation, cases, run_case, small_blocks
+
+CASES = {case.name: case for case in cases()}
+PAIRS = 5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_row_changes_another(name, tmp_path):
+    done = run_case(CASES[name], PAIRS, seed=1, folder=tmp_path)
+    with small_blocks(16):
+        done += run_case(CASES[name], PAIRS, seed=2, folder=tmp_path)
+    assert done["pairs"] == 2 * PAIRS
+
+
+def test_every_format_and_shape_has_a_case():
+    from dpgm.data.formats import _ENDINGS, FORMATS, format_of
+
+    read = {
+        case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
+    }
+    assert read == set(FORMATS) == set(_ENDINGS.values()) | {"msweb"}
+    for word in ("basket", "long", "wide", "table", "pandas", "polars", "arrow", "numpy", "scipy"):
+        assert any(word in name for name in CASES)
+
+
+def whole_column(column, where):
+    """The fault of old: doubles written as whole numbers only if all of a chunk are."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.drop_null().to_numpy(zero_copy_only=False)
+    whole = bool(np.array_equal(values, np.floor(values)))
+    return pc.cast(column, pa.int64(), safe=False).cast(pa.string()) if whole else column.cast(pa.string())
+
+
+def numbers_again(text, separator):
+    """The fault of old: an all-digit block of texts read as numbers."""
+    import pyarrow as pa
+
+    from dpgm.data.tokens import integer_tokens
+
+    found = integer_tokens(text, separator)
+    return None if found is None else (pa.array(found[0]).cast(pa.string()), found[1])
+
+
+@pytest.mark.parametrize(
+    ("target", "fault", "name"),
+    [
+        ("dpgm.data.columns.float_texts", whole_column, "table parquet doubles"),
+        ("dpgm.data.columns.float_texts", whole_column, "long parquet doubles"),
+        ("dpgm.data.basket_lines.text_tokens", numbers_again, "basket.csv texts"),
+    ],
+)
+def test_planted_faults_are_found(target, fault, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(target, fault)
+    with pytest.raises(Violation):
+        run_case(CASES[name], 300, seed=0, folder=tmp_path)
+
+
+def test_rows_come_at_the_beginning_in_the_middle_and_at_the_end():
+    case = CASES["fimi numbers"]
+    rows = ["first", "middle", "last"]
+    made = list(metamorphic.neighbours(random.Random(0), case, rows))
+    lengths = sorted(len(one) for one in made)
+    assert lengths == [2] * 3 + [3] * 3 + [4] * 4
+    assert [one for one in made if len(one) == 2 and one[0] == "middle"]
+    assert Path(metamorphic.__file__).parent.name == "tests"

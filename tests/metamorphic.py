@@ -1,0 +1,635 @@
+"""Reading must be record by record: pairs of files that differ in one row, in every format and shape.
+
+A case writes odd rows to a file (or puts them into a frame) and reads them. Two things are asserted of every pair of
+neighbouring files, one with a row added, removed or changed at the beginning, in the middle or at the end:
+
+- each file reads as its rows read alone, one file per row: no other record changes, and the number of records changes
+  by exactly the rows added or removed;
+- a file is refused if and only if one of its rows is refused alone: a refusal concerns that row only.
+
+`make metamorphic` runs 20,000 pairs and prints how many there were per case; `make test` a few hundred.
+"""
+
+import argparse
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import random
+import struct
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dpgm.data.conversion
+import dpgm.data.lines
+import dpgm.data.parquet
+from dpgm.data.conversion import as_records
+from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.readers import read_records
+from dpgm.errors import DpgmError
+
+REFUSED = "refused"
+
+WORDS = [
+    *("0", "00", "01", "007", "1", "+1", "-1", "1.0", "0.5", "1e10", "10000000000", "1e16", "10000000000000000"),
+    *("nan", "NaN", "inf", "NA", "null", "None", "true", "True", "false", "9223372036854775807", "5", "05"),
+    *("9223372036854775808", "99999999999999999999999", "0x1", "1_0", "\u0663", "a", "A", " a", "a ", "b c", "é"),
+    *("日本", "=1+1", "'=1", "-x", "@x", "\u00a0", "\ufeffa", "[1]", '["a"]', "a;b", "a|b", "x" * 40, "a\u2028b"),
+]
+QUOTED = ['q"q', "a,b", "new\nline", "cr\rcr", "", " ", "\t"]
+KNOWN = (
+    "0",
+    "01",
+    "1",
+    "007",
+    "5",
+    "10000000000",
+    "10000000000000000",
+    "0.5",
+    "a",
+    "é",
+    "true",
+    "a;b",
+    "nan",
+    "=1+1",
+)
+NUMBERS = [0, 1, 5, 7, 10**10, 10**16, 0.5, 1e10, 1e16, 5.0, -0.0, 1.5, 2**53, 3.25e-7]
+
+TEXT_SET = Domain((ItemSet("items", KNOWN),))
+NUMBER_SET = Domain((ItemSet("items", (0, 1, 5, 7, 10**10, 10**16)),))
+TABLE = Domain(
+    (
+        Categorical("kind", KNOWN, missing=True),
+        Categorical("code", (0, 1, 5, 7, 10**10), missing=True),
+        Numeric("size", -10, 100, 11, missing=True),
+        ItemSet("extras", ("0", "01", "1", "a")),
+    )
+)
+FLAT = Domain(TABLE.fields[:3])
+
+
+@dataclass(frozen=True)
+class Case:
+    """How rows of one format and shape are made, written and read."""
+
+    name: str
+    row: Callable[[random.Random], Any]
+    write: Callable[[Path, list[Any]], Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    ending: str = ""  # empty: an object in memory
+    valid: Callable[[list[Any]], bool] = lambda rows: True  # what the format itself demands of rows together
+
+    def read(self, folder: Path, rows: list[Any]) -> list[frozenset[str]] | str:
+        """The labels of every record, or that the rows were refused."""
+        path = folder / f"x{self.ending}"
+        try:
+            made = self.write(path, rows)
+            records = read_records(path, **self.options) if self.ending else as_records(made, **self.options)
+        except DpgmError:
+            return REFUSED
+        names = []
+        for one, offset in zip(records.domain.fields, records.domain.offsets, strict=True):
+            labels = getattr(one, "items", None) or getattr(one, "values", None) or range(one.width)
+            names += [
+                f"{one.name}={labels[at]}" if at < len(labels) else f"{one.name} missing" for at in range(one.width)
+            ]
+            assert len(names) == offset + one.width
+        return [frozenset(names[at] for at in record.indices) for record in records.chunks(1)]
+
+
+# -- rows ------------------------------------------------------------------------------------------------------
+
+
+def some(rng: random.Random, pool: list[Any], most: int) -> list[Any]:
+    return [rng.choice(pool) for _ in range(rng.randrange(most + 1))]
+
+
+def words(rng: random.Random, quotes: bool = True) -> str:
+    if rng.random() < 0.6:
+        return rng.choice(KNOWN)
+    return rng.choice(QUOTED if quotes and rng.random() < 0.3 else WORDS)
+
+
+def json_value(rng: random.Random) -> Any:
+    return rng.choice([rng.choice(WORDS), rng.choice(KNOWN), rng.choice(NUMBERS), None, True, False, 10**25])
+
+
+def table_row(rng: random.Random) -> dict[str, str]:
+    number = rng.choice(
+        ["0", "5", "-3", "0.5", "1e1", "", "?", "99999", "007", " 7 ", "1e400" if rng.random() < 0.03 else "8"]
+    )
+    code = rng.choice(["0", "1", "5", "007", "10000000000", "x", "", "5.0", "-1", "?"])
+    items = json.dumps([rng.choice(["a", "01", 1, 0, 0.5, 7, "é", 1e10, None]) for _ in range(rng.randrange(4))])
+    return {"kind": words(rng), "code": code, "size": number, "extras": items}
+
+
+def people(rng: random.Random, item: Callable[[random.Random], Any]) -> list[Any]:
+    """The rows of one person in the long shape: at least one."""
+    return [item(rng) for _ in range(1 + rng.randrange(3))]
+
+
+# -- writers ---------------------------------------------------------------------------------------------------
+
+
+def store(path: Path, data: bytes) -> None:
+    path.write_bytes(gzip.compress(data, 1, mtime=0) if path.suffix == ".gz" else data)
+
+
+def delimited(
+    mark: str, header: list[str] | None = None, blank: bool = False, end: str = "\n"
+) -> Callable[..., None]:
+    def write(path: Path, rows: list[Any]) -> None:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=mark, lineterminator=end)
+        if header is not None:
+            writer.writerow(header)
+        for row in rows:
+            cells = [row[name] for name in header] if header is not None and isinstance(row, dict) else row
+            if blank and not cells:
+                text.write(end)
+            elif cells == [""]:
+                text.write('""' + end)
+            else:
+                writer.writerow(cells)
+            if header is not None and blank:
+                text.write(end)  # a blank line between rows means nothing
+        store(path, text.getvalue().encode())
+
+    return write
+
+
+def long_text(mark: str) -> Callable[..., None]:
+    """Persons' rows, dealt out in turn so that they are scattered over the file."""
+    inner = delimited(mark, ["who", "note", "what"])
+
+    def write(path: Path, rows: list[Any]) -> None:
+        inner(path, [{"who": who, "note": "x, y", "what": what} for who, what in scattered(rows)])
+
+    return write
+
+
+def scattered(rows: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """First one row of every person, in order; then the rest."""
+    for who, items in rows:
+        yield who, items[0]
+    for who, items in rows:
+        for item in items[1:]:
+            yield who, item
+
+
+def json_lines(path: Path, rows: list[Any]) -> None:
+    store(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8"))
+
+
+def long_json(path: Path, rows: list[Any]) -> None:
+    json_lines(path, [{"who": who, "what": what} for who, what in scattered(rows)])
+
+
+def parquet(types: dict[str, Any]) -> Callable[..., None]:
+    """Columns of given types; None leaves the type to be inferred from the rows, as pandas would."""
+
+    def write(path: Path, rows: list[Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = {name: pa.array([row[name] for row in rows], type=kind) for name, kind in types.items()}
+        pq.write_table(pa.table(table), path, row_group_size=7)
+
+    return write
+
+
+def long_parquet(kinds: dict[str, Any]) -> Callable[..., None]:
+    inner = parquet(kinds)
+    return lambda path, rows: inner(path, [{"who": who, "what": what} for who, what in scattered(rows)])
+
+
+def pandas_frame(dtype: Any) -> Callable[..., Any]:
+    def write(path: Path, rows: list[Any]) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=dtype) for name in rows[0]})
+
+    return write
+
+
+def polars_frame(path: Path, rows: list[Any]) -> Any:
+    import polars as pl
+
+    return pl.DataFrame(rows, schema={"kind": pl.String, "code": pl.Float64, "size": pl.Float64})
+
+
+def arrow_frame(path: Path, rows: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.table({name: pa.array([row[name] for row in rows]) for name in rows[0]})
+
+
+def npz(path: Path, rows: list[Any]) -> None:
+    import scipy.sparse
+
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.array(rows)))
+
+
+def idx(path: Path, rows: list[Any]) -> None:
+    store(path, struct.pack(">IIII", 0x803, len(rows), 2, 3) + bytes(pixel for row in rows for pixel in row))
+
+
+def msweb(path: Path, rows: list[Any]) -> None:
+    lines = ['I,4,"www.microsoft.com","x"', "T,1,x", *(f'A,{area},1,"n","/u"' for area in (1, 5, 7, 10**10))]
+    for at, (visitor, areas) in enumerate(rows):
+        lines += [f'C,"{visitor}",{at}', *(f"V,{area},1" for area in areas)]
+    store(path, ("\n".join(lines) + "\n").encode())
+
+
+def msnbc(path: Path, rows: list[Any]) -> None:
+    head = "% Different categories found in input file:\n\na b c d e f g\n\n\n% Sequences:\n\n"
+    store(path, (head + "".join(row + "\n" for row in rows)).encode())
+
+
+def text_lines(path: Path, rows: list[Any]) -> None:
+    store(path, "".join(row + "\n" for row in rows).encode())
+
+
+# -- cases -----------------------------------------------------------------------------------------------------
+
+_serial = iter(range(10**12))
+
+
+def person_of(rng: random.Random) -> str:
+    """A person that no other row has, written oddly."""
+    number = next(_serial)
+    return rng.choice([f"{number}", f"0{number}", f"p{number}", f"{number}.5", f" {number}", f"-{number + 1}"])
+
+
+def fimi_row(rng: random.Random) -> str:
+    number = ["0", "1", "5", "7", "007", "10000000000", "9223372036854775807", "3"]
+    if rng.random() < 0.04:
+        number = ["-1", "x", "9223372036854775808", "0.5", "1,2"]
+    return rng.choice([" ", "  "]).join(some(rng, number, 5)) + rng.choice(["", "", " ", "\t"])
+
+
+def pixels(rng: random.Random) -> list[int]:
+    return [rng.choice([0, 1, 127, 128, 255]) for _ in range(6)]
+
+
+def flat_values(rng: random.Random, kinds: list[Any], codes: list[Any]) -> dict[str, Any]:
+    return {"kind": rng.choice(kinds), "code": rng.choice(codes), "size": rng.choice([0.5, 3.0, None, 1e10, -0.0])}
+
+
+def _basket_cases() -> Iterator[Case]:
+    def cells(rng: random.Random) -> list[str]:
+        return [words(rng) or "a" for _ in range(rng.randrange(5))]
+
+    def whole(rng: random.Random) -> list[str]:
+        pool = ["0", "1", "5", "007", " 7", "10000000000", "12345678901234567890" if rng.random() < 0.02 else "3"]
+        return some(rng, pool, 5)
+
+    for ending, mark in ((".csv", ","), (".tsv", "\t"), (".csv.gz", ",")):
+        write = delimited(mark, blank=True)
+        yield Case(f"basket{ending} texts", cells, write, {"shape": "basket", "domain": TEXT_SET}, ending)
+        yield Case(f"basket{ending} numbers", whole, write, {"shape": "basket", "domain": NUMBER_SET}, ending)
+        options = {"shape": "basket", "assume_public_items": True, "item_separator": ""}
+        yield Case(f"basket{ending} no domain", cells, write, options, ending, valid=any_item)
+    write = delimited(",", blank=True, end="\r\n")
+    yield Case("basket.csv returns", cells, write, {"shape": "basket", "domain": TEXT_SET}, ".csv")
+    write = delimited(",", ["who", "items"], blank=True)
+    options = {"shape": "basket", "header": True, "item": "items", "item_separator": ";", "domain": TEXT_SET}
+
+    def joined(rng: random.Random) -> dict[str, str]:
+        return {"who": person_of(rng), "items": "; ".join(cells(rng))}
+
+    yield Case("basket.csv split cells", joined, write, options, ".csv")
+    yield Case("basket.csv whole cells", joined, write, options | {"item_separator": None}, ".csv")
+    yield Case("fimi numbers", fimi_row, text_lines, {"domain": NUMBER_SET}, ".dat")
+    yield Case("fimi texts", fimi_row, text_lines, {"domain": TEXT_SET}, ".dat.gz")
+
+    def bare(rng: random.Random) -> list[Any]:
+        return [json_value(rng) for _ in range(rng.randrange(4))]
+
+    def plain(rng: random.Random) -> Any:
+        items = [rng.choice([*KNOWN, 0, 1, 5, 5.0, 10**10, 1e10, None]) for _ in range(rng.randrange(5))]
+        return rng.choice([items, {"items": items}, {"items": items, "note": 0.5}, {"other": items, "n": None}])
+
+    yield Case("jsonl odd lists", bare, json_lines, {"domain": TEXT_SET}, ".jsonl")
+    yield Case("jsonl lists", plain, json_lines, {"domain": TEXT_SET}, ".jsonl.gz")
+    yield Case("jsonl no domain", plain, json_lines, {"assume_public_items": True}, ".jsonl", valid=any_item)
+    yield from _parquet_baskets()
+    yield Case(
+        "msweb",
+        lambda rng: (rng.random(), some(rng, ["1", "5", "7", "10000000000", "8", "01"], 4)),
+        msweb,
+        {"format": "msweb"},
+        ".data",
+    )
+    yield Case("msnbc", lambda rng: " ".join(some(rng, ["1", "2", "7", "9"], 4)), msnbc, {}, ".seq")
+
+
+def any_item(rows: list[Any]) -> bool:
+    """A file without any item has no items to take from it."""
+    flat = [
+        item
+        for row in rows
+        for item in (row if isinstance(row, list) else next(v for v in row.values() if isinstance(v, list)))
+    ]
+    return any(item is not None and str(item).strip() for item in flat)
+
+
+def _parquet_baskets() -> Iterator[Case]:
+    import pyarrow as pa
+
+    pools: dict[str, tuple[Any, list[Any]]] = {
+        "texts": (pa.list_(pa.string()), [*WORDS, *KNOWN, "", None]),
+        "large texts": (pa.large_list(pa.large_string()), [*WORDS, *KNOWN, "", None]),
+        "integers": (pa.list_(pa.int64()), [0, 1, 5, 10**16, None]),
+        "doubles": (pa.list_(pa.float64()), [0.0, 1.0, 0.5, 1e10, 1e16, 5.0, None]),
+        "inferred": (None, [0, 1, 5, 5.0, 0.5, 1e10, 10**10]),
+    }
+    for name, (kind, pool) in pools.items():
+
+        def row(rng: random.Random, pool: list[Any] = pool) -> dict[str, Any]:
+            items = some(rng, pool, 4)
+            return {"items": items if items or rng.random() < 0.5 else None}
+
+        def made(rng: random.Random, row: Any = row, name: str = name, pool: list[Any] = pool) -> dict[str, Any]:
+            found = row(rng)
+            return {"items": found["items"] or [pool[0]]} if name == "inferred" else found
+
+        write = parquet({"items": kind})
+        yield Case(f"parquet lists of {name}", made, write, {"domain": TEXT_SET}, ".parquet")
+
+
+def _long_cases() -> Iterator[Case]:
+    import pyarrow as pa
+
+    options = {"person": "who", "item": "what"}
+
+    def texts(rng: random.Random) -> Any:
+        return person_of(rng), people(rng, words)
+
+    def numbers(rng: random.Random) -> Any:
+        pool = ["0", "1", "5", "007", "", "10000000000", " 7", "x" if rng.random() < 0.05 else "3"]
+        return person_of(rng), people(rng, lambda rng: rng.choice(pool))
+
+    for ending, mark in ((".csv", ","), (".tsv", "\t"), (".csv.gz", ";")):
+        yield Case(f"long{ending} texts", texts, long_text(mark), options | {"domain": TEXT_SET}, ending)
+        yield Case(f"long{ending} numbers", numbers, long_text(mark), options | {"domain": NUMBER_SET}, ending)
+
+    def values(rng: random.Random) -> Any:
+        who = rng.choice([person_of(rng), next(_serial), next(_serial) + 0.5])
+        odd = rng.random() < 0.03
+        pool = [*KNOWN, 0, 1, 5.0, 1e10, None, ["a", 5], []]
+        return who, people(rng, json_value if odd else lambda rng: rng.choice(pool))
+
+    yield Case("long jsonl", values, long_json, options | {"domain": TEXT_SET}, ".jsonl")
+
+    def doubles(rng: random.Random) -> Any:
+        who = next(_serial)
+        return rng.choice([float(who), who + 0.5, 1e10 + who, 1e16 + 2.0 * who]), people(
+            rng, lambda rng: rng.choice([0.0, 1.0, 5.0, 1e10, None, 0.5])
+        )
+
+    for name, kinds in (
+        ("doubles", {"who": pa.float64(), "what": pa.float64()}),
+        ("inferred", {"who": None, "what": pa.float64()}),
+    ):
+        yield Case(f"long parquet {name}", doubles, long_parquet(kinds), options | {"domain": TEXT_SET}, ".parquet")
+
+
+def _wide_cases() -> Iterator[Case]:
+    import pyarrow as pa
+
+    labels = [str(label) for label in KNOWN]
+
+    def bits(rng: random.Random) -> list[str]:
+        pool = ["0", "1", " 1", "0 ", "1.0", "true", "False", "0.0", "2" if rng.random() < 0.02 else "0"]
+        return [rng.choice(pool) for _ in labels]
+
+    write = delimited(",", labels, blank=True)
+    yield Case("wide.csv bits", bits, write, {"shape": "wide", "header": True, "domain": TEXT_SET}, ".csv")
+    above = {"shape": "wide", "header": False, "threshold": 0.4, "domain": Domain.of_items(4)}
+    yield Case(
+        "wide.csv threshold",
+        lambda rng: [rng.choice(["0", "0.5", "1e10", "-3", "007"]) for _ in range(4)],
+        delimited(","),
+        above,
+        ".csv",
+    )
+    yield Case(
+        "wide jsonl bits",
+        lambda rng: {
+            label: rng.choice([0, 1, True, False, "1", 1.0, 0.5 if rng.random() < 0.02 else 0]) for label in labels
+        },
+        json_lines,
+        {"shape": "wide", "domain": TEXT_SET},
+        ".jsonl",
+    )
+    for ending, mark in ((".csv", ","), (".tsv", "\t"), (".csv.gz", "|")):
+        write = delimited(mark, [one.name for one in TABLE.fields], blank=mark == ",")
+        yield Case(f"table{ending}", table_row, write, {"domain": TABLE, "missing": ["?"]}, ending)
+
+    def row(rng: random.Random) -> dict[str, Any]:
+        made = {"kind": json_value(rng), "code": rng.choice([0, 1, 5.0, "007", "x", None, 1e10, 0.5, True])}
+        return made | {
+            "size": rng.choice([0, 0.5, "5", None, 1e10]),
+            "extras": some(rng, ["a", 1, 0.5, "01"], 3) or None,
+        }
+
+    yield Case("table jsonl", row, json_lines, {"domain": TABLE}, ".jsonl")
+    codes = [0, 1, 5, 7, 10**10, None]
+    kinds: dict[str, tuple[Any, list[Any]]] = {
+        "texts": (pa.string(), [*WORDS, *KNOWN, None]),
+        "doubles": (pa.float64(), [0.0, 1e10, 1e16, 0.5, 5.0, None, 0.1]),
+        "floats": (pa.float32(), [0.0, 1e10, 0.5, 5.0, None, 0.1]),
+        "truths": (pa.bool_(), [True, False, None]),
+        "decimals": (pa.decimal128(20, 2), [Decimal("5.00"), Decimal("0.50"), Decimal("1"), None]),
+        "inferred": (None, [0, 1, 5, 0.5, 1e10, 5.0, 7]),
+    }
+    for name, (kind, pool) in kinds.items():
+
+        def typed(rng: random.Random, pool: list[Any] = pool) -> dict[str, Any]:
+            return flat_values(rng, pool, codes)
+
+        write = parquet({"kind": kind, "code": pa.float64(), "size": pa.float64()})
+        yield Case(f"table parquet {name}", typed, write, {"domain": FLAT}, ".parquet")
+    yield from _frame_cases(codes)
+    yield from _matrix_cases()
+
+
+def _frame_cases(codes: list[Any]) -> Iterator[Case]:
+    numbers = [0, 1, 5, 7, 0.5, 5.0, 1e10, None, 10**10]
+    mixed = [*numbers, *KNOWN, True, False, math.nan, Decimal("5.0"), "x", np.float64(0.5), np.int64(5)]
+
+    def lists(rng: random.Random) -> dict[str, Any]:
+        return {
+            "items": rng.choice([some(rng, [0, 1, "01", "a", 5.0, 0.5], 4), np.array([1, 5]), None, '["a", 1]'])
+        }
+
+    for name, dtype, pool in (("objects", object, mixed), ("inferred", None, mixed), ("numbers", None, numbers)):
+
+        def row(rng: random.Random, pool: list[Any] = pool) -> dict[str, Any]:
+            return flat_values(rng, pool, codes)
+
+        yield Case(f"pandas {name}", row, pandas_frame(dtype), {"domain": FLAT})
+    yield Case("pandas lists", lists, pandas_frame(object), {"domain": TEXT_SET})
+    yield Case(
+        "polars",
+        lambda rng: flat_values(rng, [*WORDS, None], [0.0, 1.0, 0.5, 1e10, None]),
+        polars_frame,
+        {"domain": FLAT},
+    )
+    yield Case(
+        "arrow inferred", lambda rng: flat_values(rng, [0, 1, 0.5, 1e10, 5], codes), arrow_frame, {"domain": FLAT}
+    )
+
+
+def _matrix_cases() -> Iterator[Case]:
+    def bits(rng: random.Random) -> list[Any]:
+        return [rng.choice([0, 1, 1.0, True]) for _ in range(5)]
+
+    def reals(rng: random.Random) -> list[Any]:
+        return [rng.choice([0, 1, 0.5, 1e10, -3]) for _ in range(5)]
+
+    def save(path: Path, rows: list[Any]) -> None:
+        np.save(path, np.array(rows))
+
+    yield Case("npy bits", bits, save, {}, ".npy")
+    yield Case("npy threshold", reals, save, {"threshold": 0.4}, ".npy")
+    yield Case("npz", bits, npz, {}, ".npz")
+    yield Case("npz threshold", reals, npz, {"threshold": 0.4}, ".npz")
+    yield Case("idx", pixels, idx, {}, ".idx")
+    yield Case("idx.gz domain", pixels, idx, {"domain": Domain((Image("scan", 2, 3),))}, "-ubyte.gz")
+    yield Case("numpy in memory", bits, lambda path, rows: np.array(rows), {})
+    yield Case(
+        "scipy in memory", reals, lambda path, rows: __import__("scipy.sparse").sparse.csr_array(np.array(rows)), {}
+    )
+
+
+def cases() -> list[Case]:
+    """Every format and shape."""
+    return [*_basket_cases(), *_long_cases(), *_wide_cases()]
+
+
+# -- pairs -----------------------------------------------------------------------------------------------------
+
+
+def neighbours(rng: random.Random, case: Case, rows: list[Any]) -> Iterator[list[Any]]:
+    """The rows with one added, removed or changed, at the beginning, in the middle and at the end, in any order."""
+    made = [[*rows, case.row(rng)]]
+    for at in (0, len(rows) // 2, len(rows) - 1):
+        made.append([*rows[:at], case.row(rng), *rows[at:]])
+        made.append([*rows[:at], *rows[at + 1 :]])
+        made.append([*rows[:at], case.row(rng), *rows[at + 1 :]])
+    rng.shuffle(made)
+    yield from made
+
+
+class Violation(AssertionError):
+    """A row that was read otherwise beside other rows than alone."""
+
+
+def check(case: Case, folder: Path, rows: list[Any], alone: list[Any]) -> None:
+    """The file reads as its rows alone, and is refused only where one of them is."""
+    found = case.read(folder, rows)
+    refused = any(one == REFUSED for one in alone)
+    if refused or found == REFUSED:
+        if refused != (found == REFUSED):
+            raise Violation(
+                f"{case.name}: {rows!r} {'accepted' if refused else 'refused'} against its rows {alone!r}"
+            )
+        return
+    expected = [record for one in alone for record in one]
+    if found != expected:
+        raise Violation(f"{case.name}: {rows!r} read as {found!r}, its rows alone as {expected!r}")
+
+
+def run_case(case: Case, pairs: int, seed: int, folder: Path) -> Counter[str]:
+    """At least `pairs` pairs of neighbouring files of one case."""
+    rng = random.Random(f"{case.name} {seed}")
+    done: Counter[str] = Counter()
+    memory: dict[str, Any] = {}
+
+    def reads_alone(row: Any) -> Any:
+        if repr(row) not in memory:
+            memory[repr(row)] = case.read(folder, [row]) if case.valid([row]) else [frozenset()]
+        return memory[repr(row)]
+
+    while done["pairs"] < pairs:
+        rows = [case.row(rng) for _ in range(rng.randrange(1, 12))]
+        if rng.random() < 0.7:  # mostly files that are accepted
+            rows = [row for row in rows if reads_alone(row) != REFUSED] or rows
+        for changed in neighbours(rng, case, rows):
+            if done["pairs"] >= pairs:
+                break
+            if changed and case.valid(rows) and case.valid(changed):
+                for file in (rows, changed):
+                    check(case, folder, file, [reads_alone(row) for row in file])
+                done["pairs"] += 1
+                done["refused"] += any(reads_alone(row) == REFUSED for row in changed)
+        memory.clear()
+    return done
+
+
+@contextmanager
+def small_blocks(size: int | None) -> Iterator[None]:
+    """Files cut into blocks of `size` bytes and chunks of three rows, so that one case crosses many borders."""
+    if size is None:
+        yield
+        return
+    modules = (
+        (dpgm.data.lines, "BLOCK", size),
+        (dpgm.data.parquet, "_BATCH", 3),
+        (dpgm.data.conversion, "_CHUNK", 3),
+    )
+    before = [getattr(module, name) for module, name, _ in modules]
+    for module, name, value in modules:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(modules, before, strict=True):
+            setattr(module, name, value)
+
+
+def run(pairs: int, seed: int, only: str = "", echo: Callable[[str], None] = lambda line: None) -> Counter[str]:
+    """`pairs` pairs over all cases, half of them with small blocks."""
+    chosen = [case for case in cases() if only in case.name]
+    each = -(-pairs // (2 * len(chosen)))
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as name:
+        for case in chosen:
+            done: Counter[str] = Counter()
+            for size in (None, 16):
+                with small_blocks(size):
+                    done += run_case(case, each, seed + (size or 0), Path(name))
+            echo(f"{case.name:32} {done['pairs']:6} pairs, {done['refused']:6} with a row that is refused")
+            total += done
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    chosen = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        total = run(chosen.pairs, chosen.seed, chosen.only, print)
+    except Violation as violation:
+        sys.exit(f"violation: {violation}")
+    print(f"{total['pairs']:,} pairs over {len(cases())} cases: 0 where one row changed another")
+
+
+if __name__ == "__main__":
+    main()
