@@ -52,7 +52,17 @@ def inspect(
     else:
         typer.echo("\n".join(found.lines()))
     if draft_domain is not None:
-        typer.echo(f"draft domain in {draft_domain}: read it, and remove what is not public knowledge.", err=True)
+        if found.held_by_one:
+            typer.echo(
+                f"warning: {found.held_by_one:,} of the items or values in the draft are held by one person only; the"
+                " domain of a release is published.",
+                err=True,
+            )
+        typer.echo(
+            f"draft domain in {draft_domain}: read it, remove what is not public knowledge, then take out its line"
+            " `drafted_from_data`.",
+            err=True,
+        )
 
 
 @app.command()

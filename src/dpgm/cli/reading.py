@@ -43,6 +43,11 @@ READ_OPTIONS: dict[str, Any] = {
         "--discover",
         "Find items (and, of a Parquet table, values and ranges) privately instead of listing them.",
     ),
+    "assume_public_domain": _option(
+        bool,
+        "--assume-public-domain",
+        "Declare that a --domain drafted from the data by `inspect` is public knowledge (the certificate says so).",
+    ),
     "format": _option(
         str | None,
         "--format",
@@ -68,7 +73,12 @@ READ_OPTIONS: dict[str, Any] = {
     "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
 }
-_DEFAULTS: dict[str, Any] = {"assume_public_items": False, "discover": False, "strip_suffix": ""}
+_DEFAULTS: dict[str, Any] = {
+    "assume_public_items": False,
+    "assume_public_domain": False,
+    "discover": False,
+    "strip_suffix": "",
+}
 
 
 def takes_read_options(command: Callable[..., None]) -> Callable[..., None]:

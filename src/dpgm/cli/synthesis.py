@@ -179,6 +179,7 @@ def fit(
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
     from dpgm.cli.stopping import SAY_IT_THEMSELVES, default_checkpoint, told_what_is_spent, warn_of_seed
+    from dpgm.data.rarity import rarity_warning
     from dpgm.data.readers import read_records, read_source
     from dpgm.errors import UsageError
     from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
@@ -199,7 +200,12 @@ def fit(
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
+    if options.public_domain is not None:
+        options.public_domain.refuse_draft()
     records, source = read_source(data, options)
+    from_data = source.items_assumed_public or records.domain.origin == "declared"
+    if from_data and not quiet and (warning := rarity_warning(records)) is not None:
+        announce(warning)
     if planned is not None:
         planned.check_complete(records.domain)
     near = None if public is None else read_records(public, replace(options, labels=None))

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
@@ -48,12 +48,14 @@ __all__ = [
     "MAX_LABEL_BYTES",
     "MAX_WIDTH",
     "Numeric",
+    "Origin",
     "ShapedNumber",
     "Unread",
 ]
 
 Field: TypeAlias = ItemSet | Image | Categorical | Boolean | Numeric | Date | DateTime | ShapedNumber
 Unread: TypeAlias = Identifier | Ignored
+Origin: TypeAlias = Literal["stated", "drafted", "declared"]
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,15 @@ class Domain:
     `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
     Identifiers and ignored columns may stand among the fields given; they take no positions, and are kept apart in
     `unread`, each with its place in the order of all columns.
+    `origin` tells where the domain comes from: `stated` by the curator, `drafted` from the data by `inspect`, or such a
+    draft `declared` public knowledge by the curator. A fit refuses a draft.
     """
 
     fields: tuple[Field, ...]
     label: str | None = None
     unread: tuple[tuple[int, Unread], ...] = ()
     constraints: tuple[Constraint, ...] = dataclasses.field(default=(), kw_only=True)
+    origin: Origin = dataclasses.field(default="stated", kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         given: list[Field | Unread] = list(self.fields)
@@ -104,6 +109,19 @@ class Domain:
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
         object.__setattr__(self, "constraints", parse_constraints(self.constraints, self.fields))
+
+    def declared_public(self) -> "Domain":
+        """This domain, with the curator's word that what was drafted from the data is public knowledge."""
+        return dataclasses.replace(self, origin="declared") if self.origin == "drafted" else self
+
+    def refuse_draft(self) -> None:
+        """Refuse a domain that was drafted from the data and that nobody declared public."""
+        if self.origin == "drafted":
+            raise UsageError(
+                "the domain was drafted from the data, and publishing it would tell about the people in them; correct"
+                " it and take out its line `drafted_from_data`, or declare it public knowledge as it stands with"
+                " --assume-public-domain (assume_public_domain=True)."
+            )
 
     @cached_property
     def is_open(self) -> bool:

@@ -49,6 +49,7 @@ from dpgm.data.domain import (
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
 
+DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator takes the line out
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
 # kind: keys needed, keys allowed as well
@@ -69,7 +70,9 @@ _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second"}
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
-    plain: dict[str, Any] = {} if domain.label is None else {"label": domain.label}
+    plain: dict[str, Any] = {} if domain.origin == "stated" else {DRAFTED: True}
+    if domain.label is not None:
+        plain["label"] = domain.label
     plain["fields"] = [_field_to_plain(field) for field in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
@@ -119,7 +122,7 @@ def domain_from_plain(plain: object) -> Domain:
     """
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key `fields`.")
-    _check_keys(plain, ("fields",), ("label", "constraints"), "the domain")
+    _check_keys(plain, ("fields",), ("label", "constraints", DRAFTED), "the domain")
     if not isinstance(plain["fields"], list):
         raise UsageError("`fields` of the domain must be a list.")
     label = plain.get("label")
@@ -131,7 +134,10 @@ def domain_from_plain(plain: object) -> Domain:
     fields: tuple[Any, ...] = tuple(
         _field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)
     )
-    return Domain(fields, label, constraints=tuple(rules))
+    drafted = plain.get(DRAFTED, False)
+    if not isinstance(drafted, bool):
+        raise UsageError(f"`{DRAFTED}` of the domain must be true or false.")
+    return Domain(fields, label, constraints=tuple(rules), origin="drafted" if drafted else "stated")
 
 
 def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:

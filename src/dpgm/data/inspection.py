@@ -14,6 +14,7 @@ from dpgm.data.domain_file import save_domain
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
 from dpgm.data.options import ReadKeywords, ReadOptions, options_from
+from dpgm.data.rarity import held_by_one
 from dpgm.data.readers import read_with
 from dpgm.data.source import Source
 from dpgm.errors import InputError, UsageError
@@ -40,6 +41,7 @@ class Inspection:
     mean_length: float
     median_length: float
     longest: int
+    held_by_one: int = 0
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -88,8 +90,8 @@ def inspect_file(
     """Counts, lengths and a draft domain of a file (for its curator).
 
     The options are those of `read_source`, but the items of the file need no declaration, and a shape that is not
-    stated is guessed from the first rows: without a `domain`, one
-    is drafted from the data, and `draft_domain` names a YAML or JSON file to write it to, marked as curator only (an
+    stated is guessed from the first rows. Without a `domain`, one is drafted from the data, and `draft_domain` names a
+    YAML or JSON file to write it to, marked as drafted: a fit refuses it until the curator declares it public (an
     existing file is replaced with `force` alone).
     """
     chosen = replace(options_from(options, **keywords), assume_public_items=True)
@@ -101,13 +103,16 @@ def inspect_file(
         chosen = replace(chosen, domain=domain, shape="wide")
     records, source = read_with(source_file, chosen)
     lengths = records.lengths
+    drafted = guess.table or source.items_assumed_public
+    domain = replace(records.domain, origin="drafted") if drafted else records.domain
     if draft_domain is not None:
-        save_domain(records.domain, draft_domain, note=DRAFT_NOTE, force=force)
+        save_domain(domain, draft_domain, note=DRAFT_NOTE, force=force)
     return Inspection(
         file=str(source_file),
         source=source,
-        domain=records.domain,
-        domain_is_draft=guess.table or source.items_assumed_public,
+        domain=domain,
+        domain_is_draft=drafted,
+        held_by_one=held_by_one(records),
         records=len(records),
         empty=int((lengths == 0).sum()),
         mean_length=float(lengths.mean()),

@@ -32,6 +32,7 @@ class ReadOptions:
     Attributes:
         domain: The public domain: a `Domain`, a mapping, or the YAML or JSON file of it.
         assume_public_items: Declare that the set of items occurring in the file is public knowledge.
+        assume_public_domain: Declare that a domain that `inspect` drafted from the data is public knowledge.
         discover: Find items privately when a generator is fitted, instead of listing them; of a table without a domain
             (Parquet), the names and types of columns are taken from the schema, and all else is found privately.
         format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `fimi`, `npz`, `npy`, `idx`,
@@ -60,6 +61,7 @@ class ReadOptions:
 
     domain: DomainLike | None = None
     assume_public_items: bool = False
+    assume_public_domain: bool = False
     discover: bool = False
     format: str | None = None
     shape: str | None = None
@@ -77,7 +79,10 @@ class ReadOptions:
     strip_suffix: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "domain", _loaded(self.domain))
+        domain = _loaded(self.domain)
+        if domain is not None and self.assume_public_domain:
+            domain = domain.declared_public()
+        object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
         object.__setattr__(self, "missing", tuple(self.missing))
@@ -124,6 +129,7 @@ class ReadKeywords(TypedDict, total=False):
 
     domain: DomainLike | None
     assume_public_items: bool
+    assume_public_domain: bool
     discover: bool
     format: str | None
     shape: str | None

@@ -7,25 +7,33 @@ which the certificate holds.
 
 from collections.abc import Sequence
 
+from dpgm.data.domain import Domain
 from dpgm.data.source import Source
 
 PUBLIC = "The number of records and the domain (the list of possible values) are treated as public."
 PUBLIC_OPEN = "The number of records and what the domain states of columns and values are treated as public."
 PER_ROW = "Each row is taken as one person; a person with several rows is protected per row."
 ITEMS_ASSUMED_PUBLIC = "The custodian declared that the set of items occurring in the file is public knowledge."
+DOMAIN_ASSUMED_PUBLIC = (
+    "The domain was drafted from the data, and the custodian declared that all of it is public knowledge."
+)
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
-STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC)
+STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC)
 WARNINGS = (SEEDED,)
 
 
-def statements_of(source: Source | None, found: Sequence[str] = ()) -> tuple[str, ...]:
+def statements_of(
+    source: Source | None, found: Sequence[str] = (), domain: Domain | None = None
+) -> tuple[str, ...]:
     """What was assumed when the records were read, in sentences that the certificate and the README carry."""
     told = [PUBLIC_OPEN if found else PUBLIC]
     if source is None or source.unit == "row":
         told.append(PER_ROW)
     if source is not None and source.items_assumed_public:
         told.append(ITEMS_ASSUMED_PUBLIC)
+    if domain is not None and domain.origin == "declared":
+        told.append(DOMAIN_ASSUMED_PUBLIC)
     return (*told, *found)
 
 

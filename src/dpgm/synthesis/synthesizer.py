@@ -109,6 +109,7 @@ class Synthesizer:
         if resume and checkpoint is None:
             raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
         records = as_records(data, self.domain)
+        records.domain.refuse_draft()
         plan = self._plan_for(records, plan, checkpoint if resume else None)
         check_memory(plan, records.domain)
         device = _choose_device(self.device)
@@ -222,7 +223,7 @@ def _certify(
         model={"kind": generator.kind} | generator.architecture,
         files={},
         warnings=() if private else (SEEDED,),
-        statements=statements_of(source, settling_statements(domain, plan.delta)),
+        statements=statements_of(source, settling_statements(domain, plan.delta), domain),
         plan=plan.public_numbers(domain),
     )
 
