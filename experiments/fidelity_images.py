@@ -32,6 +32,7 @@ from torch import nn
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.images import image_measurement
+from dpgm.images.rules import RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.models.image_layout import ImageLayout
@@ -64,7 +65,7 @@ def load(part: str, folder: Path = DATA) -> Records:
 
 
 def noises(epsilon: float) -> dict[str, float]:
-    spends = image_measurement.image_spends(DOMAIN)
+    spends = image_measurement.image_spends(DOMAIN, RULES.embedding)
     return {spend.name: math.ceil(1e5 / (MU[epsilon] * math.sqrt(spend.share))) / 1e5 for spend in spends}
 
 
@@ -118,9 +119,10 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
-    measured = image_measurement.measure_images(gateway, DOMAIN, noises(epsilon), device=device)
+    settings = image_measurement.ImageSettings(large=device == "cuda")
+    measured = image_measurement.measure_images(gateway, DOMAIN, noises(epsilon), settings, device=device)
     middle = time.perf_counter()
-    fitted = image_measurement.fit_image_generator(measured, DOMAIN, generator=draws, device=device)
+    fitted = image_measurement.fit_image_generator(measured, DOMAIN, RULES.fit, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)
     row: Row = {

@@ -34,6 +34,7 @@ from dpgm.networks.strategy import default_clusters
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.products_fit import moment_targets
+from dpgm.products.rules import RULES
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.training.network_refinement import refine_mixture
 
@@ -57,12 +58,12 @@ def networks(records: Records, epsilon: float, seed: int) -> Records:
 def decoders(records: Records, epsilon: float, seed: int) -> Records:
     """Refinement alone, from random weights with output biases at the measured profile."""
     count, domain = len(records), records.domain
-    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), cells=False)
+    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), RULES, cells=False)
     mechanisms = calibrate(epsilon, 1 / count, spends)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
-    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms})
+    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, RULES)
     draws = torch.Generator().manual_seed(seed)
-    wanted = moment_targets(measured, domain, count, generator=draws)
+    wanted = moment_targets(measured, domain, count, RULES, generator=draws)
     k, settings = default_clusters(count), NetworkSettings()
     model = VAE(domain, settings.hidden, settings.latent)
     start = model.initial(k, generator=draws)

@@ -1,16 +1,38 @@
 """Small data and plans shared by the synthesis tests."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
+from dpgm.images.image_measurement import ImageSettings
+from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.networks.settings import NetworkSettings
 from dpgm.privacy.events import Mechanism
+from dpgm.products.rules import RULES
+from dpgm.products.strategy import ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import FamilySettings, Settings
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import VAES, strategy_of
+
+# A few steps are enough to see that everything is joined up.
+SHORT = replace(
+    RULES,
+    fit=replace(
+        RULES.fit,
+        steps=8,
+        steps_narrow=8,
+        steps_table=8,
+        components=10,
+        components_wide=10,
+        least_components=10,
+        least_affordable=10,
+    ),
+)
+FEW_IMAGES = replace(IMAGE_RULES, fit=replace(IMAGE_RULES.fit, steps=4, least_images=3, most_images=3))
 
 SETS = Domain.of_items(12)
 TABLE = Domain(
@@ -46,7 +68,8 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
         runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), own).runs
         listed = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
         return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=own), listed)
-    chosen = NetworkSettings(steps=6, cluster_steps=2, features=8, hidden=(5,), latent=2, **settings)  # type: ignore[arg-type]
+    few = {"products": SHORT, "steps": 6, "cluster_steps": 2, "features": 8, "hidden": (5,), "latent": 2}
+    chosen = NetworkSettings(**(few | settings))  # type: ignore[arg-type]
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
     if model == "products" or (model == "vae" and VAES.refines(domain, chosen)):
         mechanisms += [Mechanism("pair counts", 4.0)]
@@ -64,7 +87,7 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
             ]
         q = chosen.sampling_rate
         mechanisms += [Mechanism("norms", 6.0, 6, q, "step"), Mechanism("gradients", 1.3, 6, q, "step")]
-    family = chosen if model in ("vae", "rbm") else FamilySettings()
+    family = {"products": ProductSettings(SHORT), "image": ImageSettings(rules=FEW_IMAGES)}.get(model, chosen)
     return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=family), tuple(mechanisms))
 
 

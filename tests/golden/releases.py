@@ -7,29 +7,33 @@ python tests/golden/releases.py --write    records them anew; say in the commit 
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
+from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
+from dpgm.products.rules import RULES
 from dpgm.strategy.config import Config, default_delta
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.synthesis.plan import Plan, settle
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.synthesis.synthesizer import Synthesizer
-from dpgm.training.refinement import FitRule
 
 RECORDED = Path(__file__).parent / "digests.json"
+
+# A tenth of the steps of a fit to moments; where the rules are kept in the settings of a family.
+SHORT_RULES = replace(RULES, fit=replace(RULES.fit, steps=60, steps_narrow=200, steps_table=100))
+SHORT = {"products": "rules", "vae": "products", "rbm": "products"}
 
 FEW = Domain.of_items(12)
 MIDDLING = Domain.of_items(26)
@@ -68,38 +72,18 @@ def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     delta = default_delta(count)
     facts = PublicFacts(domain, count, config.epsilon, delta)
     settings = settle(config, facts)
+    if settings.model in SHORT:
+        fewer[SHORT[settings.model]] = SHORT_RULES
     settings = replace(settings, family=replace(settings.family, **fewer))
     budget = strategy_of(settings.model).budget(facts, settings.family)
     mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
     plan = Plan(config.epsilon, cost(mechanisms, delta).epsilon, delta, count, domain.width, settings, mechanisms)
-    with _short_refinement():
-        return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
-
-
-@contextmanager
-def _short_refinement() -> Iterator[None]:
-    """A tenth of the steps of a fit to moments."""
-    original = FitRule.__init__
-
-    def short(self: FitRule, *args: Any, **named: Any) -> None:
-        original(self, *args, **named)
-        object.__setattr__(self, "steps", max(self.steps // 10, 2))
-
-    with patch.object(FitRule, "__init__", short):
-        yield
+    return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
 
 
 def _image() -> Synthesizer:
-    from dpgm.images import image_measurement
-
-    rule = image_measurement.refinement_rule
-
-    def short(*args: Any) -> Any:
-        architecture, settings = rule(*args)
-        return architecture, replace(settings, steps=10, images=8)
-
-    with patch.object(image_measurement, "refinement_rule", short):
-        return _fit(Config(2.0), some_records(IMAGES, 300))
+    few = replace(IMAGE_RULES.fit, steps=10, least_images=8, most_images=8)
+    return _fit(Config(2.0), some_records(IMAGES, 300), rules=replace(IMAGE_RULES, fit=few))
 
 
 def _networks(model: str, preset: str, clusters: int, **fewer: Any) -> Synthesizer:

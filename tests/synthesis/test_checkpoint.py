@@ -18,8 +18,6 @@ from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import SETS, some_records, tiny_plan
 
-pytestmark = pytest.mark.usefixtures("short_refinement")
-
 RECORDS = some_records(SETS, 60)
 
 

@@ -1,30 +1,27 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
-from dpgm.images import image_measurement
-from dpgm.images.image_measurement import embedding_design, fit_image_generator, image_spends, measure_images
-from dpgm.mechanisms.gateway import Gateway
+from dpgm.images.image_measurement import (
+    ImageSettings,
+    embedding_design,
+    fit_image_generator,
+    image_spends,
+    measure_images,
+)
+from dpgm.mechanisms.gateway import Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.testing import assert_bounded, assert_playback_invariant
+from synthesis_data import FEW_IMAGES
 
+DIGITS = Domain((Image("image", 28, 28),))
 LABELLED = Domain((Image("image", 8, 8), Categorical("label", tuple(range(4)))), label="label")
 
 
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = image_measurement.refinement_rule
-
-    def short(*args: object) -> object:
-        architecture, settings = rule(*args)  # type: ignore[arg-type]
-        return architecture, dataclasses.replace(settings, steps=4, images=3)
-
-    monkeypatch.setattr(image_measurement, "refinement_rule", short)
+SETTINGS = ImageSettings(rules=FEW_IMAGES)
 
 
 def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:
@@ -39,10 +36,11 @@ def pictures(count: int, domain: Domain = LABELLED, seed: int = 0) -> Records:
 def fit(
     gateway: Gateway, domain: Domain = LABELLED, records: int = 30, epsilon: float = 1.0, device: str = "cpu"
 ) -> dict[str, torch.Tensor]:
-    mechanisms = calibrate(epsilon, 1e-5, image_spends(domain))
+    mechanisms = calibrate(epsilon, 1e-5, image_spends(domain, SETTINGS.rules.embedding))
     noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
-    measured = measure_images(gateway, domain, noises, device=device)
-    return fit_image_generator(measured, domain, generator=torch.Generator().manual_seed(0), device=device).state()
+    measured = measure_images(gateway, domain, noises, SETTINGS, device=device)
+    draws = torch.Generator().manual_seed(0)
+    return fit_image_generator(measured, domain, SETTINGS.rules.fit, generator=draws, device=device).state()
 
 
 def test_the_fit_is_a_function_of_the_noisy_values_alone() -> None:
@@ -81,11 +79,11 @@ def test_it_runs_on_any_shape(height: int, columns: int) -> None:
 
 def test_many_classes_keep_the_release_within_bounds() -> None:
     domain = Domain((Image("image", 8, 8), Categorical("label", tuple(range(1000)))), label="label")
-    assert 1000 * embedding_design(domain).features <= 1_000_000
+    assert 1000 * embedding_design(domain, SETTINGS).features <= 1_000_000
 
 
 def test_shares_add_up_to_the_whole_budget() -> None:
-    assert sum(spend.share for spend in image_spends(LABELLED)) == pytest.approx(1.0)
+    assert sum(spend.share for spend in image_spends(LABELLED, SETTINGS.rules.embedding)) == pytest.approx(1.0)
 
 
 @pytest.mark.gpu
@@ -93,3 +91,14 @@ def test_it_runs_on_a_gpu_with_convolutions() -> None:
     state = fit(Gateway(pictures(40), randomness=SeededRandomness(0)), records=40, device="cuda")
     assert "layer3.weight" in state
     assert all(bool(torch.isfinite(tensor).all()) and tensor.device.type == "cpu" for tensor in state.values())
+
+
+def test_what_is_measured_is_settled_by_the_plan_and_not_by_the_device() -> None:
+    small, large = (embedding_design(DIGITS, ImageSettings(large=large)) for large in (False, True))
+    assert small.features == 12_000
+    assert large.features == 36_000
+    noises = {"class sizes": 1.0, "mean embedding": 1.0}
+    for device in ("cpu", "auto"):
+        gateway = TraceGateway(pictures(20), randomness=SeededRandomness(0))
+        measured = measure_images(gateway, LABELLED, noises, SETTINGS, device=device)
+        assert measured.design == embedding_design(LABELLED, SETTINGS)

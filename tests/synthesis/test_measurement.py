@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpgm.products.cell_measurement import fit_cells, lists_cells, measure_cells
 from dpgm.products.length_histogram import read_lengths, thinned
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.products_fit import fit_products
+from dpgm.products.rules import RULES
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.testing import assert_bounded, assert_playback_invariant
 from dpgm.training.targets import LengthTarget
@@ -23,10 +25,7 @@ MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red",
 TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
 
 
-@pytest.fixture(autouse=True)
-def brief_fits(monkeypatch):
-    rule = products_fit.FitRule
-    monkeypatch.setattr(products_fit, "FitRule", lambda **settings: rule(**{**settings, "steps": 20}))
+BRIEF = dataclasses.replace(RULES, fit=dataclasses.replace(RULES.fit, steps=20, steps_narrow=20, steps_table=20))
 
 
 def random_records(domain, count, seed=0, chance=0.3):
@@ -41,15 +40,15 @@ def random_records(domain, count, seed=0, chance=0.3):
 
 def fit(gateway, domain, count, noises):
     """What a plan of products does: all that was released, and the generator."""
-    if lists_cells(domain):
-        measured = measure_cells(gateway, domain, count, noises)
-        return measured.sums, fit_cells(measured, domain, count)
-    measured = measure(gateway, domain, count, noises)
-    return measured.tuples, fit_products(measured, domain, count, generator=torch.Generator().manual_seed(0))
+    if lists_cells(domain, RULES.enumerated):
+        measured = measure_cells(gateway, domain, count, noises, RULES)
+        return measured.sums, fit_cells(measured, domain, count, RULES)
+    measured = measure(gateway, domain, count, noises, RULES)
+    return measured.tuples, fit_products(measured, domain, count, BRIEF, generator=torch.Generator().manual_seed(0))
 
 
 def noises_for(domain, records, epsilon):
-    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)))
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), RULES)
     return {m.name: m.noise for m in calibrate(epsilon, 1 / (10 * records), spends)}
 
 
@@ -84,7 +83,7 @@ def test_every_domain_size_and_budget_gives_a_generator(domain, count, chance, e
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("records", [1, 30_000, 4_400_000])
 def test_shares_sum_to_one(domain, epsilon, records):
-    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)))
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), RULES)
     assert sum(spend.share for spend in spends) == pytest.approx(1)
     assert all(spend.share > 0 for spend in spends)
 
@@ -92,7 +91,10 @@ def test_shares_sum_to_one(domain, epsilon, records):
 def test_more_budget_never_measures_less():
     for width in (10, 300, 1000):
         names = [
-            {spend.name for spend in measurement_spends(PublicFacts(Domain.of_items(width), 50_000, epsilon, 1e-6))}
+            {
+                spend.name
+                for spend in measurement_spends(PublicFacts(Domain.of_items(width), 50_000, epsilon, 1e-6), RULES)
+            }
             for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         ]
         assert all(fewer - {"popular lengths"} <= more for fewer, more in itertools.pairwise(names))
@@ -134,8 +136,8 @@ ITEMS = Domain.of_items(40)
 
 
 def run_items(gateway):
-    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5, "popular lengths": 2.0})
-    model = fit_products(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5, "popular lengths": 2.0}, RULES)
+    model = fit_products(measured, ITEMS, 600, BRIEF, generator=torch.Generator().manual_seed(0))
     released = measured.scaled.released
     asked = released.statistic
     popular = measured.popular
@@ -173,8 +175,8 @@ def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_sa
     one = {"record lengths": two["record lengths"], "item counts": together}
     for seed in range(3):
         for name, noises in (("two", two), ("one", one)):
-            measured = measure(Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises)
-            found = measurement.measured_profile(measured, domain, count).frequencies * count
+            measured = measure(Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises, RULES)
+            found = measurement.measured_profile(measured, domain, count, RULES.read).frequencies * count
             errors[name] += np.abs(found - held)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
 
@@ -188,11 +190,11 @@ def wide_records(count, seed=0):
 
 def run_wide(gateway):
     noises = {name: NOISES[name] for name in ("record lengths", "item counts", "pair counts")}
-    measured = measure(gateway, WIDE, 600, noises | {"scaled item counts": 0.5, "popular lengths": 2.0})
+    measured = measure(gateway, WIDE, 600, noises | {"scaled item counts": 0.5, "popular lengths": 2.0}, RULES)
     groups = measured.popular.statistic.groups
     assert [len(group) for group in groups] == [30, 100]
     assert set(groups[0]) < set(groups[1])
-    model = fit_products(measured, WIDE, 600, generator=torch.Generator().manual_seed(0))
+    model = fit_products(measured, WIDE, 600, BRIEF, generator=torch.Generator().manual_seed(0))
     return {"popular": measured.popular.value, "groups": groups} | model.state()
 
 
@@ -209,10 +211,12 @@ def test_popular_lengths_after_a_gap_are_seen():
     noisy = np.zeros(31)
     noisy[0], noisy[12:22] = 18_500, 150
     noisy += 30 * np.random.default_rng(0).normal(size=31)
-    seen = read_lengths(noisy, 30.0, 20_000, few=True)
+    seen = read_lengths(noisy, 30.0, 20_000, RULES.read, few=True)
     assert seen.law[12:22].sum() == pytest.approx(0.075, abs=0.02)
     assert seen.law[1:10].sum() < 0.02
-    nobody = read_lengths(np.r_[20_000.0, 30 * np.random.default_rng(1).normal(size=30)], 30.0, 20_000, few=True)
+    nobody = read_lengths(
+        np.r_[20_000.0, 30 * np.random.default_rng(1).normal(size=30)], 30.0, 20_000, RULES.read, few=True
+    )
     assert nobody.law[0] > 0.98
 
 
@@ -222,9 +226,11 @@ def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
     held = rng.random((count, 120)) < np.repeat([0.08, 0.01], [30, 90])
     noises = noises_for(domain, count, 1)
     gateway = Gateway(Records.from_dense(held, domain), randomness=SeededRandomness(0))
-    measured = measure(gateway, domain, count, noises)
+    measured = measure(gateway, domain, count, noises, RULES)
     assert sorted(measured.popular.statistic.groups[0]) == list(range(30))
-    targets = products_fit.moment_targets(measured, domain, count, generator=torch.Generator().manual_seed(0))
+    targets = products_fit.moment_targets(
+        measured, domain, count, BRIEF, generator=torch.Generator().manual_seed(0)
+    )
     first, second = (target for target in targets.moments if isinstance(target, LengthTarget))
     assert first.positions.tolist() == list(measured.popular.statistic.groups[0])
     assert len(second.positions) == 100
@@ -236,9 +242,9 @@ def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
 @pytest.mark.parametrize(("chance", "fitted"), [(0.1, True), (0.9, False)])
 def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
     gateway = Gateway(random_records(ITEMS, 600, chance=chance), randomness=SeededRandomness(0))
-    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5})
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5}, RULES)
     assert 3 in [released.statistic.order for released in measured.tuples]
-    targets = products_fit.moment_targets(measured, ITEMS, 600, generator=torch.Generator().manual_seed(0))
+    targets = products_fit.moment_targets(measured, ITEMS, 600, BRIEF, generator=torch.Generator().manual_seed(0))
     assert (3 in [getattr(target, "order", None) for target in targets.moments]) == fitted
 
 
@@ -257,8 +263,8 @@ def dense_records(count, seed=0):
 
 def run_dense(gateway):
     noises = {name: noise / 10 for name, noise in NOISES.items()}
-    measured = measure(gateway, DENSE, 600, noises)
-    model = fit_products(measured, DENSE, 600, generator=torch.Generator().manual_seed(0))
+    measured = measure(gateway, DENSE, 600, noises, RULES)
+    model = fit_products(measured, DENSE, 600, BRIEF, generator=torch.Generator().manual_seed(0))
     return {"centred": measured.centred.value, "limit": measured.centred.statistic.limit} | model.state()
 
 
@@ -274,11 +280,13 @@ def test_the_fit_to_centred_pairs_depends_on_released_values_alone():
 def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_short():
     short = random_records(Domain.of_items(200), 5_000, chance=0.02)
     noises = noises_for(short.domain, 5_000, 3)
-    measured = measure(Gateway(short, randomness=SeededRandomness(0)), short.domain, 5_000, noises)
+    measured = measure(Gateway(short, randomness=SeededRandomness(0)), short.domain, 5_000, noises, RULES)
     assert measured.centred is None
     assert measured.tuples[0].statistic.order == 2
     dense = dense_records(5_000)
-    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises_for(DENSE, 5_000, 3))
+    measured = measure(
+        Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises_for(DENSE, 5_000, 3), RULES
+    )
     assert measured.centred is not None
     assert 2 not in [released.statistic.order for released in measured.tuples]
 
@@ -292,8 +300,7 @@ def test_one_record_moves_no_release_by_more_than_declared_where_all_records_are
     assert moved <= 1 + 1e-6
 
 
-def test_the_fit_finds_planted_dependence(monkeypatch):
-    monkeypatch.undo()
+def test_the_fit_finds_planted_dependence():
     draws = np.random.default_rng(0)
     left = draws.random(20_000) < 0.5
     dense = (draws.random((20_000, 12)) < np.where((np.arange(12) < 6) == left[:, None], 0.5, 0.02)).astype(float)
@@ -308,7 +315,7 @@ def test_the_fit_finds_planted_dependence(monkeypatch):
 def test_noise_alone_is_not_read_as_long_records():
     noise = 23 * np.random.default_rng(0).normal(size=513)
     histogram = 28_000 * 0.2 * 0.8 ** np.arange(513.0)
-    lengths = read_lengths(histogram + noise, 23.0, 28_000)
+    lengths = read_lengths(histogram + noise, 23.0, 28_000, RULES.read)
     assert lengths.mean == pytest.approx(4.0, abs=0.4)
     assert lengths.law.sum() == pytest.approx(1)
     assert lengths.counts.sum() == pytest.approx(28_000)
@@ -324,6 +331,6 @@ def test_the_bound_on_lengths_grows_with_the_number_of_records():
     law = 0.8 ** np.arange(60.0)
     law /= law.sum()
     profile = 1 / np.arange(3.0, 103.0)
-    caps = [choose_cap(2, law, profile, records, 5.0)[0] for records in (3_000, 100_000, 10_000_000)]
+    caps = [choose_cap(2, law, profile, records, 5.0, RULES)[0] for records in (3_000, 100_000, 10_000_000)]
     assert caps == sorted(caps)
     assert caps[0] < caps[-1]

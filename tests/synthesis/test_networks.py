@@ -11,6 +11,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.measurement import measure
+from dpgm.products.rules import RULES
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.plan import make_plan
@@ -48,7 +49,7 @@ def fit(plan, records=None):
 
 
 def test_generated_records_show_the_measured_pairs_and_without_measuring_them_they_do_not():
-    plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05)
+    plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05, products=RULES)
     assert plan.pays_for("pair counts")
     generator = fit(plan)
     drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1))
@@ -65,11 +66,10 @@ def test_generated_records_show_the_measured_pairs_and_without_measuring_them_th
     assert pair(drawn, 0, 3) > 0.06 * RECORDS
 
 
-@pytest.mark.usefixtures("short_refinement")
 def test_networks_are_refined_to_centred_pairs_too():
     dense = Records.from_dense(np.random.default_rng(0).random((RECORDS, 26)) < 0.9, WIDE)
     plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05)
-    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), WIDE, RECORDS, plan.noises)
+    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), WIDE, RECORDS, plan.noises, RULES)
     assert measured.centred is not None
     assert not measured.tuples
     assert "points" in fit(plan, dense).state()

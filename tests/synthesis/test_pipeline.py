@@ -9,8 +9,6 @@ from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
-pytestmark = pytest.mark.usefixtures("short_refinement")
-
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
     pytest.param("products", TABLE, {}, id="products-table"),

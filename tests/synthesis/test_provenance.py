@@ -4,7 +4,6 @@ The map below is written by hand, independently of the code that writes; a name 
 a tensor really depends on nothing but the mechanism's noisy values is shown by playing the tape back without data.
 """
 
-import dataclasses
 import json
 
 import pytest
@@ -18,8 +17,6 @@ from dpgm.strategy.context import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
-
-pytestmark = pytest.mark.usefixtures("short_refinement")
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
@@ -129,16 +126,7 @@ def test_every_number_written_maps_to_a_mechanism_or_a_public_input(tmp_path, mo
     assert set(json.loads(files["domain.json"])) <= {"fields", "label", "format"}
 
 
-def test_an_image_release_is_traced_as_well(tmp_path, monkeypatch):
-    from dpgm.images import image_measurement
-
-    rule = image_measurement.refinement_rule
-
-    def short(*args):
-        architecture, settings = rule(*args)
-        return architecture, dataclasses.replace(settings, steps=4, images=3)
-
-    monkeypatch.setattr(image_measurement, "refinement_rule", short)
+def test_an_image_release_is_traced_as_well(tmp_path):
     plan = tiny_plan("image", IMAGES, 30)
     traced = TraceGateway(some_records(IMAGES, 30), randomness=SeededRandomness(0), allowance=plan.mechanisms)
     _write(traced, plan, IMAGES, tmp_path / "live")

@@ -56,6 +56,7 @@ def plan(
     domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
     items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="Print every tuned number of the plan, as JSON.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.", rich_help_panel=OUTPUT)
     ] = None,
@@ -81,7 +82,9 @@ def plan(
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
-    if as_json:
+    if rules:
+        typer.echo(json.dumps(made.settings.to_json(), indent=1))
+    elif as_json:
         typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)}))
     elif out is None:
         _print_plan(made)

@@ -5,11 +5,13 @@ have sensitivity 1; everything else is post-processing.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dpgm.data.domain import Domain
+from dpgm.images.rules import RULES, EmbeddingRules, ImageFitRules, ImageRules
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.image import ImageGenerator
 from dpgm.models.image_layout import ImageLayout
@@ -17,36 +19,43 @@ from dpgm.models.image_networks import convolutional_architecture, dense_archite
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.image_features import REFERENCE_PIXELS, EmbeddingDesign, FeatureSet, Transform
 from dpgm.statistics.mean_embedding import ImageMeasurements, class_sizes, mean_embedding
+from dpgm.strategy.settings import FamilySettings
 from dpgm.training.image_refinement import RefinementSettings, fit_images
 
 SIZES = "class sizes"
 EMBEDDING = "mean embedding"
 
-_SIZE_SHARE = 0.01
-_BANDWIDTHS = (0.01, 0.03, 0.1)
-_MOST_VALUES = 1_000_000  # released numbers: classes x features
+
+@dataclass(frozen=True)
+class ImageSettings(FamilySettings):
+    """Whether the larger feature map is measured, and the tuned numbers.
+
+    The plan settles what is measured, so that it does not depend on the device that a fit or its resumption runs on.
+    """
+
+    large: bool = False
+    rules: ImageRules = RULES
 
 
-def image_spends(domain: Domain) -> tuple[Spend, ...]:
+def image_spends(domain: Domain, rules: EmbeddingRules) -> tuple[Spend, ...]:
     """Shares of the budget of the two releases; the same at every epsilon and size."""
     ImageLayout.of(domain)
-    return (Spend(SIZES, _SIZE_SHARE), Spend(EMBEDDING, 1 - _SIZE_SHARE))
+    return (Spend(SIZES, rules.sizes), Spend(EMBEDDING, 1 - rules.sizes))
 
 
-def embedding_design(domain: Domain, device: torch.device | str = "cpu") -> EmbeddingDesign:
-    """The public feature map of a domain: three bandwidths, of blurred images and of local strokes.
-
-    Images below 16 pixels a side have no room for strokes of two widths; they get the blurred kind alone.
-    """
+def embedding_design(domain: Domain, settings: ImageSettings) -> EmbeddingDesign:
+    """The public feature map of a domain: three bandwidths, of blurred images and of local strokes."""
+    rules = settings.rules.embedding
     layout = ImageLayout.of(domain)
     height, columns = layout.image.height, layout.image.columns
-    accelerated = torch.device(device).type == "cuda"
-    strokes: Transform = "gabor" if accelerated else "gabor-middle"
-    transforms: tuple[Transform, ...] = ("dct", strokes) if min(height, columns) >= 16 else ("dct",)
-    kinds = [(transform, bandwidth) for transform in transforms for bandwidth in _BANDWIDTHS]
-    features = 36_000 if accelerated else 12_000
-    features = min(features, _MOST_VALUES // layout.classes)
-    frequencies = max(50, features // (2 * len(kinds)))
+    strokes = rules.strokes_large if settings.large else rules.strokes
+    transforms: tuple[Transform, ...] = (
+        ("dct", strokes) if min(height, columns) >= rules.stroke_pixels else ("dct",)
+    )
+    kinds = [(transform, bandwidth) for transform in transforms for bandwidth in rules.bandwidths]
+    features = rules.features_large if settings.large else rules.features
+    features = min(features, rules.most_values // layout.classes)
+    frequencies = max(rules.least_frequencies, features // (2 * len(kinds)))
     sets = tuple(FeatureSet(transform, bandwidth, frequencies, 1 / len(kinds)) for transform, bandwidth in kinds)
     return EmbeddingDesign(height, columns, sets)
 
@@ -55,6 +64,7 @@ def measure_images(
     gateway: Gateway,
     domain: Domain,
     noises: Mapping[str, float],
+    settings: ImageSettings,
     *,
     device: torch.device | str = "auto",
 ) -> ImageMeasurements:
@@ -63,7 +73,7 @@ def measure_images(
     Privacy: two Gaussian releases of sensitivity 1 on all records, of multipliers `noises`.
     """
     place = _device(device)
-    layout, design = ImageLayout.of(domain), embedding_design(domain, place)
+    layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
     sizes, sums = class_sizes(layout), mean_embedding(layout, design, device=place)
     return ImageMeasurements(
         design=design,
@@ -77,6 +87,7 @@ def measure_images(
 def fit_image_generator(
     measured: ImageMeasurements,
     domain: Domain,
+    rules: ImageFitRules,
     *,
     generator: torch.Generator,
     device: torch.device | str = "auto",
@@ -84,26 +95,27 @@ def fit_image_generator(
 ) -> ImageGenerator:
     """The generator that shows what was measured; sees no record."""
     place = _device(device)
-    architecture, settings = refinement_rule(domain, place)
+    architecture, settings = refinement_rule(domain, place, rules)
     return fit_images(
         measured, architecture, domain, settings=settings, generator=generator, device=place, progress=progress
     )
 
 
-def refinement_rule(domain: Domain, device: torch.device | str) -> tuple[dict[str, Any], RefinementSettings]:
-    """Network and optimisation by the shape of the images, the number of classes and the device.
-
-    Chosen on a held-out sixth of MNIST's training digits (docs/fidelity-images.md).
-    """
+def refinement_rule(
+    domain: Domain, device: torch.device | str, rules: ImageFitRules
+) -> tuple[dict[str, Any], RefinementSettings]:
+    """Network and optimisation by the shape of the images, the number of classes and the device."""
     layout = ImageLayout.of(domain)
     shape = (layout.image.height, layout.image.columns, layout.classes)
-    # images a step: the same work for large images as for 28 x 28, and enough of each class for a mean
+    # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
     fewer = min(1.0, REFERENCE_PIXELS / layout.pixels) / layout.classes
     if torch.device(device).type == "cuda":
-        settings = RefinementSettings(steps=4000, images=max(20, min(200, int(1000 * fewer))), half_precision=True)
-        return convolutional_architecture(*shape, latent=32, channels=(128, 64, 32)), settings
-    settings = RefinementSettings(steps=3000, images=max(8, min(100, int(400 * fewer))), parts=5)
-    return dense_architecture(*shape, latent=16, hidden=(256, 512)), settings
+        images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
+        settings = RefinementSettings(steps=rules.steps_cuda, images=images, half_precision=True)
+        return convolutional_architecture(*shape, latent=rules.latent_cuda, channels=rules.channels), settings
+    images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
+    settings = RefinementSettings(steps=rules.steps, images=images, parts=rules.parts)
+    return dense_architecture(*shape, latent=rules.latent, hidden=rules.hidden), settings
 
 
 def _device(device: torch.device | str) -> torch.device:

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-from dpgm.images.image_measurement import EMBEDDING, SIZES, fit_image_generator, image_spends, measure_images
+from dpgm.images.image_measurement import (
+    EMBEDDING,
+    SIZES,
+    ImageSettings,
+    fit_image_generator,
+    image_spends,
+    measure_images,
+)
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.image import ImageGenerator
 from dpgm.strategy.config import Config
@@ -17,11 +24,16 @@ from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 
+def _own(settings: FamilySettings) -> ImageSettings:
+    assert isinstance(settings, ImageSettings)
+    return settings
+
+
 class ImageStrategy:
     """One image, and at most a label beside it."""
 
     name = ImageGenerator.kind
-    settings_type = FamilySettings
+    settings_type = ImageSettings
     measures: Mapping[str, Measures] = {
         SIZES: Measures("measure", "images of each label", "1"),
         EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1"),
@@ -37,14 +49,15 @@ class ImageStrategy:
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """It has none."""
-        return no_settings(config)
+        """The larger feature map where this machine has a GPU to fit it with."""
+        no_settings(config)
+        return ImageSettings(large=torch.cuda.is_available())
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Nearly all of it for the mean embedding."""
         if facts.domain is None:
             raise UsageError("`model` image needs a domain; give the one of the images.")
-        return Budget(image_spends(facts.domain))
+        return Budget(image_spends(facts.domain, _own(settings).rules.embedding))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """No setting decides it."""
@@ -59,11 +72,12 @@ class ImageStrategy:
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> ImageGenerator:
         """Measure, then make a network whose images show what was measured."""
+        settings, percent = _own(plan.settings.family), context.percent("refine")
         context.progress("measure", 0, 1)
-        embedded = measure_images(gateway, domain, plan.noises, device=context.device)
+        embedded = measure_images(gateway, domain, plan.noises, settings, device=context.device)
         context.progress("measure", 1, 1)
         return fit_image_generator(
-            embedded, domain, generator=draws, device=context.device, progress=context.percent("refine")
+            embedded, domain, settings.rules.fit, generator=draws, device=context.device, progress=percent
         )
 
     def load(

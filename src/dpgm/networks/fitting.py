@@ -37,7 +37,11 @@ def fit_networks(
     """Profile and further statistics, cluster, cluster profiles, train, refine."""
     k = settings_of(plan).clusters
     measured = _measure(gateway, plan, domain, context) if plan.pays_for("item counts") else None
-    profile = None if measured is None else measured_profile(measured, domain, plan.records)
+    profile = (
+        None
+        if measured is None
+        else measured_profile(measured, domain, plan.records, settings_of(plan).products.read)
+    )
     overall = _overall_frequencies(plan, domain, profile)
     if k > 1:
         _cluster(gateway, plan, domain, overall, draws, context)
@@ -58,7 +62,7 @@ def fit_networks(
 def _measure(gateway: Gateway, plan: FitPlan, domain: Domain, context: RunContext) -> Measurements:
     """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
     context.progress("profile", 0, 1)
-    measured = measure(gateway, domain, plan.records, plan.noises)
+    measured = measure(gateway, domain, plan.records, plan.noises, settings_of(plan).products)
     context.progress("profile", 1, 1)
     return measured
 
@@ -67,14 +71,14 @@ def _overall_frequencies(plan: FitPlan, domain: Domain, profile: Profile | None)
     """Item frequencies of all records, (m,): the noisy profile where the plan pays for one, else a public guess."""
     if profile is not None:
         return torch.from_numpy(profile.frequencies).double()
-    return torch.from_numpy(start_frequencies(domain, settings_of(plan).mean_length))
+    return torch.from_numpy(start_frequencies(domain, settings_of(plan).mean_length, settings_of(plan).rules))
 
 
 def _refine(
     mixture: Mixture, measured: Measurements, plan: FitPlan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
-    wanted = moment_targets(measured, mixture.domain, plan.records, generator=draws)
+    wanted = moment_targets(measured, mixture.domain, plan.records, settings_of(plan).products, generator=draws)
     return refine_mixture(
         mixture,
         plan.records,

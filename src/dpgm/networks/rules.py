@@ -35,6 +35,30 @@ class NetworkRules:
     # own share of those records, so a step of k networks is as long as one of the paper's at 0.01 / k; with a cosine.
     # TRANSIT, k = 10: .249/.992 at .01, .037/.245 at .001; MNIST accuracy .715 and .792.
     paper_rbm_rate: float = 0.01
+    # Its networks: ten, two latent numbers, 20 iterations of k-means (its section 6).
+    paper_clusters: int = 10
+    paper_latent: int = 2
+    paper_cluster_steps: int = 20
+
+    # Our own preset. Batches of at least so many records, and at least this sampling rate: smaller ones are all noise.
+    batch: int = 200
+    least_rate: float = 0.01
+    # One network per so many records, since each learns from its own cluster only; at most so many networks.
+    records_per_network: int = 10_000
+    most_networks: int = 30
+
+    # Shares of mu². What networks are refined to gets most of the budget (measured: docs/fidelity.md, "Is private SGD
+    # worth its budget?"); then clusters get less.
+    refined: float = 0.8
+    lengths: float = 0.01
+    items: float = 0.10
+    cluster_counts: float = 0.02
+    cluster_sums: float = 0.08
+    cluster_sizes: float = 0.01
+    cluster_profiles: float = 0.09
+    cluster_counts_refined: float = 0.01
+    cluster_sums_refined: float = 0.04
+    cluster_profiles_refined: float = 0.04
 
 
 RULES = NetworkRules()

@@ -5,6 +5,9 @@ from typing import Literal
 
 from dpgm import validation
 from dpgm.errors import UsageError
+from dpgm.networks.rules import RULES, NetworkRules
+from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.settings import FamilySettings
 
@@ -27,6 +30,8 @@ class NetworkSettings(FamilySettings):
     norm_quantile: float | None = 0.9  # None: the mode of the histogram, as in the paper
     warm_start: bool = True
     calibrate: bool = True
+    rules: NetworkRules = RULES
+    products: ProductRules = PRODUCT_RULES  # of the statistics that networks start from and are refined to
     mean_length: float | None = None  # stated, public; biases start from it where no profile is released
 
     def check(self) -> None:

@@ -25,7 +25,6 @@ from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
 from dpgm.strategy.settings import FamilySettings
 
-REFINED_SHARE = 0.8  # of the budget, for the statistics that networks are refined to
 FLOAT = 4  # bytes
 
 
@@ -61,11 +60,11 @@ class NetworkStrategy:
         stated = assumed_mean_length(facts.domain) if config.mean_length is None else config.mean_length
         if config.preset == "paper":
             rate = min(1.0, RULES.paper_batch / records)
-            clusters = config.clusters or 10
+            clusters = config.clusters or RULES.paper_clusters
             chosen = NetworkSettings(
                 clusters=clusters,
-                cluster_steps=20,
-                latent=2,
+                cluster_steps=RULES.paper_cluster_steps,
+                latent=RULES.paper_latent,
                 sampling_rate=rate,
                 steps=min(max(1, round(RULES.paper_epochs / rate)), RULES.paper_most_steps),
                 learning_rate=RULES.paper_vae_rate if self.name == VAE.kind else RULES.paper_rbm_rate / clusters,
@@ -79,7 +78,7 @@ class NetworkStrategy:
             )
         else:
             clusters = config.clusters or default_clusters(facts.records)
-            rate = min(1.0, max(0.01, 200 / records))
+            rate = min(1.0, max(RULES.least_rate, RULES.batch / records))
             chosen = NetworkSettings(clusters=clusters, sampling_rate=rate, mean_length=stated)
         if chosen.clusters > max(1, facts.records / 10):
             warnings.warn(
@@ -101,21 +100,24 @@ class NetworkStrategy:
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """What the networks are refined to gets most of the budget; training gets what is left."""
         assert isinstance(settings, NetworkSettings)
-        many = settings.clusters > 1
+        many, rules = settings.clusters > 1, settings.rules
         spends: list[Spend] = []
         refined = self.refines(facts.domain, settings)
         if refined:
-            spends += measurement_spends(facts, share=REFINED_SHARE, cells=False)
+            spends += measurement_spends(facts, settings.products, share=rules.refined, cells=False)
         elif settings.warm_start or settings.calibrate or many:
-            spends += [Spend("record lengths", 0.01), Spend("item counts", 0.10)]
+            spends += [Spend("record lengths", rules.lengths), Spend("item counts", rules.items)]
         if many:
+            counts = rules.cluster_counts_refined if refined else rules.cluster_counts
+            sums = rules.cluster_sums_refined if refined else rules.cluster_sums
             spends += [
-                Spend("cluster counts", 0.01 if refined else 0.02, settings.cluster_steps),
-                Spend("cluster sums", 0.04 if refined else 0.08, settings.cluster_steps),
-                Spend("cluster sizes", 0.01),
+                Spend("cluster counts", counts, settings.cluster_steps),
+                Spend("cluster sums", sums, settings.cluster_steps),
+                Spend("cluster sizes", rules.cluster_sizes),
             ]
         if many and settings.warm_start:
-            spends += [Spend("cluster profiles", 0.04 if refined else 0.09)]
+            share = rules.cluster_profiles_refined if refined else rules.cluster_profiles
+            spends += [Spend("cluster profiles", share)]
         return Budget(tuple(spends), Training(settings.sampling_rate, settings.steps))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
@@ -149,7 +151,7 @@ class NetworkStrategy:
 
 def default_clusters(records: int) -> int:
     """Networks of a mixture (k): grows with N, since each model only learns from its own cluster."""
-    return min(max(round(records / 10_000), 1), 30)
+    return min(max(round(records / RULES.records_per_network), 1), RULES.most_networks)
 
 
 VAES = NetworkStrategy(VAE.kind)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.products.rules import ReadRules
 from dpgm.training.shrinkage import shrink_alone
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,7 @@ class Lengths:
         return float(self.law @ np.arange(len(self.law)))
 
 
-def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) -> Lengths:
+def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, few: bool = False) -> Lengths:
     """Join neighbouring lengths until each group stands out of the noise; what never does is left out.
 
     Where counts are far above the noise a group is one length. In the tail groups grow (at most doubling), so that
@@ -38,6 +39,7 @@ def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) 
         noisy: records of 0, 1, ... items.
         std: standard deviation of the noise.
         records: the public number of records.
+        rules: tuned numbers.
         few: there are few lengths, and after a gap there may be others that many records have.
     """
     groups = np.zeros(len(noisy), dtype=np.int64)
@@ -46,20 +48,26 @@ def read_lengths(noisy: Floats, std: float, records: int, *, few: bool = False) 
     at = 0
     while at < len(noisy):
         width = 1
-        limit = max(2, at // 2) if sum(counts) > 0.5 * records else 1
-        while noisy[at : at + width].sum() < 3 * std * np.sqrt(width) and width < limit and at + width < len(noisy):
+        limit = max(2, at // 2) if sum(counts) > rules.half * records else 1
+        while (
+            noisy[at : at + width].sum() < rules.stands_out * std * np.sqrt(width)
+            and width < limit
+            and at + width < len(noisy)
+        ):
             width += 1
         total = float(noisy[at : at + width].sum())
         rest = noisy[at:]
-        gap = few and rest.sum() >= 4 * std * np.sqrt(len(rest))  # noise alone is hardly ever so large
-        if total < 2 * std * np.sqrt(width) and sum(counts) > 0.9 * records and not gap:
+        gap = few and rest.sum() >= rules.after_gap * std * np.sqrt(
+            len(rest)
+        )  # noise alone is hardly ever so large
+        if total < rules.visible * std * np.sqrt(width) and sum(counts) > rules.nearly_all * records and not gap:
             break  # nothing visible here, and nearly everybody has been seen
         groups[at : at + width] = len(counts)
         counts.append(total)
         widths.append(width)
         at += width
     if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
-        width = min(len(noisy) - at, max(16, at))
+        width = min(len(noisy) - at, max(rules.beyond, at))
         groups[at : at + width] = len(counts)
         counts.append(0.0)
         widths.append(width)

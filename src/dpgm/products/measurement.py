@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
-from dpgm.products.bound_choice import SANITY, choose_cap, choose_limit, draw_likely, popular_sets
+from dpgm.products.bound_choice import choose_cap, choose_limit, draw_likely, popular_sets
 from dpgm.products.cell_measurement import lists_cells
 from dpgm.products.reading import Reading, item_profile, read, retained
+from dpgm.products.rules import BudgetRules, ProductRules, ReadRules
 from dpgm.products.scaled_measurement import ScaledReading, read_scaled, scaled_items
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.centred_pairs import CentredPairs
@@ -35,16 +36,6 @@ from dpgm.strategy.protocol import PublicFacts
 
 Floats: TypeAlias = NDArray[np.float64]
 
-NARROW = 24  # up to so many positions, quadruples are measured
-UNKNOWN_WIDTH = 1000  # planned for when no domain is given
-_SUBSET = {2: 300, 3: 30, 4: NARROW}
-_DENSE = 8  # items and columns a record, and more: pairs are centred if that promises
-_CLEARLY = 0.7  # of the error that counts promise, or less
-_ROUGH = 0.1  # of what item counts get: for the first look, by which they are scaled
-_POPULAR = (30, 100)  # items, of which records hold so and so many; triples say that too, where they are measured
-_POPULAR_SHARE = 0.04
-_MORE_TRIPLES = 50  # where noise is far below what matters
-
 
 @dataclass(frozen=True)
 class Measurements:
@@ -58,51 +49,69 @@ class Measurements:
     popular: Measured[PopularLengths] | None = None  # where triples are not measured
 
 
-def measurement_spends(facts: PublicFacts, *, share: float = 1.0, cells: bool = True) -> tuple[Spend, ...]:
+def measurement_spends(
+    facts: PublicFacts, rules: ProductRules, *, share: float = 1.0, cells: bool = True
+) -> tuple[Spend, ...]:
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
-    Triples pay when their noise (with the whole budget) is below 0.1 % of the records, or 0.4 % where all possible
-    records are listed (`cells`: see `measure_cells`), but not for tables; quadruples when, besides, there are few
-    positions.
+    Triples pay when their noise (with the whole budget) is below what matters, but not for tables; quadruples when,
+    besides, there are few positions. With `cells`, few items have all possible records enumerated.
     """
-    domain, records = facts.domain, facts.records
-    width = UNKNOWN_WIDTH if domain is None else domain.width
+    domain, records, rule = facts.domain, facts.records, rules.budget
+    width = rule.unknown_width if domain is None else domain.width
     free = width if domain is None else int(item_positions(domain).sum())
     columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
     sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
-    order = 2 if width > 1 else 1
-    listed = cells and domain is not None and lists_cells(domain)
-    matters = SANITY * records * (4.0 if listed else min(1.0, 350 / width))  # centred sums have less noise
-    few_or_items = free == width or width <= NARROW  # else pairs, centred, say more at any budget
-    if width > 2 and few_or_items and sigma * sqrt(comb(max(6, columns), 3) / 0.35) <= matters:
-        order = 3
-    if order == 3 and 3 < width <= NARROW:
-        order = 4
-    first = 0.24 + 0.18 * min(1.0, width / 1000)  # the wider, the more numbers share the popular queries
-    if free == width:  # up to about a hundred items, pairs are easily found
-        first += 0.21 * min(1.0, max(0.0, 2 - width / 65))
-    if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
-        first *= float(np.clip((sigma / (SANITY * records) / 0.12) ** (1 / 3), 1.0, 1.25))
-    shares = {
-        1: (0.03, 0.97),
-        2: (0.03, first, 0.97 - first),
-        3: (0.03, first, 0.42 * (0.97 - first), 0.58 * (0.97 - first)),
-        4: (0.03, 0.45, 0.21, 0.165, 0.145) if listed else (0.03, 0.20, 0.24, 0.27, 0.26),
+    listed = cells and domain is not None and lists_cells(domain, rules.enumerated)
+    order = _largest_sets(width, free, columns, sigma, records, listed, rule)
+    first = _item_share(width, free, sigma, records, listed, rule)
+    left = 1 - rule.lengths - first
+    shares: tuple[float, ...] = {
+        1: (rule.lengths, 1 - rule.lengths),
+        2: (rule.lengths, first, left),
+        3: (rule.lengths, first, rule.pairs_beside_triples * left, (1 - rule.pairs_beside_triples) * left),
+        4: rule.quadruples_enumerated if listed else rule.quadruples,
     }[order]
-    names = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
-    # Items alone: the first look at them is a rough one.
+    names: tuple[str, ...] = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
+    # Items alone: a pilot release of their counts, then scaled counts.
     if domain is not None and free == width and order > 1 and not listed:
-        shares = (shares[0], _ROUGH * shares[1], (1 - _ROUGH) * shares[1], *shares[2:])
+        shares = (shares[0], rule.pilot * shares[1], (1 - rule.pilot) * shares[1], *shares[2:])
         names = (*names[:2], SCALED, *names[2:])
-        if order == 2 and width > _POPULAR[0]:
-            shares, names = (*shares, _POPULAR_SHARE), (*names, POPULAR)
+        if order == 2 and width > rule.popular_groups[0]:
+            shares, names = (*shares, rule.popular), (*names, POPULAR)
     if free == 0:
         shares, names = shares[1:], names[1:]
     total = sum(shares)
     return tuple(Spend(name, share * part / total) for name, part in zip(names, shares, strict=True))
 
 
-def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float]) -> Measurements:
+def _largest_sets(
+    width: int, free: int, columns: int, sigma: float, records: int, listed: bool, rule: BudgetRules
+) -> int:
+    """The number of positions of the largest sets that are measured."""
+    matters = rule.sanity * records
+    matters *= rule.enumerated_tolerance if listed else min(1.0, rule.triple_width / width)
+    few_or_items = free == width or width <= rule.narrow  # else pairs, centred, say more at any budget
+    noise = sigma * sqrt(comb(max(rule.triple_items, columns), 3) / rule.triple_share)
+    if width > 2 and few_or_items and noise <= matters:
+        return 4 if 3 < width <= rule.narrow else 3
+    return 2 if width > 1 else 1
+
+
+def _item_share(width: int, free: int, sigma: float, records: int, listed: bool, rule: BudgetRules) -> float:
+    """The share of item counts; the wider, the more numbers share the popular queries."""
+    share = rule.items + rule.items_wide * min(1.0, width / rule.wide)
+    if free == width:  # up to about a hundred items, pairs are easily found
+        share += rule.items_few * min(1.0, max(0.0, 2 - width / rule.few_items))
+    if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
+        noise = sigma / (rule.sanity * records) / rule.knowable
+        share *= float(np.clip(noise**rule.knowable_power, 1.0, rule.most_items))
+    return share
+
+
+def measure(
+    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
+) -> Measurements:
     """Release every statistic the plan pays for.
 
     Args:
@@ -110,42 +119,48 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
         domain: the public domain.
         records: the public number of records.
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
+        rules: tuned numbers.
     """
     lengths = None
     if "record lengths" in noises:
         asked = record_lengths(domain)
         lengths = ask(gateway, asked, noises[asked.name])
-    reading = read(lengths, domain, records)
+    reading = read(lengths, domain, records, rules.read)
     noise = noises["item counts"]
     law = reading.whole
-    zipf = 1 / (np.arange(domain.width) + 3.0)  # the popularity law assumed before anything is known
+    zipf = 1 / (
+        np.arange(domain.width) + rules.budget.zipf_offset
+    )  # the popularity law assumed before anything is known
     guess = np.minimum(zipf / zipf.sum() * (law @ np.arange(len(law))), 1.0)
-    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise)[0]), noise)
-    profile, ranking = item_profile(items, reading, records), items.value.numpy()
+    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise, rules)[0]), noise)
+    profile, ranking = item_profile(items, reading, records, rules.read), items.value.numpy()
     scaled = None
     if SCALED in noises:
-        released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED]), noises[SCALED])
-        scaled = read_scaled(released, profile, reading, records)
+        released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED], rules), noises[SCALED])
+        scaled = read_scaled(released, profile, reading, records, rules)
         profile = ranking = scaled.profile
     ranks = np.argsort(-ranking, kind="stable")
     popular = None
     if POPULAR in noises:
-        groups = tuple(tuple(ranks[:size].tolist()) for size in _POPULAR if size < domain.width)
+        sizes = rules.budget.popular_groups
+        groups = tuple(tuple(ranks[:size].tolist()) for size in sizes if size < domain.width)
         groups = groups or (tuple(ranks.tolist()),)  # discovery may find fewer items than were planned for
         popular = ask(gateway, PopularLengths(domain, groups), noises[POPULAR])
-    orders = [order for order in _SUBSET if NAMES[order] in noises]
+    tracked = {2: rules.budget.pair_positions, 3: rules.budget.triple_positions, 4: rules.budget.narrow}
+    orders = [order for order in tracked if NAMES[order] in noises]
     tuples: list[Measured[ItemTuples]] = []
     centred = None
     for order in orders:
-        noise, size = noises[NAMES[order]], _SUBSET[order]
-        if order == 3 and noise * clip_bound(3, 6) <= 0.25 * SANITY * records:
-            size = _MORE_TRIPLES
+        noise, size = noises[NAMES[order]], tracked[order]
+        enough = rules.budget.more_triples_below * rules.budget.sanity * records
+        if order == 3 and noise * clip_bound(3, rules.budget.triple_items) <= enough:
+            size = rules.budget.more_triple_positions
         chosen = ranks[: min(size, domain.width)]
         law = reading.within(chosen, profile)
-        cap, cost = choose_cap(order, law, profile[chosen], records, noise)
-        if order == 2 and law @ np.arange(len(law)) >= _DENSE:
-            pairs, centred_cost = _centred_pairs(np.sort(chosen), law, profile, reading, records, noise)
-            if centred_cost < _CLEARLY * cost:
+        cap, cost = choose_cap(order, law, profile[chosen], records, noise, rules)
+        if order == 2 and law @ np.arange(len(law)) >= rules.bound.dense:
+            pairs, centred_cost = _centred_pairs(np.sort(chosen), law, profile, reading, records, noise, rules)
+            if centred_cost < rules.bound.centred_gain * cost:
                 centred = ask(gateway, pairs, noise)
                 continue
         sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
@@ -154,14 +169,20 @@ def measure(gateway: Gateway, domain: Domain, records: int, noises: Mapping[str,
 
 
 def _centred_pairs(
-    chosen: NDArray[np.int64], law: Floats, profile: Floats, reading: Reading, records: int, noise: float
+    chosen: NDArray[np.int64],
+    law: Floats,
+    profile: Floats,
+    reading: Reading,
+    records: int,
+    noise: float,
+    rules: ProductRules,
 ) -> tuple[CentredPairs, float]:
     """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
     domain, offsets = reading.domain, offsets_near(profile[chosen])
     items = law[reading.columns_within(chosen) :]  # without the columns, of which each record has all
-    sizes = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain).sizes
-    expected, yardstick = popular_sets(2, law, profile[chosen], records)
-    limit, cost = choose_limit(sizes, expected, yardstick, noise)
+    sizes = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain, rules.bound).sizes
+    popular = popular_sets(2, law, profile[chosen], records, rules)
+    limit, cost = choose_limit(sizes, popular, noise, rules)
     steps = max(1, round(limit * STEPS**2))
     return CentredPairs(domain, tuple(int(position) for position in chosen), offsets, steps), cost
 
@@ -175,13 +196,15 @@ class Profile:
     retained: float
 
 
-def measured_profile(measured: Measurements, domain: Domain, records: int) -> Profile:
+def measured_profile(measured: Measurements, domain: Domain, records: int, rules: ReadRules) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
-    reading = read(measured.lengths, domain, records)
+    reading = read(measured.lengths, domain, records, rules)
     cap, kept = measured.items.statistic.cap, retained(measured.items, reading)
-    return Profile(last_profile(measured, reading, records), cap, kept)
+    return Profile(last_profile(measured, reading, records, rules), cap, kept)
 
 
-def last_profile(measured: Measurements, reading: Reading, records: int) -> Floats:
+def last_profile(measured: Measurements, reading: Reading, records: int, rules: ReadRules) -> Floats:
     """Share of the records that hold each position, by the last look at them."""
-    return item_profile(measured.items, reading, records) if measured.scaled is None else measured.scaled.profile
+    if measured.scaled is not None:
+        return measured.scaled.profile
+    return item_profile(measured.items, reading, records, rules)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.products.length_histogram import Lengths, read_lengths, thinned
+from dpgm.products.rules import ReadRules
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.record_lengths import RecordLengths, item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
@@ -48,11 +49,11 @@ class Reading:
         return sum(bool(((chosen >= block.start) & (chosen < block.stop)).any()) for block in columns)
 
 
-def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int) -> Reading:
+def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: ReadRules) -> Reading:
     """What a released histogram of lengths says; without one there are no item sets."""
     if lengths is None:
         return Reading(domain, None)
-    return Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records))
+    return Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records, rules))
 
 
 def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
@@ -64,9 +65,11 @@ def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
     return counts, stds
 
 
-def item_profile(items: Measured[ItemCounts], reading: Reading, records: int) -> Floats:
+def item_profile(items: Measured[ItemCounts], reading: Reading, records: int, rules: ReadRules) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
-    profile = possible_shares(item_counts(items)[0] / (retained(items, reading) * records), items.std, records)
+    profile = possible_shares(
+        item_counts(items)[0] / (retained(items, reading) * records), items.std, records, rules
+    )
     for block in reading.domain.blocks:
         if block.softmax:
             profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
@@ -81,8 +84,8 @@ def retained(items: Measured[ItemCounts], reading: Reading) -> float:
     return max(float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)), 1e-3)
 
 
-def possible_shares(shares: Floats, std: float | Floats, records: int) -> Floats:
+def possible_shares(shares: Floats, std: float | Floats, records: int, rules: ReadRules) -> Floats:
     """Noisy shares of the records, kept off 0 and 1: what noise hides may still be there."""
-    floor = np.maximum(0.2 * std, 0.01) / records
-    kept: Floats = np.clip(shares, np.minimum(floor, 0.5), 0.999)
+    floor = np.maximum(rules.floor_noise * std, rules.floor_records) / records
+    kept: Floats = np.clip(shares, np.minimum(floor, rules.largest_floor), rules.largest_share)
     return kept

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpgm.products.bound_choice import SANITY, choose_scaled_limit, draw_likely
+from dpgm.products.bound_choice import choose_scaled_limit, draw_likely
 from dpgm.products.reading import Reading, possible_shares
+from dpgm.products.rules import ProductRules
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import Measured
@@ -18,12 +19,8 @@ from dpgm.training.targets import ScaledItemTarget
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_POWERS = (0.25, 0.0)  # the scale of an item falls with one of these powers of its count
-_LEANS = (0.0, 0.5, 1.0)  # how far offsets lean from frequencies to one half, where all records weigh alike
-_RUNGS = 9
 
-
-def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) -> ScaledItems:
+def scaled_items(profile: Floats, reading: Reading, records: int, noise: float, rules: ProductRules) -> ScaledItems:
     """Scales, offsets and bound that promise the smallest error of popular items.
 
     Args:
@@ -31,17 +28,24 @@ def scaled_items(profile: Floats, reading: Reading, records: int, noise: float) 
         reading: the lengths.
         records: the public number of records.
         noise: multiplier.
+        rules: tuned numbers.
     """
     domain = reading.domain
     tried = []
-    for power, lean in product(_POWERS, _LEANS):
-        weights = np.maximum(profile, SANITY) ** -power
+    for power, lean in product(rules.bound.scale_powers, rules.bound.offset_candidates):
+        weights = np.maximum(profile, rules.budget.sanity) ** -power
         scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
         offsets = offsets_near(profile + lean * (0.5 - profile))
         likely = draw_likely(
-            np.array(offsets) / STEPS, np.arange(domain.width), profile, reading.whole, domain, scales / STEPS
+            np.array(offsets) / STEPS,
+            np.arange(domain.width),
+            profile,
+            reading.whole,
+            domain,
+            rules.bound,
+            scales / STEPS,
         )
-        limit, cost = choose_scaled_limit(likely, scales / STEPS, profile, records, noise)
+        limit, cost = choose_scaled_limit(likely, scales / STEPS, profile, records, noise, rules)
         tried.append((cost, ScaledItems(domain, tuple(scales.tolist()), offsets, max(1, round(limit * STEPS**4)))))
     return min(tried, key=lambda found: found[0])[1]
 
@@ -56,7 +60,9 @@ class ScaledReading:
     stds: Floats
 
 
-def read_scaled(scaled: Measured[ScaledItems], rough: Floats, reading: Reading, records: int) -> ScaledReading:
+def read_scaled(
+    scaled: Measured[ScaledItems], rough: Floats, reading: Reading, records: int, rules: ProductRules
+) -> ScaledReading:
     """What the second look says.
 
     Args:
@@ -64,11 +70,12 @@ def read_scaled(scaled: Measured[ScaledItems], rough: Floats, reading: Reading, 
         rough: share of the records that hold each item by the first look; it tells which records to expect.
         reading: the lengths.
         records: the public number of records.
+        rules: tuned numbers.
     """
     asked = scaled.statistic
     scales, offsets = np.array(asked.scales) / STEPS, np.array(asked.offsets) / STEPS
     everything = np.arange(asked.domain.width)
-    likely = draw_likely(offsets, everything, rough, reading.whole, asked.domain, scales)
+    likely = draw_likely(offsets, everything, rough, reading.whole, asked.domain, rules.bound, scales)
     rises, nothing, limit = asked.rises / STEPS**4, asked.nothing / STEPS**4, asked.limit / STEPS**4
 
     def weight(sizes: Floats) -> Floats:
@@ -77,11 +84,11 @@ def read_scaled(scaled: Measured[ScaledItems], rough: Floats, reading: Reading, 
 
     # An item that is found in a record of n is one of the n.
     others = nothing + (likely.sizes - nothing) * (1 - 1 / np.maximum(likely.lengths, 1))
-    ladder = np.linspace(rises.min(), rises.max() + 1e-6, _RUNGS)
+    ladder = np.linspace(rises.min(), rises.max() + 1e-6, rules.bound.grid_points)
     kept = np.maximum(np.interp(rises, ladder, [likely.shares @ weight(others + rise) for rise in ladder]), 1e-3)
     beyond = offsets * records * float(weight(likely.sizes).mean())
     counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales)
-    profile = possible_shares(counts / (kept * records), stds / kept, records)
+    profile = possible_shares(counts / (kept * records), stds / kept, records, rules.read)
     return ScaledReading(scaled, profile, scales * (counts - beyond), scales * stds)
 
 

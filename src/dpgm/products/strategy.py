@@ -1,6 +1,7 @@
 """Mixtures of products as a family: measure low-order statistics once, then fit a generator that shows them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.models.products import Products
 from dpgm.products.cell_measurement import fit_cells, lists_cells, measure_cells
-from dpgm.products.measurement import UNKNOWN_WIDTH, measure, measurement_spends
+from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.products_fit import fit_products
+from dpgm.products.rules import RULES, ProductRules
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
@@ -20,11 +22,23 @@ from dpgm.strategy.settings import FamilySettings, no_settings
 FLOAT = 4  # bytes
 
 
+@dataclass(frozen=True)
+class ProductSettings(FamilySettings):
+    """The tuned numbers; a request changes none of them."""
+
+    rules: ProductRules = RULES
+
+
+def _rules(settings: FamilySettings) -> ProductRules:
+    assert isinstance(settings, ProductSettings)
+    return settings.rules
+
+
 class ProductStrategy:
     """Item sets and tables; with up to 17 items all possible records are enumerated (`cell_measurement`)."""
 
     name = Products.kind
-    settings_type = FamilySettings
+    settings_type = ProductSettings
     measures: Mapping[str, Measures] = {
         "record lengths": Measures("profile", "histogram of record lengths", "1"),
         "item counts": Measures(
@@ -66,12 +80,13 @@ class ProductStrategy:
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """It has none."""
-        return no_settings(config)
+        """The rules, as they are."""
+        no_settings(config)
+        return ProductSettings()
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """All of it for measurements."""
-        return Budget(measurement_spends(facts))
+        return Budget(measurement_spends(facts, _rules(settings)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """No setting decides it."""
@@ -79,21 +94,24 @@ class ProductStrategy:
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """See `products_memory`."""
-        return products_memory(UNKNOWN_WIDTH if facts.domain is None else facts.domain.width)
+        return products_memory(
+            _rules(settings).budget.unknown_width if facts.domain is None else facts.domain.width
+        )
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Products:
         """Measure, then make a mixture of products that shows what was measured."""
+        rules, percent = _rules(plan.settings.family), context.percent("refine")
         context.progress("measure", 0, 1)
         # What was discovered may be few, where the plan was made for many.
-        if lists_cells(domain) and not plan.pays_for("discovered values"):
-            listed = measure_cells(gateway, domain, plan.records, plan.noises)
+        if lists_cells(domain, rules.enumerated) and not plan.pays_for("discovered values"):
+            listed = measure_cells(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
-            return fit_cells(listed, domain, plan.records, progress=context.percent("refine"))
-        measured = measure(gateway, domain, plan.records, plan.noises)
+            return fit_cells(listed, domain, plan.records, rules, progress=percent)
+        measured = measure(gateway, domain, plan.records, plan.noises, rules)
         context.progress("measure", 1, 1)
-        return fit_products(measured, domain, plan.records, generator=draws, progress=context.percent("refine"))
+        return fit_products(measured, domain, plan.records, rules, generator=draws, progress=percent)
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
         """A mixture of products from an untrusted release."""

@@ -171,7 +171,10 @@ def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
 
 def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
     """What a fit pays for: settling first, where the domain is open, and the family with what that leaves."""
-    budget = strategy_of(settings.model).budget(facts, settings.family)
+    try:
+        budget = strategy_of(settings.model).budget(facts, settings.family)
+    except (ArithmeticError, IndexError) as error:  # rules of an untrusted file
+        raise UsageError("the plan's rules make no sense; make the plan again.") from error
     return replace(budget, spends=with_settling(facts.domain, budget.spends, facts.delta))
 
 

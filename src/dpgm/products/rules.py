@@ -1,0 +1,203 @@
+"""Every tuned number of the products family, with its unit, its reason and where it was measured.
+
+The numbers are public: they depend on no row, are kept in the plan and printed by `dpgm plan --rules`. "Measured" means
+chosen on the development sets of docs/fidelity.md (msweb, plants, accidents, retail, Adult, simulated transit) and
+judged on fresh seeds and on sets of other origin (experiments/results/fidelity_fresh.csv, fidelity_other.csv). Where no
+experiment is named the number is a convention that results hardly depend on.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class BudgetRules:
+    """How the budget is shared over lengths, items, pairs and larger sets, and which of them are measured."""
+
+    # Counts below this share of the records matter little: errors are measured relative to at least so many records,
+    # as in the query errors of docs/evaluation.md.
+    sanity: float = 0.001
+    # Positions assumed in a plan without a domain.
+    unknown_width: int = 1000
+    # Up to so many positions quadruples are measured, and the fit takes its time. Measured.
+    narrow: int = 24
+    # Most popular positions out of which all pairs, triples and quadruples are counted: a few tens of thousands of
+    # numbers each, which is what one fit can be matched to.
+    pair_positions: int = 300
+    triple_positions: int = 30
+    # Positions for triples where their noise is below this share of what matters. Measured on transit data.
+    more_triple_positions: int = 50
+    more_triples_below: float = 0.25
+    # Shares of mu² for record lengths; the histogram has sensitivity 1 and one peak, so little is enough.
+    lengths: float = 0.03
+    # Share for item counts: a base, more the wider the domain is (up to `wide` positions), since popular queries are
+    # then spread over more items. Measured.
+    items: float = 0.24
+    items_wide: float = 0.18
+    wide: int = 1000
+    # Item sets of up to about a hundred items: more for items, since pairs are easily found. The bonus falls to zero
+    # between 1 and 2 times `few_items` positions.
+    items_few: float = 0.21
+    few_items: float = 65.0
+    # Where noise is large beside what matters pairs cannot be known, and items get up to a quarter more: the share is
+    # multiplied by (noise / (knowable x what matters))^power. Dense records need their pairs, hence the limit.
+    knowable: float = 0.12
+    knowable_power: float = 1 / 3
+    most_items: float = 1.25
+    # Of what lengths and items leave: share of pairs where triples are measured as well.
+    pairs_beside_triples: float = 0.42
+    # All shares where quadruples are measured: lengths, items, pairs, triples, quadruples.
+    quadruples: tuple[float, ...] = (0.03, 0.20, 0.24, 0.27, 0.26)
+    quadruples_enumerated: tuple[float, ...] = (0.03, 0.45, 0.21, 0.165, 0.145)
+    # Triples are measured if their noise, with `triple_share` of the budget and records of so many items, is below
+    # what matters; domains wider than `triple_width` need less noise. All records enumerated: centred sums have less
+    # noise, and four times as much is borne.
+    triple_items: int = 6
+    triple_share: float = 0.35
+    triple_width: float = 350.0
+    enumerated_tolerance: float = 4.0
+    # Share of the item budget spent on the pilot release, by which the second one is scaled. Measured.
+    pilot: float = 0.1
+    # Where triples cannot be afforded: sizes of the groups of most popular items of which records hold so and so
+    # many, and the share for their histograms. Without them long records come out holding everything. Measured.
+    popular_groups: tuple[int, ...] = (30, 100)
+    popular: float = 0.04
+    # Popularity assumed before anything is known: the item of rank r has weight 1 / (r + this).
+    zipf_offset: float = 3.0
+
+
+@dataclass(frozen=True)
+class BoundRules:
+    """How far long records are scaled down: noise against what scaling down distorts."""
+
+    # How wrong the correction for down-weighting may be, as a share of what was cut, for sets of 1, 2, 3, 4 items.
+    # Records that hold a larger set are less alike. Measured.
+    distortion: tuple[float, ...] = (0.3, 0.4, 0.6, 0.6)
+    # The same for scaled item counts: rare items are found together, in records that are scaled down more than most.
+    scaled_distortion: float = 0.6
+    # All records enumerated: the correction is exact, or nearly; the more so the smaller the sets.
+    enumerated_doubt: tuple[float, ...] = (0.03, 0.03, 0.1, 0.1)
+    # Draws of likely records, and of popular sets, by which a bound is judged; enough for two digits.
+    likely_records: int = 4000
+    popular_sets: int = 2000
+    # Up to so many items, draws of likely records hold none twice; beyond, that is rare and costs time.
+    distinct_items: int = 500
+    # Bounds that are tried: quantiles of the sizes of likely records, from the first one on.
+    candidates: int = 60
+    first_quantile: float = 0.05
+    # Sizes are cut at this quantile, since lengths that appear only because of noise can be extreme and would dominate
+    # sums of squares; of many records only so many are beyond what is seen. Measured.
+    seen: float = 0.98
+    unseen_records: float = 150.0
+    # Pairs are centred where records hold so many items and columns, if that promises this share of the error or less.
+    # Measured: below, the two are equally good and plain counts are easier to fit.
+    dense: float = 8.0
+    centred_gain: float = 0.7
+    # Offsets that are tried lie between the frequencies (0) and one half (1), where all records weigh alike.
+    offset_candidates: tuple[float, ...] = (0.0, 0.5, 1.0)
+    # All records enumerated: other offsets than the frequencies must promise this share of the error, by order.
+    enumerated_gain: tuple[float, ...] = (1.0, 0.5, 0.5, 0.5)
+    # The scale of an item falls with one of these powers of its count. Measured: a quarter, or all alike.
+    scale_powers: tuple[float, ...] = (0.25, 0.0)
+    # Grid points between which the weight of records that hold an item is interpolated.
+    grid_points: int = 9
+
+
+@dataclass(frozen=True)
+class ReadRules:
+    """How noisy lengths and counts are read."""
+
+    # Lengths: neighbouring ones are joined until a group is above so many standard deviations; one below `visible`
+    # ends the histogram once `nearly_all` of the records are seen. `half`: before so many are seen nothing is joined.
+    stands_out: float = 3.0
+    visible: float = 2.0
+    half: float = 0.5
+    nearly_all: float = 0.9
+    # After a gap there may be more lengths: noise alone is hardly ever so large, in standard deviations.
+    after_gap: float = 4.0
+    # Lengths beyond the last one that is seen, of which the model is told that nobody has them.
+    beyond: int = 16
+    # Shares of the records are kept above this part of the noise and this number of records, and off 1.
+    floor_noise: float = 0.2
+    floor_records: float = 0.01
+    largest_floor: float = 0.5
+    largest_share: float = 0.999
+
+
+@dataclass(frozen=True)
+class FitRules:
+    """How a mixture of products is fitted to what was measured."""
+
+    # Weight of item counts in the loss: there are few of them beside tens of thousands of pairs. Measured.
+    item_emphasis: float = 30.0
+    item_emphasis_narrow: float = 3.0
+    # Steps of Adam and their first rate; more steps would fit noise. Measured.
+    steps: int = 600
+    steps_narrow: int = 2000
+    steps_table: int = 1000
+    learning_rate: float = 0.1
+    learning_rate_narrow: float = 0.2
+    # Mutual-information penalty between component and record, per record: at most the first, and the second divided
+    # by N; lower where records are long, since n items make n² / 2 pairs that may depend. Measured.
+    penalty: float = 0.02
+    penalty_records: float = 3000.0
+    penalty_narrow: float = 300.0
+    penalty_length: float = 5.0
+    most_penalty: float = 2.0
+    # Components: sqrt(N) / 2, at least one per 20 records up to what a wide domain affords, at most 400 (600 where
+    # the domain is that wide). Measured.
+    components: int = 400
+    components_wide: int = 600
+    component_cells: float = 600_000.0
+    least_affordable: float = 100.0
+    records_per_component: int = 20
+    least_components: int = 4
+    # Skip triples where records hold so many of the tracked items on average: the fit does not converge.
+    crowded: float = 15.0
+    # Counts of lengths may be off by this share of the records; else an empty length would cost more than all others.
+    length_tolerance: float = 0.0003
+    # Counts of lengths weigh up to `most` times more, the smaller the noise of pairs is beside what matters.
+    length_emphasis: float = 3.0
+    most_length_emphasis: float = 5.0
+    # Tables are fitted to the noisy pairs as they are, with the largest entropy that leaves this chi-square per
+    # number: a little below 1, since the components follow some of the noise. Adult and bank marketing: 0.90 to 0.95.
+    table_misfit: float = 0.95
+    # Weight of pairs with the label of a table. Bank marketing: AUC of boosting .884 to .901, all else the same.
+    label_emphasis: float = 4.0
+    # How far the total of all sets may be off what the lengths say, as a share.
+    total_doubt: float = 0.1
+    # Longest record that the fit expects: what was seen, and so much room.
+    room: int = 16
+
+
+@dataclass(frozen=True)
+class EnumeratedRules:
+    """Few items: all possible records are enumerated."""
+
+    # Items, so that 2^17 records are enumerated in seconds.
+    widest: int = 17
+    # Records that a release keeps: all that are at all likely.
+    most_records: int = 50_000
+    least_share: float = 1e-3  # of one record
+    # Orders whose releases count short records whole. Measured.
+    whole_orders: tuple[int, ...] = (3, 4)
+    # How readily counts give way to what the others imply: least and most, for sets of 1, 2, 3, 4 items; between them
+    # it is the noise beside what matters. Measured.
+    least_penalty: tuple[float, ...] = (0.03, 0.03, 0.03, 0.03)
+    most_penalty: tuple[float, ...] = (0.03, 0.03, 0.1, 0.2)
+    whole_penalty: float = 0.2
+    # Frequencies assumed before anything is known are kept off 0 and 1.
+    least_frequency: float = 0.001
+
+
+@dataclass(frozen=True)
+class ProductRules:
+    """All rules of the family."""
+
+    budget: BudgetRules = field(default_factory=BudgetRules)
+    bound: BoundRules = field(default_factory=BoundRules)
+    read: ReadRules = field(default_factory=ReadRules)
+    fit: FitRules = field(default_factory=FitRules)
+    enumerated: EnumeratedRules = field(default_factory=EnumeratedRules)
+
+
+RULES = ProductRules()
