@@ -2,10 +2,10 @@
 
     python experiments/claims.py [--smoke] [--jobs FILE | --rows FILE]
 
-Fits of the paper's preset at epsilon = 1 on simulated TRANSIT (1.2M) and on msweb, of MNIST at 1.74 (those of figure 5), and
-for "close to non-private" the same training with hardly any noise. What the figure of clustering accuracy says is read
-from its CSV. Scores are errors of popular queries of one and two items (smaller is better) and, for MNIST, the accuracy
-on real digits of a network trained on synthetic ones.
+Fits of the paper's preset at epsilon = 1 on simulated TRANSIT (1.2M) and on msweb, of MNIST at 1.74 (those of figure
+5), and for "close to non-private" the same training with hardly any noise. What the figure of clustering accuracy says
+is read from its CSV. Scores are errors of popular queries of one and two items (smaller is better) and, for MNIST, the
+accuracy on real digits of a network trained on synthetic ones.
 """
 
 from dataclasses import dataclass, replace
@@ -14,9 +14,7 @@ from statistics import mean, stdev
 
 import sample_grid
 from network_runs import Job, Row
-from paper_figures import RESULTS, SHARED, TRANSIT, Network, network_job, pyplot, read_rows, run_here
-
-from paper_figures import main  # isort: skip
+from paper_figures import RESULTS, SHARED, TRANSIT, Network, main, network_job, pyplot, read_rows, rows_of, run_here
 
 VAE, ONE, FIFTY, RBM = (
     Network("VAE k = 10"),
@@ -56,12 +54,7 @@ def jobs(config: Config) -> list[Job]:
 
 def run(config: Config, measured: Path | None = None) -> list[Row]:
     """One row per claim and score."""
-    wanted = jobs(config)
-    if measured is None:
-        fits, _ = run_here(wanted, SHARED, "cpu")
-    else:
-        keys = {(job.name, job.data, str(job.seed)) for job in wanted}
-        fits = [row for row in read_rows(measured) if (row["name"], row["data"], str(row["seed"])) in keys]
+    fits = run_here(jobs(config), SHARED) if measured is None else rows_of(jobs(config), measured)
     return [row for claim in (_against(fits), _features()) for row in claim]
 
 
@@ -88,7 +81,9 @@ def _against(fits: list[Row]) -> list[Row]:
                 ahead = mean(left) - mean(right)
                 better = ahead > 0 if score == "accuracy" else ahead < 0
                 spread = sum(stdev(side) if len(side) > 1 else 0.0 for side in sides)
-                verdict = "no clear difference" if abs(ahead) <= spread else "first better" if better else "second better"
+                verdict = (
+                    "no clear difference" if abs(ahead) <= spread else "first better" if better else "second better"
+                )
                 rows.append(
                     {"claim": claim, "data": data, "score": score, "first": first, "second": second}
                     | {"first_mean": f"{mean(left):.4f}", "second_mean": f"{mean(right):.4f}"}
@@ -114,9 +109,9 @@ def _features() -> list[Row]:
             [
                 float(row["accuracy"])
                 for row in fits
-                if row["method"] == "kernel" and row["features"] == features and float(row["epsilon"]) == epsilon
+                if row["method"] == f"kernel, d = {features}" and float(row["epsilon"]) == epsilon
             ]
-            for features in ("50", "400")
+            for features in (50, 400)
         ]
         if all(sides):
             ahead = mean(sides[0]) - mean(sides[1])
@@ -138,7 +133,9 @@ def plot(rows):
         axis.barh(at - 0.2, float(row["second_mean"]), 0.36, color="tab:orange")
     labels = [f"{row['data']}, {row['score']}: {row['first']} | {row['second']}" for row in reversed(rows)]
     axis.set_yticks(range(len(rows)), labels, fontsize=7)
-    axis.set(title="first (blue) and second (orange) of every comparison", xlabel="error, or accuracy where it says so")
+    axis.set(
+        title="first (blue) and second (orange) of every comparison", xlabel="error, or accuracy where it says so"
+    )
     figure.tight_layout()
     return figure
 

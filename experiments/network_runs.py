@@ -71,10 +71,22 @@ def load_data(name: str, folder: Path, processes: int = 1) -> tuple[Records, Rec
     if kind in ("transit", "cdr"):
         town = simulate.TRANSIT if kind == "transit" else simulate.CDR
         return _simulate(town, int(size[0]), processes), None
+    if not (folder / f"{name}.npz").exists():
+        return _shared(name, folder)
     with np.load(folder / f"{name}.npz") as stored:
         if name != "mnist":
             return Records(Domain.of_items(int(stored["width"])), stored["indptr"], stored["indices"]), None
         return tuple(_digits(stored[f"{part}_images"], stored[f"{part}_labels"]) for part in ("train", "test"))  # type: ignore[return-value]
+
+
+def _shared(name: str, folder: Path) -> tuple[Records, Records | None]:
+    """The same from the folder of shared data, which needs the whole package."""
+    import fidelity_data
+    import fidelity_images
+
+    if name == "mnist":
+        return fidelity_images.load("train", folder / "mnist"), fidelity_images.load("t10k", folder / "mnist")
+    return fidelity_data.load(name, folder).records, None
 
 
 def _digits(packed: np.ndarray, labels: np.ndarray) -> Records:

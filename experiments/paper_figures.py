@@ -1,4 +1,4 @@
-"""What the scripts of the paper's figures share: jobs of networks, results with their configuration, the command line."""
+"""What the scripts of the paper's figures share: jobs of networks, results with their configuration, options."""
 
 import argparse
 import csv
@@ -11,15 +11,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from network_runs import DIGITS, SCORES, Job, Row, Workload, load_data, run_job
 
 import dpgm
 from dpgm.data import simulate
 from dpgm.data.domain import Domain
-from dpgm.synthesis.config import Config
+from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
 
 RESULTS = Path(__file__).parent / "results"
+GRIDS = RESULTS / "paper_grids.npz"  # samples of networks of MNIST, by `grid_key`
 SHARED = Path("/work/shared/data")
 TRANSIT, CDR = f"transit {simulate.TRANSIT.records}", f"cdr {simulate.CDR.records}"
 MSWEB = (32_711, 294)  # records and items of the training file, as the fidelity table reads it
@@ -54,9 +57,9 @@ def _planned(network: Network, data: str, epsilon: float, steps: int | None) -> 
     config = Config(epsilon, delta, network.clusters, network.model, network.preset)  # type: ignore[arg-type]
     plan: dict[str, Any] = make_plan(config, records, domain).to_json()
     if steps is not None:
-        plan["settings"]["steps"] = steps
+        plan["settings"]["family"]["steps"] = steps
         for mechanism in plan["mechanisms"]:
-            mechanism["count"] = steps if mechanism["sample"] else mechanism["count"]
+            mechanism["count"] = steps if mechanism.get("sample") else mechanism["count"]
     if not network.noise:
         plan["mechanisms"] = [mechanism | {"noise": 1e-4} for mechanism in plan["mechanisms"]]
     return plan
@@ -69,9 +72,10 @@ def _size(data: str) -> tuple[int, Domain]:
     return (60_000, DIGITS) if kind == "mnist" else (MSWEB[0], Domain.of_items(MSWEB[1]))
 
 
-def run_here(jobs: Sequence[Job], folder: Path, device: str) -> tuple[list[Row], dict[str, Any]]:
-    """Rows of all jobs, and their grids, on this machine."""
+def run_here(jobs: Sequence[Job], folder: Path, device: str = "auto") -> list[Row]:
+    """Rows of all jobs, on this machine; their grids are kept in `GRIDS`."""
     rows, grids = [], {}
+    device = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     for data in dict.fromkeys(job.data for job in jobs):
         records, test = load_data(data, folder)
         workload = None if data == "mnist" else Workload.of(records, device)
@@ -80,13 +84,31 @@ def run_here(jobs: Sequence[Job], folder: Path, device: str) -> tuple[list[Row],
             rows.append(row)
             if grid is not None:
                 grids[grid_key(row)] = grid
+                np.savez_compressed(GRIDS, **{**read_grids(), **grids})  # type: ignore[arg-type]
             print(*(f"{name}={row[name]}" for name in ("name", "data", "seed", *SCORES) if row[name]), flush=True)
-    return rows, grids
+    return rows
+
+
+def read_grids() -> dict[str, Any]:
+    """Samples that were kept, (k, 8, 794) of 0 .. 255."""
+    if not GRIDS.exists():
+        return {}
+    with np.load(GRIDS) as kept:
+        return dict(kept)
 
 
 def grid_key(row: Row) -> str:
     """The name under which a grid of samples is kept."""
     return f"{row['name']} seed {row['seed']}".replace(" ", "_")
+
+
+def rows_of(jobs: Sequence[Job], measured: Path) -> list[Row]:
+    """The rows of these jobs out of a CSV that `on_device.py` has written; what is missing there is told."""
+    keys = {(job.name, job.data, str(job.seed)) for job in jobs}
+    rows = [row for row in read_rows(measured) if (row["name"], row["data"], row["seed"]) in keys]
+    for missing in sorted(keys - {(row["name"], row["data"], row["seed"]) for row in rows}):
+        print("not measured:", *missing)
+    return rows
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -103,7 +125,9 @@ def save(name: str, rows: Sequence[Row], config: Any, figure: Any) -> None:
         writer = csv.DictWriter(file, fields, restval="")
         writer.writeheader()
         writer.writerows(rows)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     made = {"config": dataclasses.asdict(config), "version": dpgm.__version__, "commit": commit}
     seeds = sorted({str(row["seed"]) for row in rows if "seed" in row})
     (RESULTS / f"{name}.json").write_text(json.dumps(made | {"seeds": seeds}, indent=1, default=str) + "\n")
@@ -134,11 +158,13 @@ def main(
     plot: Callable[[list[Row]], Any],
     jobs: Callable[[Any], list[Job]] | None = None,
 ) -> None:
-    """`--smoke` writes nothing; `--jobs FILE` writes the fits of networks for `on_device.py`; `--rows FILE` reads them."""
+    """`--smoke` writes nothing; `--jobs` writes a list for `on_device.py`, `--rows` reads what that has made."""
     parser = argparse.ArgumentParser(description=f"{name}: see the top of the file")
     parser.add_argument("--smoke", action="store_true", help="seconds, tiny, nothing is written")
     if jobs is not None:
-        parser.add_argument("--jobs", type=Path, help="write the fits of networks as a list for on_device.py, and stop")
+        parser.add_argument(
+            "--jobs", type=Path, help="write the fits of networks as a list for on_device.py, and stop"
+        )
         parser.add_argument("--rows", type=Path, help="rows of these fits that on_device.py has written")
     options = parser.parse_args()
     chosen = smoke if options.smoke else config

@@ -1,8 +1,8 @@
 """Figure 6: relative error of counting queries on call data, epsilon 2 and 1.
 
 The paper's records are private; these are simulated, of the same number (4,427,486), width (1,303 towers), mean and
-largest length. Its preset (VAE and RBM; it takes one cluster here, ten are shown too) beside the default generator, MWEM,
-independent noisy marginals and the answer 0.
+largest length. Its preset (VAE and RBM; the paper takes one cluster here, ten are shown too) beside the default
+generator, MWEM, independent noisy marginals and the answer 0.
 
     python experiments/query_error_cdr.py [--smoke] [--jobs FILE | --rows FILE]
 """

@@ -1,8 +1,8 @@
 """Figure 7: relative error of counting queries on transit data, k = 1 to 50, epsilon 2 and 1.
 
 The paper's records are private; these are simulated, of the same number (1,200,000), width (342 stations), mean and
-largest length. Networks of the paper's preset beside the default generator, MWEM (of the paper: records cut to the average
-length; and a stronger form), independent noisy marginals and the answer 0.
+largest length. Networks of the paper's preset beside the default generator, MWEM (the paper's, on records cut to the
+average length, and a stronger form), independent noisy marginals and the answer 0.
 
     python experiments/query_error_transit.py [--smoke] [--jobs FILE | --rows FILE]
 """

@@ -1,19 +1,19 @@
 """Errors of counting queries on synthetic data: the comparison behind figures 6, 7 and 9.
 
-Networks are fitted here or, with rows from `on_device.py`, elsewhere; the default generator, MWEM, independent marginals
-and "answer 0" are fitted here, from the same records and at the same budget.
+Networks are fitted here or, with rows from `on_device.py`, elsewhere; the default generator, MWEM, independent
+marginals and "answer 0" are fitted here, from the same records and at the same budget.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import fidelity
 from fidelity_methods import METHODS
 from network_runs import PAPER, POPULAR, Job, Row, load_data
-from paper_figures import SHARED, Network, mean, network_job, pyplot, read_rows, run_here
+from paper_figures import SHARED, Network, mean, network_job, pyplot, read_rows, rows_of, run_here
 
 OTHERS = ("ours", "independent", "mwem", "mwem clipped", "answer 0")
 
@@ -31,7 +31,6 @@ class Comparison:
     others_seed: int = 0
     steps: int | None = None
     queries: int = 300
-    device: str = "auto"
 
 
 def jobs(config: Comparison) -> list[Job]:
@@ -48,15 +47,17 @@ def jobs(config: Comparison) -> list[Job]:
 def run(config: Comparison, measured: Path | None = None) -> list[Row]:
     """One row per fit."""
     wanted = jobs(config)
-    if measured is not None:
-        keys = {(job.name, job.data, str(job.seed)) for job in wanted}
-        rows = [row for row in read_rows(measured) if (row["name"], row["data"], str(row["seed"])) in keys]
-    else:
-        import torch
+    if measured is None:
+        return run_here(wanted, SHARED) + other_rows(config)
+    rows = rows_of(wanted, measured)
+    others = [row for row in read_rows(measured) if row["data"] == config.data and label_of(row) in config.others]
+    left = tuple(method for method in config.others if method not in {label_of(row) for row in others})
+    return rows + others + (other_rows(replace(config, others=left)) if left else [])
 
-        device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-        rows, _ = run_here(wanted, SHARED, device)
-    return rows + (other_rows(config) if config.others else [])
+
+def label_of(row: Row) -> str:
+    """The method of a row."""
+    return str(row["name"]).rsplit(", epsilon", 1)[0]
 
 
 def other_rows(config: Comparison) -> list[Row]:
@@ -73,7 +74,9 @@ def other_rows(config: Comparison) -> list[Row]:
             found = scores(synthetic)
             row: Row = {"name": f"{method}, epsilon {epsilon:g}", "data": config.data, "records": len(records)}
             row |= {"epsilon": epsilon, "delta": delta, "seed": config.others_seed, "device": "cpu"}
-            row |= {name: f"{found[name]:.4f}" for name in (*POPULAR, *PAPER, "lengths")} | {"fit_s": f"{seconds:.1f}"}
+            row |= {name: f"{found[name]:.4f}" for name in (*POPULAR, *PAPER, "lengths")} | {
+                "fit_s": f"{seconds:.1f}"
+            }
             rows.append(row)
             print(row, flush=True)
     return rows
@@ -85,9 +88,9 @@ def plot(rows: Sequence[Row], title: str) -> Any:
     epsilons = sorted({float(row["epsilon"]) for row in rows})
     figure, axes = plt.subplots(2, len(epsilons), figsize=(5.2 * len(epsilons), 8), squeeze=False)
     for column, epsilon in enumerate(epsilons):
-        labels = dict.fromkeys(row["name"].rsplit(", epsilon", 1)[0] for row in rows)
+        labels = dict.fromkeys(label_of(row) for row in rows)
         for label in labels:
-            of_label = [row for row in rows if row["name"].rsplit(", epsilon", 1)[0] == label]
+            of_label = [row for row in rows if label_of(row) == label]
             chosen = [row for row in of_label if float(row["epsilon"]) == epsilon or label == "answer 0"]
             if not chosen:
                 continue

@@ -1,6 +1,6 @@
 """Figure 5: real digits and samples of a VAE without clustering, of VAEs and of RBMs with ten clusters, epsilon = 1.74.
 
-Eight samples per cluster and row, as probabilities of the pixels; beside each panel the accuracy on the real test digits of
+Eight samples per cluster and row, as probabilities of the pixels; above each panel the accuracy on real test digits of
 a network trained on 60,000 samples. Pixels and label form one record. The default generator of images stands beside
 them (its accuracies are those of docs/fidelity-images.md, at epsilon = 1).
 
@@ -12,11 +12,19 @@ from pathlib import Path
 
 import numpy as np
 from network_runs import Job
-from paper_figures import RESULTS, SHARED, Network, mean, network_job, pyplot, read_rows, run_here
-
-from paper_figures import main  # isort: skip
-
-KEPT = RESULTS / "sample_grid.npz"
+from paper_figures import (
+    RESULTS,
+    SHARED,
+    Network,
+    main,
+    mean,
+    network_job,
+    pyplot,
+    read_grids,
+    read_rows,
+    rows_of,
+    run_here,
+)
 
 
 @dataclass(frozen=True)
@@ -48,17 +56,12 @@ def jobs(config: Config) -> list[Job]:
 
 
 def run(config: Config, measured: Path | None = None):
-    """One row per fit, the default generator's rows among them; samples are kept in results/sample_grid.npz."""
+    """One row per fit, the default generator's rows among them."""
     if config.steps is not None:
         return smoke_rows(config)
     wanted = jobs(config)
-    if measured is None:
-        rows, grids = run_here(wanted, SHARED, "cpu")
-        np.savez_compressed(KEPT, **grids)
-    else:
-        keys = {(job.name, job.data, str(job.seed)) for job in wanted}
-        rows = [row for row in read_rows(measured) if (row["name"], row["data"], str(row["seed"])) in keys]
-    return rows + default_rows(config)
+    fits = run_here(wanted, SHARED) if measured is None else rows_of(wanted, measured)
+    return fits + default_rows(config)
 
 
 def smoke_rows(config: Config):
@@ -69,7 +72,9 @@ def smoke_rows(config: Config):
 
     job = jobs(config)[0]
     rng = np.random.default_rng(0)
-    rows = np.concatenate([rng.random((300, 784)) < 0.1, np.eye(10, dtype=bool)[rng.integers(10, size=300)]], axis=1)
+    rows = np.concatenate(
+        [rng.random((300, 784)) < 0.1, np.eye(10, dtype=bool)[rng.integers(10, size=300)]], axis=1
+    )
     row, grid = run_job(job, Records.from_dense(rows, DIGITS), None, None, "cpu")
     assert grid is not None
     assert grid.shape == (2, 8, 794)
@@ -92,7 +97,7 @@ def plot(rows):
     names = list(dict.fromkeys(row["name"] for row in rows))
     figure, axes = plt.subplots(1, len(names) + 1, figsize=(3.2 * (len(names) + 1), 4.4))
     panels = [("real digits", _real())]
-    grids = dict(np.load(KEPT)) if KEPT.exists() else {}
+    grids = read_grids()
     for name in names:
         accuracy = mean([row for row in rows if row["name"] == name], "accuracy")
         panels.append((f"{name}\naccuracy {accuracy:.3f}", grids.get(f"{name} seed 0".replace(" ", "_"))))

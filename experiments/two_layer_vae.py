@@ -1,8 +1,8 @@
 """Figures 8 and 9: VAEs with two hidden layers in encoder and decoder beside those with one.
 
-Samples of MNIST after 20 epochs (figure 8) with the accuracy of a network trained on them, and errors of counting queries
-at epsilon = 1 on simulated call and transit data (figure 9). The paper does not say how large the second layer is; here both
-have 200 units.
+Samples of MNIST after 20 epochs (figure 8) with the accuracy of a network trained on them, and errors of counting
+queries at epsilon = 1 on simulated call and transit data (figure 9). The paper does not say how large the second layer
+is; here both have 200 units.
 
     python experiments/two_layer_vae.py [--smoke] [--jobs FILE | --rows FILE]
 """
@@ -10,11 +10,21 @@ have 200 units.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from network_runs import PAPER, POPULAR, Job
-from paper_figures import CDR, RESULTS, SHARED, TRANSIT, Network, mean, network_job, pyplot, read_rows, run_here
-
-from paper_figures import main  # isort: skip
+from paper_figures import (
+    CDR,
+    SHARED,
+    TRANSIT,
+    Network,
+    grid_key,
+    main,
+    mean,
+    network_job,
+    pyplot,
+    read_grids,
+    rows_of,
+    run_here,
+)
 
 
 @dataclass(frozen=True)
@@ -51,15 +61,8 @@ def jobs(config: Config) -> list[Job]:
 
 
 def run(config: Config, measured: Path | None = None):
-    """One row per fit; the samples of the digits are kept in results/two_layer_vae.npz."""
-    wanted = jobs(config)
-    if measured is None:
-        rows, grids = run_here(wanted, SHARED, "cpu")
-        if grids:
-            np.savez_compressed(RESULTS / "two_layer_vae.npz", **grids)
-        return rows
-    keys = {(job.name, job.data, str(job.seed)) for job in wanted}
-    return [row for row in read_rows(measured) if (row["name"], row["data"], str(row["seed"])) in keys]
+    """One row per fit."""
+    return run_here(jobs(config), SHARED) if measured is None else rows_of(jobs(config), measured)
 
 
 def plot(rows):
@@ -71,14 +74,14 @@ def plot(rows):
             values = [max(mean([row], name), 1e-5) for name in (*POPULAR, *PAPER)]
             axis.plot(range(9), values, style, marker="o", ms=3, label=row["name"].rsplit(", epsilon", 1)[0])
         axis.set_xticks(range(9), ("1", "2", "3", "4", "20 %", "40 %", "60 %", "80 %", "100 %"))
-        axis.set(title=f"simulated {kind.upper()}, epsilon = 1", xlabel="popular queries | random queries", yscale="log")
+        axis.set(
+            title=f"simulated {kind.upper()}, epsilon = 1", xlabel="popular queries | random queries", yscale="log"
+        )
         axis.legend(fontsize=7)
-    kept = RESULTS / "two_layer_vae.npz"
     digits = [row for row in rows if row["data"] == "mnist" and "two layers" in row["name"]]
-    if digits and kept.exists():
-        with np.load(kept) as grids:
-            first = grids[f"{digits[0]['name']} seed {digits[0]['seed']}".replace(" ", "_")][:, :, :784]
-        picture = first.reshape(len(first), 8, 28, 28).transpose(0, 2, 1, 3).reshape(len(first) * 28, 8 * 28)
+    grid = read_grids().get(grid_key(digits[0])) if digits else None
+    if grid is not None:
+        picture = grid[:, :, :784].reshape(-1, 8, 28, 28).transpose(0, 2, 1, 3).reshape(-1, 8 * 28)
         axes[2].imshow(picture, cmap="gray_r")
         axes[2].set(title=f"{digits[0]['name']}: accuracy {float(digits[0]['accuracy']):.3f}", xticks=[], yticks=[])
     figure.tight_layout()
