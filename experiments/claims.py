@@ -84,6 +84,8 @@ def _against(fits: list[Row]) -> list[Row]:
                 verdict = (
                     "no clear difference" if abs(ahead) <= spread else "first better" if better else "second better"
                 )
+                if min(map(len, sides)) == 1:
+                    verdict += " (one seed)"
                 rows.append(
                     {"claim": claim, "data": data, "score": score, "first": first, "second": second}
                     | {"first_mean": f"{mean(left):.4f}", "second_mean": f"{mean(right):.4f}"}

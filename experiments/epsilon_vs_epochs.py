@@ -3,9 +3,8 @@
 "As printed": the paper's formulas, which are no valid bound (docs/guarantee.md, errata). "Corrected design": the same
 noise, sqrt(2) sigma, with all networks trained in lock step on one Poisson sample, as this package does, under
 add/remove of one record. "Literal algorithm": one of k = 10 equally large clusters is chosen per step, and the updated
-network tells
-which; its step is, with probability 1 / k, a Gaussian on a sample of rate k q. (With the paper's data-dependent choice
-among clusters of which one may be empty, no epsilon holds at any small delta.)
+network tells which; its step is, with probability 1 / k, a Gaussian on a sample of rate k q. (With the paper's
+data-dependent choice among clusters of which one may be empty, no epsilon holds at any small delta.)
 
     python experiments/epsilon_vs_epochs.py [--smoke]
 """

@@ -87,23 +87,25 @@ def plot(rows: Sequence[Row], title: str) -> Any:
     plt = pyplot()
     epsilons = sorted({float(row["epsilon"]) for row in rows})
     figure, axes = plt.subplots(2, len(epsilons), figsize=(5.2 * len(epsilons), 8), squeeze=False)
+    labels = list(dict.fromkeys(label_of(row) for row in rows))
+    colours = plt.get_cmap("tab20").colors
     for column, epsilon in enumerate(epsilons):
-        labels = dict.fromkeys(label_of(row) for row in rows)
-        for label in labels:
+        for number, label in enumerate(labels):
             of_label = [row for row in rows if label_of(row) == label]
             chosen = [row for row in of_label if float(row["epsilon"]) == epsilon or label == "answer 0"]
             if not chosen:
                 continue
-            style = "--" if label in OTHERS else "-"
+            look = {"linestyle": "--" if label in OTHERS else "-", "color": colours[number % 20], "label": label}
             for line, names in enumerate((PAPER, POPULAR)):
                 values = [max(mean(chosen, name), 1e-5) for name in names]
-                axes[line][column].plot(range(len(names)), values, style, marker="o", ms=3, label=label)
+                axes[line][column].plot(range(len(names)), values, marker="o", ms=3, **look)
         axes[0][column].set(title=f"{title}, epsilon = {epsilon:g}", xlabel="longest random query, % of max |x|")
         axes[0][column].set_xticks(range(5), ("20", "40", "60", "80", "100"))
         axes[1][column].set(xlabel="items of a popular query")
         axes[1][column].set_xticks(range(4), ("1", "2", "3", "4"))
         for line in (0, 1):
             axes[line][column].set(ylabel="mean relative error", yscale="log")
-    axes[0][-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -26,6 +26,8 @@ from paper_figures import (
     run_here,
 )
 
+DEFAULT_PICTURE = RESULTS / "fidelity_images_cuda_epsilon1.png"
+
 
 @dataclass(frozen=True)
 class Config:
@@ -102,6 +104,8 @@ def plot(rows):
         accuracy = mean([row for row in rows if row["name"] == name], "accuracy")
         panels.append((f"{name}\naccuracy {accuracy:.3f}", grids.get(f"{name} seed 0".replace(" ", "_"))))
     for axis, (title, grid) in zip(axes, panels, strict=True):
+        if title.startswith("image generator") and DEFAULT_PICTURE.exists():
+            axis.imshow(plt.imread(DEFAULT_PICTURE), cmap="gray")
         if grid is not None:
             rows_of = grid[:10, :, :784].reshape(-1, 8, 28, 28)
             axis.imshow(rows_of.transpose(0, 2, 1, 3).reshape(len(rows_of) * 28, 224), cmap="gray_r")
