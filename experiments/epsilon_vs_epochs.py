@@ -96,7 +96,7 @@ def _literal(rate: float, steps: int, cluster_noise: float, gradient_noise: floa
 
     clustering, step = _multipliers(cluster_noise, gradient_noise, config)
     share, interval = 1 / config.clusters, 1e-4
-    gaussian = {"value_discretization_interval": interval, "use_connect_dots": False}
+    gaussian = {"value_discretization_interval": interval}
     one = pld.from_gaussian_mechanism(step, sampling_prob=rate / share, **gaussian)
     pairs = []
     for pmf in (one._pmf_remove, one._pmf_add):
