@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, Image, Numeric
@@ -56,7 +57,21 @@ def certificate(**changes):
     return Certificate(**(values | changes))
 
 
-KINDS = {"sets": sets, "table": table, "images": pictures}
+def frame(count=400, seed=0):
+    """Raw columns: numbers with a peak, dates, gaps, categories with long names, more columns than are shown at once."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        "a_rather_long_column_name_of_money_spent": np.where(
+            rng.random(count) < 0.6, 0, rng.lognormal(9, 2, count)
+        ),
+        "day": np.datetime64("2020-01-01") + rng.integers(0, 900, count).astype("timedelta64[D]"),
+        "town": rng.choice([f"a town with a rather long name {at}" for at in range(12)], count),
+        "gaps": np.where(rng.random(count) < 0.3, np.nan, rng.normal(size=count) * 1e6),
+    }
+    return pandas.DataFrame(columns | {f"count {at}": rng.poisson(3, count) for at in range(7)})
+
+
+KINDS = {"sets": sets, "table": table, "images": pictures, "frame": frame}
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -102,6 +117,27 @@ def test_guarantee_comes_from_the_certificate(evaluation):
     assert "NOT PRIVATE" not in with_one
     assert "NOT PRIVATE" in render_report(evaluation, certificate=certificate(private=False))
     assert "No certificate was given" in render_report(evaluation)
+
+
+def test_columns_are_shown_with_their_pictures_the_worst_first():
+    shifted = frame(seed=1).assign(**{"count 3": 40})
+    page = render_report(evaluate(frame(), shifted))
+    cards = re.findall(r"<article.*?</article>", page, re.S)
+    assert len(cards) == 11
+    assert "count 3" in cards[0]
+    assert "off" in cards[0]
+    assert 'class="hist"' in cards[0]
+    assert 'class="curve"' in cards[0]
+    assert "count 3" in re.search(r"<h1>(.*?)</h1>", page).group(1)
+
+
+def test_names_of_columns_and_values_are_escaped():
+    hostile = frame().rename(columns={"town": "<script>x</script>"})
+    hostile["<b>"] = "<img src=x onerror=y>"
+    page = render_report(evaluate(hostile, hostile))
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert "<b>" not in page
 
 
 def test_labels_are_escaped():

@@ -283,3 +283,48 @@ def test_conditions_may_be_mappings_and_lists():
     assert (both.to_pandas().before == "once").all()
     rows = everything(model.domain)
     assert rate == pytest.approx(law(model, rows)[(rows[:, 15] == 1) & (rows[:, 10] == 1)].sum(), rel=1e-4)
+
+
+def shaped(name, kind, atoms, edges, starts, missing=False):
+    from dpgm.data.number_fields import NumberFormat, ShapedNumber
+
+    form = NumberFormat(kind, 2 if kind == "decimal" else 0)
+    return ShapedNumber(name, form, atoms, edges, (1.0,) * (len(edges) - 1), starts, missing)
+
+
+def test_numbers_dates_and_truths_that_were_found_keep_rules_too():
+    from dpgm.data.domain import Boolean, Identifier
+
+    fields = (
+        shaped("gain", "integer", (0, 50), (1, 20, 40, 101), (0, 2), missing=True),
+        shaped("price", "decimal", (999,), (100, 500, 1000, 2001), (0, 1, 2)),
+        shaped("start", "date", (), (18262, 18300, 18400, 18628), (0, 1, 2)),
+        shaped("end", "date", (), (18262, 18300, 18400, 18628), (0, 1, 2)),
+        Boolean("retired"),
+    )
+    rules = (
+        "gain = 0 if retired = true",
+        "start <= end",
+        "price <= 9.99 if gain = 0",
+        {"unique": ["id"]},
+        "end >= 2020-06-01 if retired = false",
+    )
+    domain = Domain((*fields, Identifier("id")), constraints=rules)
+    for field, name in ((fields[0], "gain"), (fields[1], "price"), (fields[2], "start")):
+        low, high = position_ranges(field)
+        assert len(low) == field.width - field.missing, name
+        assert (low <= high).all()
+    model = mixture(domain)
+    frame = sample(model, domain, 2000, seed=5).to_pandas()
+    assert len(frame) == 2000
+    assert frame.id.is_unique
+    retired = frame.retired.astype(bool)
+    known = frame.gain.notna()
+    assert retired.any()
+    assert (frame.gain[retired & known] == 0).all()
+    start, end = (pandas.to_datetime(frame[name]) for name in ("start", "end"))
+    assert (start <= end).all()
+    assert (frame.price[known & (frame.gain == 0)] <= 9.99).all()
+    assert (end[~retired] >= pandas.Timestamp("2020-06-01")).all()
+    late = sample(model, domain, 300, seed=1, where=["start >= 2020-05-01", "retired=true", "gain in [0, missing]"])
+    assert (pandas.to_datetime(late.to_pandas().start) >= pandas.Timestamp("2020-05-01")).all()

@@ -141,6 +141,8 @@ def check_values(condition: Condition, domain: "Domain") -> None:
             raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
     if isinstance(condition, OneOf):
         field = domain.field(condition.field)
+        if getattr(field, "is_open", False):
+            return  # its values are found later
         known = [] if only_missing else labels_of(field)
         for value in condition.values:
             if value is None and not getattr(field, "missing", False):

@@ -108,7 +108,9 @@ class Domain:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
-        object.__setattr__(self, "constraints", parse_constraints(self.constraints, self.fields))
+        object.__setattr__(
+            self, "constraints", parse_constraints(self.constraints, self.fields, _identifiers(unread))
+        )
 
     def declared_public(self) -> "Domain":
         """This domain, with the curator's word that what was drafted from the data is public knowledge."""
@@ -170,3 +172,8 @@ class Domain:
         """A domain of one item set; an integer m stands for the items 0 .. m-1."""
         listed = range(items) if isinstance(items, int) else items
         return cls((ItemSet(name, tuple(listed)),))
+
+
+def _identifiers(unread: "tuple[tuple[int, Unread], ...]") -> tuple[str, ...]:
+    """Names of columns that samples carry though they are never read."""
+    return tuple(column.name for _, column in unread if isinstance(column, Identifier))

@@ -21,7 +21,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder, decode
 from dpgm.strategy.generator import Generator
-from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, region_of
+from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, position_ranges, region_of
 from dpgm.synthesis.conditioning import conditioned
 
 
@@ -159,9 +159,11 @@ class RecordFilter:
 def _fits(field: Any, numbers: Any) -> Any:
     """Which numbers a field can hold."""
     fits = np.isfinite(numbers)
-    low, high = getattr(field, "low", None), getattr(field, "high", None)
-    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
-        fits &= (numbers >= low) & (numbers <= high)
-    if getattr(field, "integer", False):
+    ranges = position_ranges(field)
+    if ranges is not None:
+        with np.errstate(invalid="ignore"):
+            fits &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
+    form = getattr(field, "format", None)
+    if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
         fits &= numbers == np.rint(numbers)
     return fits
