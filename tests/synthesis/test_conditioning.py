@@ -206,6 +206,9 @@ def test_constraints_hold_for_generators_that_cannot_be_conditioned():
         def state(self):
             return {}
 
+        def as_products(self):
+            return None
+
         def sample(self, count, *, generator):
             return self._inner.sample(count, generator=generator)
 
