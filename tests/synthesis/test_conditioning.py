@@ -209,6 +209,12 @@ def test_constraints_hold_for_generators_that_cannot_be_conditioned():
         def as_products(self):
             return None
 
+        def samples_whole(self, count):
+            return False
+
+        def sample_part(self, count, phase, *, generator):
+            return self._inner.sample_part(count, phase, generator=generator)
+
         def sample(self, count, *, generator):
             return self._inner.sample(count, generator=generator)
 
