@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test lint check slow bench clean install metamorphic audit proofs mutants
+.PHONY: help demo test lint check slow bench clean install metamorphic audit proofs mutants faults
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make audit   attack the pipeline: lower bounds on epsilon against the claims"
 	@echo "make proofs  playback, sensitivity, coins and noise of whole fits, at length"
 	@echo "make mutants planted bugs: each must be found"
+	@echo "make faults  kills, failing writes, full disks, damaged checkpoints: writes docs/security/faults.json"
 	@echo "make bench  speed and memory (prints ratios)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -70,6 +71,10 @@ mutants: $(STAMP)
 	@echo "== dpgm: planted bugs, each must be killed by its tests (writes docs/security/mutants.json)"
 	@mkdir -p docs/security
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutants/run.py --out docs/security/mutants.json
+
+faults: $(STAMP)
+	@echo "== dpgm: kills, failing writes, full disks, damaged checkpoints, reservations at once (about a quarter of an hour)"
+	@OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python tests/faults.py --out docs/security/faults.json
 
 bench: $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script --quick; done

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,7 @@ class Ledger:
         return self.epsilon_cap - float(conversion(np.array([rules.order]), self.delta * (1 - rules.aside))[0])
 
     def _share(self, mechanisms: Sequence[Mechanism], rules: "_Rules") -> float:
-        return float(renyi_curve(events_of(mechanisms), np.array([rules.order]))[0]) / self._budget(rules)
+        return _divergence(tuple(mechanisms), rules.order) / self._budget(rules)
 
     def _best_order(self, curve: Any, aside: float) -> float:
         """The order at which the first plan takes the smallest share of the cap."""
@@ -354,6 +355,12 @@ class _Rules:
 def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
     """What the mechanisms' thresholds add to delta."""
     return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
+
+
+@lru_cache(maxsize=1000)
+def _divergence(mechanisms: tuple[Mechanism, ...], order: float) -> float:
+    """The Renyi divergence of a plan; the same few plans are asked for at every reservation."""
+    return float(renyi_curve(events_of(mechanisms), np.array([order]))[0])
 
 
 def _name(entry: Entry | str) -> str:

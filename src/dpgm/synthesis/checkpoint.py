@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.atomic import atomic_file, check_writable, remove_leftovers
+from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
@@ -51,6 +51,8 @@ FORMAT = 4  # answers of older versions belong to other questions
 HEADER_FILE = "checkpoint.json"
 JOURNAL_FILE = "journal.jsonl"
 MODEL_FILE = "model.safetensors"
+ROOM_FILE = "room"
+SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a file system rounds up to
 
 
 @dataclass
@@ -229,8 +231,22 @@ class Checkpoint:
         self._journal.append({"charge": name, "runs": runs})
         self._history.charged[name] += runs
 
+    def make_room(self, size: int) -> None:
+        """Set disk space aside before a charge, so that its answer is not lost on a disk that fills up meanwhile."""
+        path = self.folder / ROOM_FILE
+        try:
+            handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.posix_fallocate(handle, 0, size + SPARE_BYTES)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise disk_error(self.folder, error) from error
+
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
+        (self.folder / ROOM_FILE).unlink(missing_ok=True)
         file = _answer_file(name, self._history.charged[name])
         digest = self._write(file, {"value": noisy})
         self._journal.append({"answer": name, "file": file, "sha256": digest})
@@ -308,6 +324,7 @@ class CheckpointedGateway(Gateway):
                 raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
             return recorded
         exact = self._exact(query, rows)
+        self._checkpoint.make_room(exact.numel() * exact.element_size())
         # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
         self._checkpoint.charge(call.name)
         noisy = self._noisy(call, query, exact)
