@@ -23,21 +23,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
 
 import dpgm
-import dpgm.synthesis.plan as planning
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import ArtefactError, BudgetError, DiskError, DpgmError
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.networks.settings import NetworkSettings
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
+from dpgm.strategy.config import Config
+from dpgm.strategy.protocol import PublicFacts
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.config import Config, settle
-from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.plan import Plan, settle
+from dpgm.synthesis.strategies import strategy_of
 from synthesis_data import SETS, some_records, tiny_plan
 
 RECORDS = some_records(SETS, 60)
@@ -181,24 +186,17 @@ class Fit:
             figures.fault(f"{self.base.name}: exit {code} without a stated reason: {said[-300:]}")
 
 
-_plans: dict[str, planning.Plan] = {}
-
-
-def small_plan(model: str) -> planning.Plan:
+@cache
+def small_plan(model: str) -> Plan:
     """A real plan that takes a second: of networks, few steps."""
-    if model not in _plans:
-
-        def short(*args):
-            settings = settle(*args)
-            return replace(settings, steps=min(settings.steps, 40), cluster_steps=2)
-
-        original = planning.settle
-        planning.settle = short
-        try:
-            _plans[model] = make_plan(Config(1.0, model=model, clusters=None), len(RECORDS), SETS)
-        finally:
-            planning.settle = original
-    return _plans[model]
+    epsilon, delta, records = 1.0, 1e-3, len(RECORDS)
+    facts = PublicFacts(SETS, records, epsilon, delta)
+    settings = settle(Config(epsilon, delta, model=model), facts)
+    if isinstance(settings.family, NetworkSettings):
+        settings = replace(settings, family=replace(settings.family, steps=10, cluster_steps=2))
+    budget = strategy_of(model).budget(facts, settings.family)
+    mechanisms = calibrate(epsilon, delta, budget.spends, budget.training)
+    return Plan(epsilon, cost(mechanisms, delta).epsilon, delta, records, SETS.width, settings, mechanisms)
 
 
 def warm_up(base: Path) -> dict[str, float]:
