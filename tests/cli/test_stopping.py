@@ -69,6 +69,15 @@ def test_a_fit_that_ends_leaves_its_release_alone(tmp_path, fit):
     assert names(tmp_path) == ["release", "visits.parquet"]
 
 
+def test_the_next_start_clears_what_a_killed_clean_up_left(capsys, tmp_path, fit):
+    folder = tmp_path / "release.checkpoint"
+    assert run([*fit, "--checkpoint", str(folder)]) == 0
+    (tmp_path / "release.checkpoint.tmp-0123456789ab").mkdir()
+    assert run(fit) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert names(tmp_path) == ["release", "visits.parquet"]
+
+
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (MemoryError, 2), (ZeroDivisionError, 2)])
 def test_what_stops_a_fit_half_way_is_told_with_what_it_spent(capsys, tmp_path, fit, monkeypatch, error, code):
     make = synthesizer.fit_generator

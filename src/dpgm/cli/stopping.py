@@ -1,7 +1,7 @@
 """What the user is told when a fit stops early: whether budget is gone, and how to go on."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpgm.cli.progress import announce
@@ -14,6 +14,19 @@ SAY_IT_THEMSELVES = (UsageError, ArtefactError, BudgetError)
 def default_checkpoint(out: Path) -> Path:
     """Where a fit keeps its noisy answers until its release is written, if no folder was named."""
     return out.with_name(f"{out.name}.checkpoint")
+
+
+def clear_leftovers(out: Path) -> None:
+    """Remove what a process left that was killed while it wrote this release or cleaned up after it."""
+    from dpgm.data.atomic import remove_leftovers
+    from dpgm.synthesis.checkpoint import MODEL_FILE, remove_checkpoint
+
+    folder = default_checkpoint(out)
+    remove_leftovers(out)
+    remove_leftovers(folder)
+    with suppress(OSError):
+        if (out / "model.safetensors").read_bytes() == (folder / MODEL_FILE).read_bytes():
+            remove_checkpoint(folder)  # its release is written
 
 
 def warn_of_seed(seed: int | None) -> None:

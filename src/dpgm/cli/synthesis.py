@@ -181,7 +181,13 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.cli.stopping import SAY_IT_THEMSELVES, default_checkpoint, told_what_is_spent, warn_of_seed
+    from dpgm.cli.stopping import (
+        SAY_IT_THEMSELVES,
+        clear_leftovers,
+        default_checkpoint,
+        told_what_is_spent,
+        warn_of_seed,
+    )
     from dpgm.data.rarity import rarity_warning
     from dpgm.data.readers import read_records, read_source
     from dpgm.errors import UsageError
@@ -194,6 +200,7 @@ def fit(
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
+    clear_leftovers(out)
     check_target(out, force=force)
     if sign is not None:
         _check_signing(sign, seed)
