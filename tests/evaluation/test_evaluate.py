@@ -9,6 +9,7 @@ import dpgm.cli.evaluation  # noqa: F401  (registers the command)
 from dpgm.baselines.estimators import AnswerZero
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Image, Numeric
+from dpgm.data.domain_file import save_domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparable import with_domain
@@ -249,3 +250,20 @@ def test_without_outputs_the_table_is_printed(files, capsys):
 def test_missing_release_is_one_sentence(files, capsys):
     both = [f"{files}/real.parquet", f"{files}/synthetic.parquet"]
     assert "E-ARTEFACT" in bad(files, capsys, *both, "--release", f"{files}/nowhere")
+
+
+def test_items_that_the_domain_does_not_list_are_missed(tmp_path, capsys):
+    real = sets(300, 12)
+    real.write(tmp_path / "real.parquet")
+    narrow = Domain.of_items([f"item {at}" for at in range(6)])
+    kept = Records.from_dense(sets(300, 12, seed=1).to_dense()[:, :6], narrow)
+    kept.write(tmp_path / "synthetic.parquet")
+    save_domain(narrow, tmp_path / "domain.yaml")
+    files = [f"{tmp_path}/real.parquet", f"{tmp_path}/synthetic.parquet"]
+    assert run(["evaluate", *files, "--domain", f"{tmp_path}/domain.yaml", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["outside"]["items"] == 6
+    dense = real.to_dense()
+    assert document["outside"]["share"] == pytest.approx(dense[:, 6:].sum() / dense.sum())
+    assert document["verdict"]["grade"] == "rough"
+    assert any("not in the domain" in text for text in document["verdict"]["bad"])

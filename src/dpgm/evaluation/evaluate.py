@@ -169,6 +169,7 @@ def evaluate_inputs(
         copies=copies_of_records(real, synthetic)
         if raw is None or kind != "table"
         else copies_of_rows(raw.columns),
+        outside=inputs.outside,
         chance=chance_level(real, len(synthetic), kind, seed),
         images=None if pictures is None else _image_figures(real, synthetic, pictures),
         row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SHOWN_RECORDS, seed),

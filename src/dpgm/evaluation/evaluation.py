@@ -15,6 +15,7 @@ from dpgm.evaluation.cooccurrence import CoOccurrence, FrequentSets
 from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
+from dpgm.evaluation.inputs import Outside
 from dpgm.evaluation.marginals import LengthDistance, OneWay, TablePairs, TwoWay
 
 Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
@@ -103,9 +104,9 @@ class Evaluation:
     lost_items: LostItems | None
     copies: Copies | None
     images: ImageFigures | None
-    chance: Mapping[
-        str, float
-    ]  # what the same figures are for a fresh sample of the same people: "pop1", "pairs", ...
+    outside: Outside | None
+    # What the same figures are for a fresh sample of the same people: "pop1", "pop2", "pairs", "lengths".
+    chance: Mapping[str, float]
     row_samples: tuple[Rows, Rows] | None  # some rows of a table on both sides, as texts
     real_sample: Records
     synthetic_sample: Records

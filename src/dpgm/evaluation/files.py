@@ -11,8 +11,10 @@ from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
 from dpgm.data.options import ReadOptions
 from dpgm.data.readers import columns_of, format_name, read_with
+from dpgm.data.records import Records
 from dpgm.errors import DpgmError, UsageError
-from dpgm.evaluation.inputs import Inputs, inputs_of
+from dpgm.evaluation.comparable import position_names
+from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
 from dpgm.evaluation.raw_columns import RawColumns, raw_columns
 from dpgm.evaluation.reading import read_alike
 
@@ -40,7 +42,25 @@ def file_inputs(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     first, _ = read_with(source, guess.options)
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
-    return Inputs(first, second, _raw(real, synthetic, options, used, first.domain))
+    return Inputs(first, second, _raw(real, synthetic, options, used, first.domain), _outside(real, options, first))
+
+
+def _outside(path: str, options: ReadOptions, read: Records) -> Outside | None:
+    """What reading with the domain left out of a file of item sets."""
+    source = locate(path, options.member)
+    fields = read.domain.fields
+    if options.domain is None or len(fields) != 1 or fields[0].kind != "items":
+        return None
+    if format_name(source, options) in ("npz", "npy", "idx"):
+        return None
+    try:
+        own, _ = read_with(source, replace(options, domain=None, assume_public_items=True))
+    except DpgmError:
+        return None  # only the domain tells how this file is to be read
+    known = set(position_names(read.domain))
+    unlisted = np.array([name not in known for name in position_names(own.domain)])
+    counts = np.bincount(own.indices, minlength=own.width)
+    return Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
 
 
 def _raw_tables(real: str, synthetic: str, options: ReadOptions) -> Inputs:

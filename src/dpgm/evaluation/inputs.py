@@ -23,12 +23,21 @@ BINS_ONLY = "records hold the domain's bins only; evaluate files or frames to co
 
 
 @dataclass(frozen=True)
+class Outside:
+    """Items of the real data that the domain does not list, so that no synthetic record can hold them."""
+
+    items: int
+    share: float  # of all that the real records hold
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Both sides as records over one domain, and as raw columns where they have any."""
 
     real: Records
     synthetic: Records
     raw: RawColumns | None
+    outside: Outside | None = None
 
 
 def as_domain(domain: AnyDomain | None) -> Domain | None:

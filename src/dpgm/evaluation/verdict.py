@@ -229,6 +229,13 @@ def _beyond_chance(evaluation: Evaluation, figure: str, value: float, limits: Li
 
 
 def _lost(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
+    if evaluation.outside is not None and evaluation.outside.items:
+        share = evaluation.outside.share
+        judged.levels.append(rules.outside.level(share))
+        judged.bad.append(
+            f"{evaluation.outside.items:,} items of the real data are not in the domain, {percent(share)} of all that"
+            " real records hold: no synthetic record holds them."
+        )
     lost = evaluation.lost_items
     if lost is None or evaluation.kind == "images" or not lost.count:
         return

@@ -51,6 +51,8 @@ class VerdictRules:
     association_gap: Limits = Limits(0.15, 0.4)
     # Items or values of at least 0.1 % of the records that hardly ever occur, as a share of all such items.
     lost_items: Limits = Limits(0.05, 0.3)
+    # Share of what real records hold that the domain does not list, so that it is missing from every synthetic record.
+    outside: Limits = Limits(0.05, 0.2)
     # More copies of unique real records than twice what chance gives, and than 2 % of all: made from the rows.
     copies_factor: float = 2.0
     copies_share: float = 0.02
