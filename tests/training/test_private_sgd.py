@@ -101,9 +101,12 @@ def run_of(make, domain, *, clusters=3, seed=5, **changes):
         gateway.keep("clusters", by_length)
         generator = torch.Generator().manual_seed(seed)
         trainer = Trainer(gateway, make(domain), settings(**changes), clusters=clusters, generator=generator)
+        begun = (
+            None if trainer.chains is None else trainer.chains.clone()
+        )  # a few sweeps may forget where they began
         trainer.run()
-        return {"state": trainer.state(), "parameters": trainer.parameters, "generator": generator,
-                "chain draws": trainer._draws}  # fmt: skip
+        return {"chains at the start": begun, "state": trainer.state(), "parameters": trainer.parameters,
+                "generator": generator, "chain draws": trainer._draws}  # fmt: skip
 
     return run
 

@@ -2,11 +2,11 @@
 
 from mutant import Mutant
 
-NOISE_LAW = (
-    "tests/training/test_private_sgd.py::test_noise_is_on_every_model_also_on_those_without_records",
-    "tests/mechanisms/test_gaussian.py",
+NOISE_LAW = ("tests/training/test_private_sgd.py::test_noise_is_on_every_model_also_on_those_without_records",)
+RANDOMNESS = (
+    "tests/mechanisms/test_randomness.py::test_two_system_sources_share_nothing",
+    "tests/mechanisms/test_randomness.py::test_words_are_uniform_and_never_repeat",
 )
-RANDOMNESS = ("tests/mechanisms/test_randomness.py",)
 CPU_NOISE = "[add_normals(part.numpy(), noise * sensitivity, grid, randomness) for part in parts]"
 FILL = "            self.names_used.add(self.name)\n            self._noise.fill(out)\n"
 
@@ -20,7 +20,7 @@ MUTANTS = (
                 "return add_noise(exact, query, call.noise / 2**0.5, self.",
             ),
         ),
-        NOISE_LAW[:1],
+        NOISE_LAW,
     ),
     Mutant(
         2,
@@ -81,7 +81,7 @@ MUTANTS = (
                 "            self._noise.fill(out)\n",
             ),
         ),
-        (*NOISE_LAW[:1], *RANDOMNESS),
+        (*NOISE_LAW, *RANDOMNESS),
     ),
     Mutant(
         8,

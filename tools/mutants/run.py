@@ -124,7 +124,14 @@ def main() -> int:
     killed = sum(row["verdict"] == "killed" for row in rows)
     print(f"{killed} of {len(rows)} planted bugs killed")
     if chosen.out is not None:
-        result = {"planted": len(rows), "killed": killed, "passed": killed == len(rows), "mutants": rows}
+        if chosen.only is not None and chosen.out.exists():  # the others stand as they are on file
+            fresh = {row["number"] for row in rows}
+            rows += [
+                row for row in json.loads(chosen.out.read_text("utf-8"))["mutants"] if row["number"] not in fresh
+            ]
+            rows.sort(key=lambda row: int(str(row["number"])))
+        found = sum(row["verdict"] == "killed" for row in rows)
+        result = {"planted": len(rows), "killed": found, "passed": found == len(rows), "mutants": rows}
         chosen.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     return 0 if killed == len(rows) else 1
 

@@ -52,7 +52,7 @@ MUTANTS = (
                 "    clustering",
             ),
         ),
-        PLAYBACK,
+        (f"{PIPELINE}::test_one_more_record_moves_every_release_within_its_bound", "-k", "vae or rbm"),
     ),
     Mutant(
         12,

@@ -20,7 +20,7 @@ from dpgm.audit.trials import run_trials
 from dpgm.errors import UsageError
 
 FITS = 500  # with the canary and as many without: enough for 70 % of epsilon on A, in two to three minutes
-QUICK_FITS = 100
+QUICK_FITS = 60
 Progress = Callable[[str, int, int], None]
 
 
@@ -48,7 +48,7 @@ def audit(
             raise UsageError(f"there is no audit {name!r}; there are {', '.join(known)}.")
     if fits < 20:
         raise UsageError(f"an audit needs at least 20 fits with the canary and as many without; got {fits}.")
-    workers = (os.cpu_count() or 1) if workers is None else workers
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
     return [_audit_twice_if_alarmed(known[name], fits, workers, progress) for name in names or known]
 
 
