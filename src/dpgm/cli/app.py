@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from dpgm import __version__
+from dpgm.cli.processes import is_first, launched, together
 from dpgm.errors import CheckFailed, DpgmError
 
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
@@ -54,7 +55,8 @@ def complain(kind: str, message: str) -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
+    if is_first():
+        typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
 
 
 def _with_json_target(arguments: list[str]) -> list[str]:
@@ -80,7 +82,8 @@ def run(arguments: list[str]) -> int:
     arguments = _with_json_target([argument for argument in arguments if argument != "--debug"])
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
+        with together(arguments):
+            result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
     except _CommandLineError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
             typer.echo(error.format_message(), err=True)
@@ -106,6 +109,10 @@ def run(arguments: list[str]) -> int:
             traceback.print_exc()
         return 2
     except Exception as error:
+        if isinstance(error, RuntimeError) and launched()[1] > 1:  # how a process notices that another one is gone
+            if is_first():
+                complain("E-RESOURCE", "another process of this fit stopped; see its message, then add --resume.")
+            return 2
         complain("E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where.")
         if debug:
             traceback.print_exc()

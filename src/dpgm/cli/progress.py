@@ -7,11 +7,13 @@ from contextlib import contextmanager
 import typer
 
 from dpgm.cli.app import printable
+from dpgm.cli.processes import is_first
 
 
 def announce(text: str) -> None:
-    """One line on stderr; stdout is for results."""
-    typer.echo(f"dpgm: {printable(text)}", err=True)
+    """One line on stderr, of the first process alone; stdout is for results."""
+    if is_first():
+        typer.echo(f"dpgm: {printable(text)}", err=True)
 
 
 def figure(epsilon: float) -> str:
@@ -22,7 +24,7 @@ def figure(epsilon: float) -> str:
 @contextmanager
 def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     """A progress callback `(stage, done, total)` for as long as the block runs."""
-    if quiet:
+    if quiet or not is_first():
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():

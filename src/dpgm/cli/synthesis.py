@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpgm.cli.app import OUTPUT, app
+from dpgm.cli.processes import is_first, launched
 from dpgm.cli.progress import announce, bars, figure
 from dpgm.cli.reading import Data, takes_read_options
 
@@ -188,8 +189,10 @@ def fit(
         told_what_is_spent,
         warn_of_seed,
     )
+    from dpgm.compute import parallel
     from dpgm.data.rarity import rarity_warning
-    from dpgm.data.readers import read_records, read_source
+    from dpgm.data.readers import read_records
+    from dpgm.data.shares import read_share
     from dpgm.errors import UsageError
     from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
     from dpgm.synthesis.plan import read_plan
@@ -200,26 +203,27 @@ def fit(
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
-    clear_leftovers(out)
-    check_target(out, force=force)
+    progress_folder = default_checkpoint(out) if checkpoint is None else checkpoint
     if sign is not None:
         _check_signing(sign, seed)
-    progress_folder = default_checkpoint(out) if checkpoint is None else checkpoint
-    check_folder(progress_folder, resume=resume)
+    if is_first():  # of several processes the first one writes
+        clear_leftovers(out)
+        check_target(out, force=force)
+        check_folder(progress_folder, resume=resume)
     warn_of_seed(seed)
     planned = None if plan_file is None else read_plan(plan_file)
     if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
-    records, source = read_source(data, options)
+    records, source = read_share(data, options, *launched())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
         announce(warning)
     if planned is not None:
         planned.check_complete(records.domain)
     near = None if public is None else read_records(public, replace(options, labels=None))
-    book = _open_ledger(ledger)
+    book = _open_ledger(ledger) if is_first() else None
     synthesizer = Synthesizer(
         epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]
         delta,
@@ -231,7 +235,8 @@ def fit(
         mean_length=mean_length,
     )
     if not quiet:
-        announce(f"fitting {len(records):,} records of {records.width:,} positions; nothing shown depends on them")
+        total = parallel.place_of(len(records))[1]
+        announce(f"fitting {total:,} records of {records.width:,} positions; nothing shown depends on them")
     with told_what_is_spent(progress_folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
         synthesizer.fit(
             records,
@@ -243,6 +248,8 @@ def fit(
             resume=resume,
             progress=progress,
         )
+    if not is_first():
+        return
     with told_what_is_spent(progress_folder):
         synthesizer.save(out, force=force, sign=sign)
     if checkpoint is None:
@@ -306,19 +313,26 @@ def sample(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw synthetic records from a release.
+    """Draw synthetic records from a release; started by torchrun, each process writes a part into the folder --out.
 
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
+    from dpgm.data.shares import part_name, rows_of_share, seed_of_share
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
 
     opened = load(release, unverified=unverified)
     if unverified:
         announce(f"{release} was not verified; what its certificate says may be false")
+    number, processes = launched()
+    count, file = records, out
+    if processes > 1:
+        out.mkdir(parents=True, exist_ok=True)
+        count, file = rows_of_share(records, number, processes), part_name(out, number, processes)
+        seed = None if seed is None else seed_of_share(seed, number)
     with bars(quiet) as progress:
         rate = write_sample(
-            opened, records, out, seed=seed, where=where or [], shape=shape, force=force, progress=progress
+            opened, count, file, seed=seed, where=where or [], shape=shape, force=force, progress=progress
         )
     if not quiet:
         kept = "" if rate is None else f" ({rate:.2%} of the generator's records are like that)"

@@ -4,6 +4,11 @@ The program is SPMD: each rank holds its share of the rows, numbered globally. `
 all ranks; `from_first` gives every rank what rank 0 drew, so that noise is drawn once and added once.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,6 +54,40 @@ def from_first(value: Tensor) -> Tensor:
         torch.distributed.broadcast(shared, src=0)
         value.copy_(shared)
     return value
+
+
+def bytes_from_first(data: bytes) -> bytes:
+    """The bytes that rank 0 holds, on every rank; what the others pass is not looked at."""
+    if not is_parallel():
+        return data
+    size = int(from_first(torch.tensor([len(data)])))
+    held = torch.zeros(size, dtype=torch.uint8)
+    if rank() == 0 and size:
+        held = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
+    return bytes(from_first(held).numpy().tobytes()) if size else b""
+
+
+def wait_for_all() -> None:
+    """Returns once every rank has come here."""
+    all_sum(torch.zeros(1))
+
+
+@contextmanager
+def started_by_torchrun() -> Iterator[None]:
+    """Within the block the processes that torchrun started work together; one process alone is left as it is."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if not several or is_parallel():
+        yield
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "nccl"
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    torch.distributed.init_process_group(backend)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def _where_ranks_meet(value: Tensor) -> Tensor:

@@ -16,8 +16,15 @@ _MAX_RATIO = 2000
 _RATIO_FROM = 4 << 30
 
 
-def parquet_columns(source: Input, options: ReadOptions) -> Columns:
-    """A Parquet file as named columns."""
+def row_groups(source: Input) -> list[int]:
+    """The number of rows of every row group."""
+    with _open(source) as file:
+        _check_footer(file.metadata, source)
+        return [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+
+
+def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | None = None) -> Columns:
+    """A Parquet file, or some of its row groups, as named columns."""
     import pyarrow as pa
 
     if source.member is not None:
@@ -33,7 +40,12 @@ def parquet_columns(source: Input, options: ReadOptions) -> Columns:
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
     return Columns(
-        str(source), names, lists, _chunks(source, _wanted(names, lists, options)), truths=truths, schema=schema
+        str(source),
+        names,
+        lists,
+        _chunks(source, _wanted(names, lists, options), groups),
+        truths=truths,
+        schema=schema,
     )
 
 
@@ -79,12 +91,14 @@ def _check_footer(metadata: Any, source: Input) -> None:
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30:,} GB; split it, or keep fewer columns.")
 
 
-def _chunks(source: Input, columns: list[str]) -> Iterator[Chunk]:
+def _chunks(source: Input, columns: list[str], groups: list[int] | None) -> Iterator[Chunk]:
     import pyarrow as pa
 
     start = 0
     with _open(source) as file:
-        batches = file.iter_batches(batch_size=_BATCH, columns=columns, use_threads=False)
+        if groups:
+            start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0]))
+        batches = file.iter_batches(batch_size=_BATCH, columns=columns, row_groups=groups, use_threads=False)
         while True:
             try:
                 batch = next(batches, None)

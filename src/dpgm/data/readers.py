@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Unpack
 
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
@@ -28,7 +29,8 @@ def read_source(
     """Records of a file, and the facts about the reading that a certificate must state.
 
     Args:
-        path: The file (`archive.zip::member` for one in a zip), or several files of one table.
+        path: The file (`archive.zip::member` for one in a zip), a folder of Parquet parts, or several files of one
+            table.
         options: How it is to be read.
         keywords: The fields of `ReadOptions`, one by one; they go before `options`.
 
@@ -37,9 +39,7 @@ def read_source(
         UsageError: the items are not declared public, or the shape is not clear.
     """
     chosen = options_from(options, **keywords)
-    if isinstance(path, (str, os.PathLike)):
-        return read_with(locate(path, chosen.member), chosen)
-    files = [locate(one, chosen.member) for one in path]
+    files = [locate(one, chosen.member) for one in parts_of(path)]
     if not files:
         raise UsageError("no file to read; give at least one.")
     if len(files) == 1:
@@ -57,6 +57,18 @@ def read_records(
     """Records of a file; see `read_source`, which also tells how they were read."""
     records, _ = read_source(path, options, **keywords)
     return records
+
+
+def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
+    """The files of a data set: those named, or the Parquet files of a folder by name."""
+    if not isinstance(path, (str, os.PathLike)):
+        return list(path)
+    if not os.path.isdir(path):
+        return [path]
+    parts: list[Paths] = [*sorted(Path(path).glob("*.parquet"))]
+    if not parts:
+        raise InputError(f"{os.fspath(path)}: is a folder without .parquet files; name a file.")
+    return parts
 
 
 def format_name(source: Input, options: ReadOptions) -> str:

@@ -34,8 +34,10 @@ from dpgm.mechanisms.randomness import Randomness
 from dpgm.privacy.certificate_format import LedgerMark
 from dpgm.strategy.generator import Generator
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.settling import MEASURES as SETTLING
+from dpgm.synthesis.shared_checkpoint import FirstCheckpoint, FollowingCheckpoint
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
 
@@ -75,7 +77,7 @@ class Books:
 
         Args:
             plan: what may be asked.
-            records: the private rows (of this rank).
+            records: the private rows (of this rank; with several, the first one writes and charges for all).
             ledger: the budget of the population, which the plan is charged to first.
             checkpoint: a new or empty folder, or with `resume` the folder of the earlier fit.
             resume: continue the fit in `checkpoint`.
@@ -84,11 +86,8 @@ class Books:
             BudgetError: the ledger's budget does not allow the plan.
             ArtefactError: the checkpoint is damaged, or does not belong to this plan, data or ledger.
         """
-        if parallel.world_size() > 1 and (ledger is not None or checkpoint is not None):
-            raise UsageError(
-                "a fit in several processes keeps no ledger and no checkpoint yet; fit in one process, or without "
-                "them."
-            )
+        if parallel.rank() > 0:
+            return cls._follow(plan, records, checkpoint is not None)
         saved: Checkpoint | None = None
         if checkpoint is not None and resume:
             saved = Checkpoint.resume(Path(checkpoint), plan, records)
@@ -105,7 +104,17 @@ class Books:
                 if not resume and books._entry is None:
                     saved.remove()  # nothing was reserved: the folder is as good as never made
             raise
+        if parallel.is_parallel() and saved is not None:
+            books.checkpoint = FirstCheckpoint.of(saved)
         return books
+
+    @classmethod
+    def _follow(cls, plan: Plan, records: Records, checkpointed: bool) -> "Books":
+        """The books of a process that is not the first one, which alone writes and charges."""
+        if not checkpointed:
+            return cls(plan, records, None, None)
+        fingerprint(records)  # the rows of all processes count
+        return cls(plan, records, None, FollowingCheckpoint.receive())
 
     def __enter__(self) -> "Books":
         return self
@@ -142,6 +151,7 @@ class Books:
             randomness=randomness,
             allowance=plan.mechanisms,
             already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
+            first_row=first_row,
         )
 
     def settling_gateway(self, gateway: Gateway) -> Gateway:
@@ -153,9 +163,10 @@ class Books:
         return PlaybackGateway(tape, randomness=gateway.randomness)
 
     def draws(self, randomness: Randomness) -> torch.Generator:
-        """Public draws; the same ones again in every process of a fit that keeps a checkpoint."""
+        """Public draws; the same ones again when a fit is resumed, and wherever the same test seed is given."""
         draws = randomness.draws()
-        return draws if self.checkpoint is None else draws.manual_seed(self.checkpoint.public_seed)
+        known = self.checkpoint is None or not randomness.private
+        return draws if known else draws.manual_seed(self.checkpoint.public_seed)  # type: ignore[union-attr]
 
     def finished(self, domain: Domain) -> Generator | None:
         """The model of an earlier process that got as far as that, but not to the release."""

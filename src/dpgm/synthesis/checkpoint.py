@@ -2,8 +2,8 @@
 
 The checkpoint folder holds released values only: the plan, a journal, the noisy answers and the trainer's state. Never
 rows, assignments, coins, or anything of the noise generator; a resumed fit takes fresh entropy. The public seed that
-draws feature maps, initial weights and latent noise is not secret: the guarantee holds for every value of it, under
-zero-out adjacency (latent noise is numbered by row).
+draws feature maps and initial weights is not secret: the guarantee holds for every value of it. Latent noise comes from
+secret words that are never stored.
 
 The journal (journal.py) has these entries:
 
@@ -56,7 +56,7 @@ SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a 
 
 
 @dataclass
-class _History:
+class History:
     """What the journal says."""
 
     charged: Counter[str] = field(default_factory=Counter)
@@ -73,15 +73,16 @@ class Checkpoint:
     """A folder in which a fit records what it charged and what came back."""
 
     def __init__(
-        self, folder: Path, header: Mapping[str, Any], journal: Journal, history: _History, lock: int
+        self, folder: Path, header: Mapping[str, Any], journal: Journal, history: History, lock: int
     ) -> None:
         self.folder = folder
+        self.header = header
         self._lock = lock  # held until this object goes: two processes on one folder would spend twice
         self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
         self.public_seed = int(header["public_seed"])
         self.ledger_entry: str | None = header["ledger_entry"]
-        self._journal = journal
-        self._history = history
+        self.journal = journal
+        self.history = history
         self._replayed: Counter[str] = Counter()
 
     # -- opening ------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Checkpoint:
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), _History(), lock)
+        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), History(), lock)
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
@@ -146,6 +147,11 @@ class Checkpoint:
         except ArtefactError:
             return {}
 
+    def hand_over_lock(self) -> int:
+        """The lock of the folder, which this object holds no more."""
+        lock, self._lock = self._lock, -1
+        return lock
+
     def close(self) -> None:
         """Let another process have the folder."""
         if self._lock >= 0:
@@ -162,74 +168,74 @@ class Checkpoint:
     @property
     def lost(self) -> dict[str, int]:
         """Full-data releases that were charged but whose answer never reached the disk."""
-        answers = self._history.answers
+        answers = self.history.answers
         return {
             name: runs - len(answers[name])
-            for name, runs in self._history.charged.items()
+            for name, runs in self.history.charged.items()
             if name != "step" and runs > len(answers[name])
         }
 
     @property
     def steps_charged(self) -> int:
         """Training steps spent, whether or not their result survived."""
-        return self._history.charged["step"]
+        return self.history.charged["step"]
 
     @property
     def steps_done(self) -> int:
         """Training steps in the saved trainer state."""
-        return self._history.steps_done
+        return self.history.steps_done
 
     def complete(self, plan: Plan) -> bool:
         """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism again."""
         steps = (m.count for m in plan.mechanisms if m.sample is not None)
         return self.steps_charged >= max(steps, default=0) and all(
-            self._history.charged[m.name] >= m.count for m in plan.mechanisms if m.sample is None
+            self.history.charged[m.name] >= m.count for m in plan.mechanisms if m.sample is None
         )
 
     def trainer_state(self) -> dict[str, Tensor] | None:
         """The state of the last completed block of steps."""
-        return None if self._history.trainer is None else self._read(self._history.trainer)
+        return None if self.history.trainer is None else self._read(self.history.trainer)
 
     def model(self) -> tuple[str, dict[str, Any], dict[str, Tensor]] | None:
         """Kind, architecture and tensors of the finished model, if the fit got that far."""
-        return None if self._history.model is None else (*self._history.model, self._read(MODEL_FILE))
+        return None if self.history.model is None else (*self.history.model, self._read(MODEL_FILE))
 
     @property
     def charged(self) -> dict[str, int]:
         """Runs of each mechanism that are spent; `step` counts training steps."""
-        return dict(self._history.charged)
+        return dict(self.history.charged)
 
     @property
     def sources(self) -> frozenset[str]:
         """Where the noise of all processes of this fit came from."""
-        return frozenset(self._history.sources)
+        return frozenset(self.history.sources)
 
     @property
     def private(self) -> bool:
         """Whether every process of this fit took its noise from a private source."""
-        return self._history.private
+        return self.history.private
 
     def raise_to(self, charged: Mapping[str, int]) -> None:
         """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
         for name, runs in charged.items():
-            if runs > self._history.charged[name]:
-                self._journal.append({"charge": name, "runs": runs - self._history.charged[name]})
-                self._history.charged[name] = runs
+            if runs > self.history.charged[name]:
+                self.journal.append({"charge": name, "runs": runs - self.history.charged[name]})
+                self.history.charged[name] = runs
 
     # -- recording ----------------------------------------------------------------------------------------
 
     def note_sources(self, names: Collection[str], private: bool) -> None:
         """Write down where noise is taken from, when that changes."""
-        if not self._history.sources.issuperset(names) or (self._history.private and not private):
-            self._history.sources.update(names)
-            self._history.private = self._history.private and private
-            self._journal.append({"sources": sorted(self._history.sources), "private": self._history.private})
+        if not self.history.sources.issuperset(names) or (self.history.private and not private):
+            self.history.sources.update(names)
+            self.history.private = self.history.private and private
+            self.journal.append({"sources": sorted(self.history.sources), "private": self.history.private})
 
     def charge(self, name: str, runs: int = 1) -> None:
         """Write down a spending before it happens."""
-        self.before_charge({**self._history.charged, name: self._history.charged[name] + runs})
-        self._journal.append({"charge": name, "runs": runs})
-        self._history.charged[name] += runs
+        self.before_charge({**self.history.charged, name: self.history.charged[name] + runs})
+        self.journal.append({"charge": name, "runs": runs})
+        self.history.charged[name] += runs
 
     def make_room(self, size: int) -> None:
         """Set disk space aside before a charge, so that its answer is not lost on a disk that fills up meanwhile."""
@@ -247,37 +253,37 @@ class Checkpoint:
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
         (self.folder / ROOM_FILE).unlink(missing_ok=True)
-        file = _answer_file(name, self._history.charged[name])
+        file = _answer_file(name, self.history.charged[name])
         digest = self._write(file, {"value": noisy})
-        self._journal.append({"answer": name, "file": file, "sha256": digest})
-        self._history.answers[name].append(file)
-        self._replayed[name] = len(self._history.answers[name])
+        self.journal.append({"answer": name, "file": file, "sha256": digest})
+        self.history.answers[name].append(file)
+        self._replayed[name] = len(self.history.answers[name])
 
     def save_steps(self, steps: int, state: Mapping[str, Tensor]) -> None:
         """Save the trainer after `steps` steps; the previous state stays until the new one is recorded."""
-        before = self._history.trainer
+        before = self.history.trainer
         file = f"trainer-{steps}.safetensors"
         digest = self._write(file, state)
-        self._journal.append({"steps": steps, "file": file, "sha256": digest})
-        self._history.trainer, self._history.steps_done = file, steps
+        self.journal.append({"steps": steps, "file": file, "sha256": digest})
+        self.history.trainer, self.history.steps_done = file, steps
         if before is not None and before != file:
             (self.folder / before).unlink(missing_ok=True)
 
     def save_model(self, kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Save the finished model, so that a release that cannot be written now can be written later."""
         digest = self._write(MODEL_FILE, tensors)
-        self._journal.append(
+        self.journal.append(
             {"model": kind, "architecture": dict(architecture), "file": MODEL_FILE, "sha256": digest}
         )
-        self._history.model = (kind, dict(architecture))
+        self.history.model = (kind, dict(architecture))
 
     def replay(self, name: str) -> Tensor | None:
         """The next recorded answer of that name, or None when there is none left."""
         at = self._replayed[name]
-        if at >= len(self._history.answers[name]):
+        if at >= len(self.history.answers[name]):
             return None
         self._replayed[name] = at + 1
-        file = self._history.answers[name][at]
+        file = self.history.answers[name][at]
         tensors = self._read(file)
         if set(tensors) != {"value"}:
             raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
@@ -287,13 +293,13 @@ class Checkpoint:
         data = tensor_bytes(tensors)
         with atomic_file(self.folder / file, private=True) as path:
             path.write_bytes(data)
-        self._history.hashes[file] = hashlib.sha256(data).hexdigest()
-        return self._history.hashes[file]
+        self.history.hashes[file] = hashlib.sha256(data).hexdigest()
+        return self.history.hashes[file]
 
     def _read(self, file: str) -> dict[str, Tensor]:
         path = self.folder / file
         tensors = read_tensors(path)
-        if _sha256(path) != self._history.hashes[file]:
+        if _sha256(path) != self.history.hashes[file]:
             raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
         return tensors
 
@@ -413,8 +419,8 @@ def _damaged(folder: Path) -> ArtefactError:
     return ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
 
 
-def _history(journal: Journal, folder: Path, *, mend: bool = True) -> _History:
-    history = _History()
+def _history(journal: Journal, folder: Path, *, mend: bool = True) -> History:
+    history = History()
     try:
         for entry in journal.read(mend=mend):
             if "charge" in entry:
@@ -440,7 +446,7 @@ def _history(journal: Journal, folder: Path, *, mend: bool = True) -> _History:
     return history
 
 
-def _refuse_older_journal(folder: Path, history: _History) -> None:
+def _refuse_older_journal(folder: Path, history: History) -> None:
     """A result on disk whose charge the journal does not know: the journal is an older copy, and would spend twice."""
     known = {_answer_file(name, run + 1) for name, runs in history.charged.items() for run in range(runs)}
     steps = history.charged["step"]

@@ -1,5 +1,6 @@
 """Whether two fits saw the same rows, told by a keyed digest whose key stays on this machine.
 
+The digest is a sum over records, so neither their order nor the number of processes that share them matters.
 The key lies in the user's own state folder, never beside the digest: whoever gets hold of a checkpoint cannot test
 guesses about its rows. Where no such place can be written there is no digest, and the check is left out.
 """
@@ -11,20 +12,56 @@ import secrets
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from dpgm.compute import parallel
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
+
+_CHUNK = 1 << 18
 
 
 def fingerprint(records: Records) -> str | None:
-    """A digest of the rows under this machine's key; None where no key can be kept."""
-    key = _key()
-    if key is None:
+    """A digest of the rows (of all ranks) under this machine's key; None where no key can be kept.
+
+    Collective in a parallel run; the key is that of rank 0.
+    """
+    key = parallel.bytes_from_first(_key() or b"")
+    if not key:
         return None
-    digest = hmac.new(key, digestmod=hashlib.sha256)
-    digest.update(str(records.width).encode())
-    for buffer in records.buffers():
-        digest.update(np.ascontiguousarray(buffer).data)
-    return digest.hexdigest()
+    if isinstance(records, OpenRecords):  # read by one process
+        digest = hmac.new(key, str(records.width).encode(), hashlib.sha256)
+        for buffer in records.buffers():
+            digest.update(np.ascontiguousarray(buffer).data)
+        return digest.hexdigest()
+    sums = np.zeros(2, dtype=np.uint64)
+    for chunk in records.chunks(_CHUNK):
+        sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
+    total = parallel.all_sum(torch.from_numpy(sums.view(np.int64)))
+    count = parallel.place_of(len(records))[1]
+    told = f"{records.width} {count} {total.tolist()}"
+    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
+
+
+def _digests(records: Records, key: bytes) -> NDArray[np.uint64]:
+    """(2, records): two keyed 64-bit digests of every record, each of the set of its items."""
+    secret = np.frombuffer(hashlib.sha512(key).digest(), dtype=np.uint64)
+    row = np.repeat(np.arange(len(records)), records.lengths)
+    mixed = np.zeros((2, len(records)), dtype=np.uint64)
+    for lane in range(2):
+        items = _mix(records.indices.astype(np.uint64) + secret[lane])
+        np.add.at(mixed[lane], row, items)
+        mixed[lane] = _mix(mixed[lane] ^ secret[2 + lane])
+    return mixed
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A bijection of 64-bit words that spreads every bit over all others (the finaliser of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = words ^ (words >> np.uint64(31))
+    return mixed
 
 
 def _key() -> bytes | None:

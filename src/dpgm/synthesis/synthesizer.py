@@ -14,6 +14,7 @@ The box of the paper, with its errors corrected (docs/guarantee.md):
 """
 
 import inspect
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,8 @@ class Synthesizer:
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
         _, total = parallel.place_of(len(records))  # of all processes that fit together
         if plan is None and resumed is not None:
-            plan = Checkpoint.saved_plan(Path(resumed))
+            first = Checkpoint.saved_plan(Path(resumed)).to_json() if parallel.rank() == 0 else {}
+            plan = Plan.from_json(json.loads(parallel.bytes_from_first(json.dumps(first).encode())))
             self._check_same(plan)
         if plan is None:
             plan = make_plan(self._config(), total, records.domain)

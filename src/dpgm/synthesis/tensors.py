@@ -30,6 +30,14 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     return written
 
 
+def tensors_of_bytes(data: bytes) -> dict[str, Tensor]:
+    """The tensors of `tensor_bytes`, from a process of the same fit."""
+    from safetensors.torch import load
+
+    tensors: dict[str, Tensor] = load(data)
+    return tensors
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read named tensors from a file nobody vouches for; all values must be finite."""
     _check_layout(path)

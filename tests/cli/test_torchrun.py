@@ -1,0 +1,120 @@
+"""`torchrun -m dpgm`: the product in several processes that share the records, over gloo."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import dpgm
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.domain_file import save_domain
+from dpgm.data.records import Records
+from dpgm.synthesis.tensors import read_tensors
+
+ITEMS, ROWS = 30, 4000
+DOMAIN = Domain((ItemSet("items", tuple(range(ITEMS))),))
+
+
+def launch(processes, *arguments):
+    """Start a command in several processes."""
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    starter = [sys.executable]
+    if processes > 1:
+        starter += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return subprocess.Popen(
+        [*starter, "-m", "dpgm", *map(str, arguments)], env=here, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(processes, *arguments):
+    started = launch(processes, *arguments)
+    _, told = started.communicate(timeout=400)
+    assert started.returncode == 0, told
+    return told
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder of Parquet parts of several row groups each, and their domain."""
+    place = tmp_path_factory.mktemp("parts")
+    draws = np.random.default_rng(0)
+    dense = draws.random((ROWS, ITEMS)) < draws.random(ITEMS) * 0.4
+    whole = Records.from_dense(dense, DOMAIN)
+    (place / "data").mkdir()
+    for part, (start, stop) in enumerate([(0, 1500), (1500, 1600), (1600, ROWS)]):
+        table = whole.rows(start, stop).to_arrow()
+        pq.write_table(table, place / "data" / f"{part}.parquet", row_group_size=400)
+    save_domain(DOMAIN, place / "domain.yaml")
+    return place
+
+
+def fit_arguments(folder, out, *more):
+    return ("fit", folder / "data", "--domain", folder / "domain.yaml", "--epsilon", 2, "--out", out, *more)
+
+
+@pytest.mark.parametrize("model", ["products", "independent"])
+def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, model):
+    for processes in (1, 2, 3):
+        told = run(processes, *fit_arguments(folder, tmp_path / str(processes), "--model", model, "--seed", 1))
+        assert f"fitting {ROWS:,} records" in told
+        assert told.count("release written") == 1
+    alone = read_tensors(tmp_path / "1" / "model.safetensors")
+    for processes in ("2", "3"):
+        other = read_tensors(tmp_path / processes / "model.safetensors")
+        assert all(torch.equal(other[name], tensor) for name, tensor in alone.items())
+
+
+def test_one_of_two_killed_processes_ends_the_fit_and_one_process_resumes_it(folder, tmp_path):
+    out, kept = tmp_path / "release", tmp_path / "kept"
+    ledger = tmp_path / "people.ledger"
+    subprocess.run(
+        [sys.executable, "-m", "dpgm", "ledger", "create", str(ledger), "--epsilon", "5", "--delta", "1e-4"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+    )
+    arguments = fit_arguments(folder, out, "--model", "rbm", "--checkpoint", kept, "--ledger", ledger)
+    started = launch(2, *arguments)
+    deadline = time.monotonic() + 300
+    while not list(kept.glob("trainer-*.safetensors")):
+        assert time.monotonic() < deadline
+        assert started.poll() is None, started.communicate()[1]
+        time.sleep(0.05)
+    os.kill(_second_of(started.pid), signal.SIGKILL)
+    started.communicate(timeout=120)
+    assert started.returncode != 0
+    assert not out.exists()
+    run(1, *arguments, "--resume")
+    assert dpgm.verify(out).ok
+    assert {entry.state for entry in dpgm.Ledger.open(ledger).entries()} == {"committed"}
+
+
+def _second_of(starter):
+    """The process of rank 1 among the children of torchrun."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                ranks = (process / "environ").read_bytes().split(b"\0")
+            except (OSError, IndexError):
+                continue
+            if parent == starter and b"RANK=1" in ranks:
+                return int(process.name)
+    raise AssertionError("no process of rank 1")
+
+
+def test_several_processes_write_one_data_set(folder, tmp_path):
+    run(1, *fit_arguments(folder, tmp_path / "release", "--model", "independent"))
+    run(2, "sample", tmp_path / "release", "--records", 1001, "--out", tmp_path / "synthetic", "--seed", 4)
+    parts = sorted(path.name for path in (tmp_path / "synthetic").iterdir())
+    assert parts == ["part-00000-of-00002.parquet", "part-00001-of-00002.parquet"]
+    synthetic = dpgm.read_records(tmp_path / "synthetic", domain=folder / "domain.yaml")
+    assert len(synthetic) == 1001
+    halves = [dpgm.read_records(tmp_path / "synthetic" / part, domain=folder / "domain.yaml") for part in parts]
+    assert not np.array_equal(halves[0].rows(0, 500).to_dense(), halves[1].rows(0, 500).to_dense())
