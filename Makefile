@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test lint check slow bench clean install metamorphic audit proofs mutants faults
+.PHONY: help demo test lint check slow bench clean install metamorphic fuzz audit proofs mutants faults
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
 	@echo "make test   install, then lint, types, layering, unit and integration tests"
 	@echo "make check  the fast part: lint, types, layering, unit tests of the core"
 	@echo "make metamorphic  reading is record by record: 20,000 pairs of neighbouring files"
+	@echo "make fuzz   changed files and releases: read or refused in a sentence, within memory and time"
 	@echo "make slow   the long tests: statistics, real data, end to end"
 	@echo "make audit   attack the pipeline: lower bounds on epsilon against the claims"
 	@echo "make proofs  playback, sensitivity, coins and noise of whole fits, at length"
@@ -49,6 +50,9 @@ test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --cov --cov-report=
 	@echo "== dpgm: every line of privacy/ and mechanisms/ is tested"
 	@$(BIN)/coverage report --skip-covered --include='src/dpgm/privacy/*,src/dpgm/mechanisms/*' --fail-under=100
+
+fuzz: $(STAMP)
+	@for script in tests/fuzz/*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script || exit 1; done
 
 metamorphic: $(STAMP)
 	@echo "== dpgm: 20,000 pairs of files that differ in one row, all formats and shapes"

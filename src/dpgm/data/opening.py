@@ -16,7 +16,7 @@ from dpgm.errors import InputError, ResourceError
 
 # Text compresses some ten times; far more than this, and large, is a bomb.
 MAX_RATIO = 200
-RATIO_FROM = 1 << 30
+RATIO_FROM = 128 << 20
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 

@@ -14,6 +14,8 @@ _MAX_ROWS = 2**40
 _MAX_UNPACKED = 1 << 38
 _MAX_RATIO = 2000
 _RATIO_FROM = 4 << 30
+_MANY_VALUES = 50_000_000  # of one column: repeated values take next to no space in the file
+_MAX_TEXT = 1 << 30  # bytes of text in one batch: long texts repeat by number in the file
 
 
 def row_groups(source: Input) -> list[int]:
@@ -60,12 +62,44 @@ def _wanted(names: tuple[str, ...], lists: tuple[str, ...], options: ReadOptions
     return list(names)
 
 
-def _open(source: Input) -> Any:
+def _text_columns(source: Input) -> list[str]:
+    """Flat columns of texts, which are read as numbers of distinct texts before they are written out."""
+    import pyarrow as pa
+
+    with _open(source) as file:
+        kinds = {field.name: field.type for field in _schema(file, source)}
+    plain = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_large_string(kind)]
+    return [name for name in plain if "." not in name]
+
+
+def _with_texts(batch: Any, source: Input) -> Any:
+    """The batch with its columns of distinct texts written out, if they are not too long for that."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_dictionary(kind) and (
+            pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
+        ):
+            lengths = pc.binary_length(column.dictionary)
+            total = pc.sum(lengths.take(column.indices)).as_py() or 0
+            if total > _MAX_TEXT:
+                raise ResourceError(f"{source}: would unpack to {total >> 30:,} GB of text; leave out long texts.")
+            column = column.dictionary_decode()
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _open(source: Input, texts: list[str] | None = None) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(source.path, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
+        return pq.ParquetFile(
+            source.path, memory_map=False, pre_buffer=False, buffer_size=1 << 20, read_dictionary=texts
+        )
     except (pa.ArrowException, OSError, ValueError, MemoryError):
         raise InputError(
             f"{source}: is not a readable Parquet file (cut short, damaged or encrypted); write it again."
@@ -87,6 +121,10 @@ def _check_footer(metadata: Any, source: Input) -> None:
     if metadata.num_rows < 0 or metadata.num_rows > _MAX_ROWS or rows != metadata.num_rows:
         raise InputError(f"{source}: its footer claims an impossible number of rows; write the file again.")
     size = source.path.stat().st_size
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    values = max((group.column(at).num_values for group in groups for at in range(group.num_columns)), default=0)
+    if max(values, rows) > _MANY_VALUES and max(values, rows) > _MAX_RATIO * size:
+        raise ResourceError(f"{source}: would unpack to {max(values, rows):,} values; split it.")
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30:,} GB; split it, or keep fewer columns.")
 
@@ -95,7 +133,7 @@ def _chunks(source: Input, columns: list[str], groups: list[int] | None) -> Iter
     import pyarrow as pa
 
     start = 0
-    with _open(source) as file:
+    with _open(source, _text_columns(source)) as file:
         if groups:
             start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0]))
         batches = file.iter_batches(batch_size=_BATCH, columns=columns, row_groups=groups, use_threads=False)
@@ -112,5 +150,5 @@ def _chunks(source: Input, columns: list[str], groups: list[int] | None) -> Iter
             def place(row: int, start: int = start) -> str:
                 return f"{source}: row {start + row + 1}"
 
-            yield Chunk(pa.Table.from_batches([batch]), place)
+            yield Chunk(pa.Table.from_batches([_with_texts(batch, source)]), place)
             start += batch.num_rows

@@ -1,0 +1,16 @@
+"""Some hundreds of the 20,000 changed files of `make fuzz`: each is read or refused in a sentence."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+import readers
+
+
+def test_changed_files_of_every_format_are_read_or_refused():
+    done = readers.batch(seed=100, files=240)
+    assert sum(done.values()) == 240
+    assert set(done) <= {"accepted", "E-INPUT", "E-USAGE", "E-RESOURCE"}
+    assert done["accepted"] > 20
+    assert done["E-INPUT"] > 20
