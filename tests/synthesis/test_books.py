@@ -225,5 +225,12 @@ def test_the_folder_and_its_files_are_for_the_owner_alone(tmp_path):
     assert len(modes) == 3
 
 
+def test_a_folder_whose_fit_was_killed_before_it_had_a_checkpoint_is_as_good_as_new(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "checkpoint.json.tmp-0123456789ab").write_text("{")
+    Books.open(PRODUCTS, RECORDS, checkpoint=tmp_path / "a").checkpoint.close()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["checkpoint.json"]
+
+
 if __name__ == "__main__":
     resume_in_this_process(Path(sys.argv[1]), *sys.argv[2:])

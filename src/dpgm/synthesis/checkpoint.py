@@ -373,6 +373,7 @@ def _refuse_used(folder: Path) -> None:
             f"an earlier fit stopped in {folder}, and {spent}; add --resume to go on with it at no further cost, or "
             "remove the folder to start anew, which is charged again."
         )
+    remove_leftovers(folder / HEADER_FILE)  # of a fit that was killed before it had a checkpoint
     try:
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"the checkpoint folder {folder} is not empty; use another folder.")
