@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.models.mixture import Mixture
-from dpgm.models.products import Products
-from dpgm.models.vae import VAE
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.vae import VAE
+from dpgm.products.model import Products
 from dpgm.strategy.generator import Generator
 from dpgm.synthesis.sampling import sample_chunks
 

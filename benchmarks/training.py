@@ -39,12 +39,12 @@ from dpgm.mechanisms.gaussian import _add_on_device
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.mechanisms.record_draws import fill_with_normals
-from dpgm.models.rbm import RBM
-from dpgm.models.vae import VAE
-from dpgm.training.optimizer import OptimizerSettings
-from dpgm.training.padded_pass import PaddedPass
-from dpgm.training.passes import SegmentedPass
-from dpgm.training.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.clipped_gradients import SegmentedPass
+from dpgm.networks.clipped_gradients_cuda import PaddedPass
+from dpgm.networks.optimizer import OptimizerSettings
+from dpgm.networks.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.rbm import RBM
+from dpgm.networks.vae import VAE
 
 Step = Callable[[], None]
 HIDDEN, LATENT = 200, 2

@@ -31,11 +31,11 @@ from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
-from dpgm.images import image_measurement
+from dpgm.images import measurement as image_measurement
+from dpgm.images.layout import ImageLayout
 from dpgm.images.rules import RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.models.image_layout import ImageLayout
 
 DATA = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data") / "mnist"
 RESULTS = Path(__file__).parent / "results"

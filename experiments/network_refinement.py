@@ -27,16 +27,16 @@ from dpgm.evaluation.counting_queries import count_queries, popular_queries, que
 from dpgm.evaluation.marginals import record_lengths
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.models.mixture import Mixture
-from dpgm.models.vae import VAE
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.settings import NetworkSettings
 from dpgm.networks.strategy import default_clusters
+from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.measurement import measure, measurement_spends
-from dpgm.products.products_fit import moment_targets
+from dpgm.products.moment_targets import moment_targets
 from dpgm.products.rules import RULES
 from dpgm.strategy.protocol import PublicFacts
-from dpgm.training.network_refinement import refine_mixture
 
 RESULTS = Path(__file__).parent / "results" / "network_refinement.csv"
 LENGTHS = (1, 2, 3, 4, 6)

@@ -25,7 +25,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.evaluation.counting_queries import SANITY, paper_workload, popular_queries
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.models.mixture import Mixture
+from dpgm.networks.mixture import Mixture
 from dpgm.networks.settings import NetworkSettings, settings_of
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.context import RunContext

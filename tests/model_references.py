@@ -6,9 +6,9 @@ import torch.nn.functional as F
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
-from dpgm.models.padded_batch import PaddedBatch
-from dpgm.models.segmented_batch import SegmentedBatch
-from dpgm.models.workspace import BlockViews, Workspace
+from dpgm.networks.batch_cpu import SegmentedBatch
+from dpgm.networks.batch_cuda import PaddedBatch
+from dpgm.networks.workspace import BlockViews, Workspace
 
 SETS = Domain((ItemSet("items", tuple(range(23))),))
 MIXED = Domain(

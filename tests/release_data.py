@@ -10,9 +10,9 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.models.products import Products
 from dpgm.privacy.accountant import ACCOUNTANT, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
+from dpgm.products.model import Products
 from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import Release

@@ -7,7 +7,7 @@ import numpy as np
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
-from dpgm.images.image_measurement import ImageSettings
+from dpgm.images.measurement import ImageSettings
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.networks.settings import NetworkSettings
 from dpgm.privacy.events import Mechanism

@@ -2,8 +2,8 @@
 
 import torch
 
-from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend
+from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import Budget, Measures

@@ -6,9 +6,9 @@ import torch
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.models.factors import Model
-from dpgm.training.optimizer import OptimizerSettings
-from dpgm.training.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.optimizer import OptimizerSettings
+from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.private_sgd import Trainer, TrainingSettings
 
 
 def latent_of(step: int, rows: np.ndarray, width: int) -> np.ndarray:

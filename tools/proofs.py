@@ -29,6 +29,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.mechanisms.sampling import poisson_sample
+from dpgm.products import fitting as refinement
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import (
@@ -39,7 +40,6 @@ from dpgm.testing import (
     assert_sampler_law,
     sensitivity_ratios,
 )
-from dpgm.training import refinement
 from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
 
 TOLERANCE, ROUNDING = 1e-6, 1e-6

@@ -12,8 +12,8 @@ from dpgm.cli.app import printable, run
 from dpgm.data.conditions import positions_of
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.errors import DiskError, UsageError
-from dpgm.models.image import ImageGenerator
-from dpgm.models.image_networks import shapes_of
+from dpgm.images.model import ImageGenerator
+from dpgm.images.networks import shapes_of
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import write_tensors

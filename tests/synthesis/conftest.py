@@ -2,7 +2,7 @@
 
 import pytest
 
-import dpgm.training.refinement as refinement
+import dpgm.products.fitting as refinement
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from dpgm.data.conditions import Values, truth
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.errors import UsageError
-from dpgm.models.products import Products
+from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.boxes import common, position_ranges, region_of
 from dpgm.synthesis.conditioning import conditioned

@@ -10,13 +10,13 @@ from dpgm.data.domain import Numeric
 from dpgm.data.table import bin_of
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.networks.private_sgd import Trainer
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.synthesis.synthesizer import Synthesizer
-from dpgm.training.private_sgd import Trainer
 from synthesis_data import SETS, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")

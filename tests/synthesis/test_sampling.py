@@ -2,8 +2,8 @@ import numpy as np
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.models import products
-from dpgm.models.products import Products
+from dpgm.products import model as products
+from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.sampling import sample, sample_chunks
 

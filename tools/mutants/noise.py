@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-NOISE_LAW = ("tests/training/test_private_sgd.py::test_noise_is_on_every_model_also_on_those_without_records",)
+NOISE_LAW = ("tests/networks/test_private_sgd.py::test_noise_is_on_every_model_also_on_those_without_records",)
 RANDOMNESS = (
     "tests/mechanisms/test_randomness.py::test_two_system_sources_share_nothing",
     "tests/mechanisms/test_randomness.py::test_words_are_uniform_and_never_repeat",
@@ -134,6 +134,6 @@ MUTANTS = (
                 "self._of_records = self._generator(bytes(64))",
             ),
         ),
-        ("tests/training/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+        ("tests/networks/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
     ),
 )

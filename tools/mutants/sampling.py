@@ -3,7 +3,7 @@
 from mutant import Mutant
 
 SAMPLER = ("tests/mechanisms/test_sampling.py",)
-COIN_OFF = ("tests/training/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",)
+COIN_OFF = ("tests/networks/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",)
 LAST = "    return [part[np.searchsorted(part, 0) : np.searchsorted(part, rows)] for part in parts]\n"
 GAPS = "np.cumsum(_gaps(words, rate) + 1.0, axis=1)"
 

@@ -5,10 +5,10 @@ from mutant import Mutant
 PIPELINE = "tests/synthesis/test_pipeline.py"
 PLAYBACK = (f"{PIPELINE}::test_a_fit_is_a_function_of_its_noisy_values_alone",)
 TRAINING = (
-    "tests/training/test_private_sgd.py::test_the_bound_on_one_record_is_reached",
-    "tests/training/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",
+    "tests/networks/test_private_sgd.py::test_the_bound_on_one_record_is_reached",
+    "tests/networks/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",
 )
-TRAINED = ("tests/training/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
+TRAINED = ("tests/networks/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
 KMEANS = ("tests/clustering/test_private_kmeans.py",)
 CLIP = "layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
 SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
@@ -141,8 +141,8 @@ MUTANTS = (
         "a gradient that is not a number poisons the sum",
         (("        if usable < len(squared):\n", "        if usable < 0:\n"),),
         (
-            "tests/training/test_private_sgd.py::test_a_record_that_is_not_finite_leaves_the_others_as_they_are",
-            "tests/training/test_private_sgd.py",
+            "tests/networks/test_private_sgd.py::test_a_record_that_is_not_finite_leaves_the_others_as_they_are",
+            "tests/networks/test_private_sgd.py",
         ),
     ),
     Mutant(
@@ -184,7 +184,7 @@ MUTANTS = (
                 ),
             ),
         ),
-        ("tests/training", "-k", "bound_on_one_record or wherever_the_record_stands or at_most_its_sensitivity"),
+        ("tests/networks", "-k", "bound_on_one_record or wherever_the_record_stands or at_most_its_sensitivity"),
     ),
     Mutant(
         37,
@@ -199,6 +199,6 @@ MUTANTS = (
                 "        out.copy_(torch.from_numpy(table[rows]))\n",
             ),
         ),
-        ("tests/training/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+        ("tests/networks/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
     ),
 )

@@ -25,8 +25,8 @@ from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.models.factors import Layout
-from dpgm.models.mixture import Mixture
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.per_record_gradients import Layout
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import Progress as FitProgress
 from dpgm.strategy.context import RunContext, silent

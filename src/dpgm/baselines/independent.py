@@ -18,8 +18,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.models.products import Products
 from dpgm.privacy.calibration import Spend
+from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext

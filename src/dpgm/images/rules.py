@@ -6,7 +6,7 @@ Chosen on a held-out sixth of MNIST's training digits (docs/fidelity-images.md);
 
 from dataclasses import dataclass, field
 
-from dpgm.statistics.image_features import Transform
+from dpgm.images.features import Transform
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-from dpgm.images.image_measurement import (
+from dpgm.images.measurement import (
     EMBEDDING,
     SIZES,
     ImageSettings,
@@ -16,8 +16,8 @@ from dpgm.images.image_measurement import (
     image_spends,
     measure_images,
 )
+from dpgm.images.model import ImageGenerator
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.models.image import ImageGenerator
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts

@@ -11,22 +11,22 @@ from dpgm.clustering.initial_centers import centers_from_records, draw_initial_c
 from dpgm.clustering.private_kmeans import STARTS, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.models.factors import Model
-from dpgm.models.mixture import Mixture
-from dpgm.models.rbm import RBM
-from dpgm.models.vae import VAE
+from dpgm.networks.bias_calibration import calibrate_biases
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.optimizer import OptimizerSettings
+from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.rbm import RBM
+from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.rules import start_frequencies
 from dpgm.networks.settings import settings_of
+from dpgm.networks.vae import VAE
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.products.products_fit import moment_targets
+from dpgm.products.moment_targets import moment_targets
 from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import FitPlan
-from dpgm.training.bias_calibration import calibrate_biases
-from dpgm.training.network_refinement import refine_mixture
-from dpgm.training.optimizer import OptimizerSettings
-from dpgm.training.private_sgd import Trainer, TrainingSettings
 
 BLOCKS = 40  # training is charged and saved in this many blocks
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.models.mixture import Mixture
-from dpgm.models.rbm import RBM
-from dpgm.models.vae import VAE
 from dpgm.networks.fitting import fit_networks
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import RULES, assumed_mean_length
 from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends
 from dpgm.products.strategy import PRODUCTS, products_memory

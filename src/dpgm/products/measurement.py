@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
-from dpgm.products.bound_choice import choose_cap, choose_limit, draw_likely, popular_sets
-from dpgm.products.cell_measurement import lists_cells
-from dpgm.products.reading import Reading, item_profile, read, retained
+from dpgm.products.bounds import choose_cap, choose_limit, draw_likely, popular_sets
+from dpgm.products.enumerated import lists_cells
+from dpgm.products.noisy_items import Reading, item_profile, read, retained
 from dpgm.products.rules import BudgetRules, ProductRules, ReadRules
-from dpgm.products.scaled_measurement import ScaledReading, read_scaled, scaled_items
+from dpgm.products.scaled_items import ScaledReading, read_scaled, scaled_items
 from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts

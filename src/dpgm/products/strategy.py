@@ -9,10 +9,10 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.models.products import Products
-from dpgm.products.cell_measurement import fit_cells, lists_cells, measure_cells
+from dpgm.products.enumerated import fit_cells, lists_cells, measure_cells
 from dpgm.products.measurement import measure, measurement_spends
-from dpgm.products.products_fit import fit_products
+from dpgm.products.model import Products
+from dpgm.products.moment_targets import fit_products
 from dpgm.products.rules import RULES, ProductRules
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext

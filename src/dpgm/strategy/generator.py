@@ -5,8 +5,32 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.models.products import Products
+
+
+class ProductMixture(Protocol):
+    """A mixture of components whose items and table columns are independent."""
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain."""
+        ...
+
+    @property
+    def components(self) -> int:
+        """Their number k."""
+        ...
+
+    @property
+    def weights(self) -> Tensor:
+        """(k,) shares of the components."""
+        ...
+
+    @property
+    def probabilities(self) -> Tensor:
+        """(k, m) probability of every position in every component."""
+        ...
 
 
 class Generator(Protocol):
@@ -30,7 +54,7 @@ class Generator(Protocol):
         """`count` synthetic records."""
         ...
 
-    def as_products(self) -> Products | None:
+    def as_products(self) -> ProductMixture | None:
         """The mixture of products that it is, if it is one: such a mixture can be conditioned exactly."""
         ...
 

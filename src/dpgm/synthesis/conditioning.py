@@ -10,14 +10,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dpgm.models.products import Products
+from dpgm.products.model import Products
+from dpgm.strategy.generator import ProductMixture
 from dpgm.synthesis.boxes import Box
 
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit
 _NEGLIGIBLE = 1e-12  # weight of a component relative to all that are left
 
 
-def conditioned(products: Products, boxes: Sequence[Box]) -> tuple[Products | None, float]:
+def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Products | None, float]:
     """The mixture given that records lie in one of the disjoint boxes, and the probability that they do.
 
     The mixture is None where that probability is 0, or where the mixture would not fit into memory (then the
@@ -43,14 +44,14 @@ def conditioned(products: Products, boxes: Sequence[Box]) -> tuple[Products | No
     return Products(products.domain, joined / joined.sum(), torch.cat(parts)), total
 
 
-def _places(products: Products) -> dict[str, tuple[int, int]]:
+def _places(products: ProductMixture) -> dict[str, tuple[int, int]]:
     domain = products.domain
     return {
         field.name: (block.start, block.stop) for field, block in zip(domain.fields, domain.blocks, strict=True)
     }
 
 
-def _chance(products: Products, box: Box) -> Tensor:
+def _chance(products: ProductMixture, box: Box) -> Tensor:
     """The probability of a box in every component."""
     places = _places(products)
     chance = torch.ones(products.components, dtype=torch.float64)
@@ -66,7 +67,7 @@ def _chance(products: Products, box: Box) -> Tensor:
     return chance
 
 
-def _cut(products: Products, box: Box, chosen: Tensor) -> Tensor:
+def _cut(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
     """Probabilities of the chosen components within a box."""
     places = _places(products)
     probabilities = products.probabilities[chosen].clone()

@@ -1,0 +1,170 @@
+"""Public maps from an image to a vector of norm one: random Fourier features of smooth transforms of it.
+
+A feature set draws its frequencies w from a Gaussian and maps the image x to (cos w.t(x), sin w.t(x)) / sqrt(F): inner
+products approximate the kernel exp(-bandwidth |t(x) - t(y)|²). Two transforms t are known:
+
+- `dct`    cosine coefficients of the image, high ones damped: distance between blurred images;
+- `gabor`  (two stroke widths) and `gabor-middle` (one): local strength of strokes by direction, on
+           a coarse grid of windows: distance that hardly notices small displacements.
+
+Everything here is fixed by public numbers (the shape of the image, a public seed): no map depends on a record.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from dpgm.errors import UsageError
+from dpgm.images.bases import cosine_images, squared_frequencies
+
+REFERENCE_PIXELS = 784  # bandwidths are stated for 28 x 28 images and rescaled to others
+_DAMPING = 36.0
+_SMALLEST_WEIGHT = 0.12
+_DIRECTIONS = 6
+_TWO_WIDTHS, _ONE_WIDTH = (7.0, 3.5), (14 / 3,)  # waves per image side
+_PLACES = 7  # windows per side
+_STRENGTH = 0.35  # brings distances between filtered images to the size of those between cosine coefficients
+
+Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Random frequencies of one bandwidth; `share` is its part of the squared norm of a record."""
+
+    transform: Transform
+    bandwidth: float
+    frequencies: int
+    share: float
+
+
+@dataclass(frozen=True)
+class EmbeddingDesign:
+    """The public description of an embedding: enough to build the same map anywhere."""
+
+    height: int
+    columns: int
+    sets: tuple[FeatureSet, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sets or any(feature_set.frequencies < 1 for feature_set in self.sets):
+            raise UsageError("an embedding needs at least one feature set of at least one frequency.")
+        if sum(feature_set.share for feature_set in self.sets) > 1 + 1e-9:
+            raise UsageError("the shares of the feature sets must add up to at most 1, the norm of a record.")
+
+    @property
+    def features(self) -> int:
+        """Length of a record's vector."""
+        return sum(2 * feature_set.frequencies for feature_set in self.sets)
+
+
+class ImageFeatures:
+    """The map of a design on one device: images (n, height * columns) in [0, 1] -> vectors of norm one."""
+
+    def __init__(self, design: EmbeddingDesign, *, device: torch.device | str = "cpu") -> None:
+        self.design = design
+        self._transforms: dict[str, _CosineTransform | _GaborTransform] = {
+            name: _TRANSFORMS[name](design.height, design.columns, device)
+            for name in dict.fromkeys(feature_set.transform for feature_set in design.sets)
+        }
+        draws = torch.Generator().manual_seed(design.seed)
+        self._frequencies: list[Tensor] = []
+        rescale = REFERENCE_PIXELS / (design.height * design.columns)
+        for feature_set in design.sets:
+            width = self._transforms[feature_set.transform].width
+            deviation = math.sqrt(2 * feature_set.bandwidth * rescale)
+            normals = torch.randn(feature_set.frequencies, width, generator=draws) * deviation
+            self._frequencies.append(normals.to(device))
+
+    def part(self, number: int, parts: int) -> list[slice]:
+        """Every `parts`-th frequency of every set, starting with `number`."""
+        return [slice(number % parts, None, parts) for _ in self.design.sets]
+
+    def __call__(self, images: Tensor, part: list[slice] | None = None) -> Tensor:
+        """Vectors (n, features), or the coordinates of a part of the frequencies."""
+        transformed = {name: transform(images) for name, transform in self._transforms.items()}
+        pieces = []
+        for number, (feature_set, rows) in enumerate(zip(self.design.sets, self._frequencies, strict=True)):
+            chosen = rows if part is None else rows[part[number]]
+            phase = transformed[feature_set.transform] @ chosen.T
+            scale = math.sqrt(feature_set.share / feature_set.frequencies)
+            pieces += [phase.cos() * scale, phase.sin() * scale]
+        return torch.cat(pieces, dim=1)
+
+    def columns_of(self, part: list[slice]) -> Tensor:
+        """Where the coordinates of a part sit in the whole vector."""
+        places, start = [], 0
+        for feature_set, chosen in zip(self.design.sets, part, strict=True):
+            own = torch.arange(feature_set.frequencies)[chosen]
+            places += [start + own, start + feature_set.frequencies + own]
+            start += 2 * feature_set.frequencies
+        return torch.cat(places)
+
+
+class _CosineTransform:
+    """Damped cosine coefficients w_f DCT(x) with w_f = 1 / (1 + f² / 36), those of weight above 0.12."""
+
+    def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
+        weights = 1 / (1 + squared_frequencies(height, columns).flatten() / _DAMPING)
+        kept = torch.nonzero(weights > _SMALLEST_WEIGHT).flatten()
+        self._matrix = (cosine_images(height, columns, kept) * weights[kept, None]).to(device)
+        self.width = len(kept)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return images @ self._matrix.T
+
+
+class _GaborTransform:
+    """Modulus of waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength."""
+
+    waves: tuple[float, ...] = _TWO_WIDTHS
+
+    def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
+        side = math.sqrt(height * columns)
+        waves = [_windowed_waves(height, columns, side / ratio) for ratio in self.waves]
+        self._cosines = torch.cat([cosine for cosine, _ in waves]).T.contiguous().to(device)
+        self._sines = torch.cat([sine for _, sine in waves]).T.contiguous().to(device)
+        self.width = self._cosines.shape[1]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        squares = (images @ self._cosines).square() + (images @ self._sines).square()
+        return (squares + 1e-4).sqrt() * (_STRENGTH * math.sqrt(2 / len(self.waves)))
+
+
+class _MiddleGaborTransform(_GaborTransform):
+    """One wavelength between the two: half the work."""
+
+    waves = _ONE_WIDTH
+
+
+def _windowed_waves(height: int, columns: int, wavelength: float) -> tuple[Tensor, Tensor]:
+    """Even and odd waves (places * directions, pixels), blind to uniform brightness, of norm about one."""
+    spread = 0.5 * wavelength
+    places = torch.cartesian_prod(_centres(height), _centres(columns))
+    y = (torch.arange(height)[None, :] - places[:, :1])[:, :, None]
+    x = (torch.arange(columns)[None, :] - places[:, 1:])[:, None, :]
+    window = torch.exp(-(x**2 + y**2) / (2 * spread**2)) / math.sqrt(math.pi * spread**2 / 2)
+    mean = math.exp(-((2 * math.pi * spread / wavelength) ** 2) / 2)
+    cosines, sines = [], []
+    for number in range(_DIRECTIONS):
+        angle = math.pi * number / _DIRECTIONS
+        phase = 2 * math.pi / wavelength * (x * math.cos(angle) + y * math.sin(angle))
+        cosines.append(window * (torch.cos(phase) - mean))
+        sines.append(window * torch.sin(phase))
+    return torch.cat(cosines).flatten(1), torch.cat(sines).flatten(1)
+
+
+def _centres(size: int) -> Tensor:
+    places = min(_PLACES, size)
+    return (torch.arange(places) + 0.5) * (size / places) - 0.5
+
+
+_TRANSFORMS: dict[str, type[_CosineTransform] | type[_GaborTransform]] = {
+    "dct": _CosineTransform,
+    "gabor": _GaborTransform,
+    "gabor-middle": _MiddleGaborTransform,
+}

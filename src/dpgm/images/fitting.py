@@ -1,0 +1,200 @@
+"""Fit an image generator to noisy class-wise mean embeddings. Post-processing: nothing here sees a record.
+
+Every step draws images of every class and moves the network down the squared distance between their mean features
+m_c and the measured ones M_c. The part |m_c|² is estimated without bias from pairs of different images and, if asked
+for, from a memory of the last batches. The weights that are kept are an average over the last steps; the moments of
+the hidden layers are measured once for them at the end.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dpgm.compute.precision import matrix_precision
+from dpgm.data.domain import Domain
+from dpgm.images.features import ImageFeatures
+from dpgm.images.mean_embedding import ImageMeasurements
+from dpgm.images.model import ImageGenerator
+from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
+
+_MOMENT_BATCHES = 20
+_STORED = (".mean", ".variance")
+
+
+@dataclass(frozen=True)
+class RefinementSettings:
+    """How the fit runs; all public, none of it touches the guarantee.
+
+    Attributes:
+        steps: optimisation steps.
+        images: images of each class a step.
+        parts: a step matches every `parts`-th frequency, in turn.
+        learning_rate: of Adam; warmed up, then brought to zero along a cosine.
+        memory: weight of earlier batches in the generator's own mean embedding, reached half way.
+        average: decay of the averaged weights.
+        pixels: `mean` matches the features of pixel probabilities, `drawn` those of drawn pixels.
+    """
+
+    steps: int
+    images: int
+    parts: int = 1
+    learning_rate: float = 3e-3
+    memory: float = 0.0
+    average: float = 0.998
+    pixels: Literal["mean", "drawn"] = "mean"
+    warm_up: int = 50
+    half_precision: bool = False
+
+
+def fit_images(
+    measured: ImageMeasurements,
+    architecture: Mapping[str, Any],
+    domain: Domain,
+    *,
+    settings: RefinementSettings,
+    generator: torch.Generator,
+    device: torch.device | str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> ImageGenerator:
+    """The generator whose images show the measured mean features.
+
+    Args:
+        measured: what the gateway released.
+        architecture: of `dpgm.images.networks`.
+        domain: the public domain of the records.
+        settings: how the fit runs.
+        generator: randomness of initial weights and latent draws (on the CPU).
+        device: where to compute.
+        progress: told the share of the work done.
+    """
+    fit = _Fit(measured, architecture, settings, generator, torch.device(device))
+    with matrix_precision("high" if fit.device.type == "cuda" else "highest"):
+        for step in range(settings.steps):
+            fit.step(step)
+            if progress is not None and (step % 50 == 49 or step + 1 == settings.steps):
+                progress((step + 1) / settings.steps)
+        tensors = fit.finished()
+    return ImageGenerator(architecture, {"class.shares": class_shares(measured.sizes), **tensors}, domain)
+
+
+def class_shares(sizes: Tensor) -> Tensor:
+    """Shares of the classes from their noisy sizes; equal if noise left none above zero."""
+    kept = sizes.double().clamp(min=0)
+    if float(kept.sum()) <= 0:
+        kept = torch.ones_like(kept)
+    return (kept / kept.sum()).float()
+
+
+def mean_features(measured: ImageMeasurements) -> Tensor:
+    """Mean features of each class: noisy sums over noisy sizes, a size never below what its noise allows."""
+    floor = max(1.0, 2 * measured.size_std)
+    return (measured.sums / measured.sizes.double().clamp(min=floor)[:, None]).float()
+
+
+class _Fit:
+    """The state of a fit: parameters, their average, the optimiser and the memory of earlier batches."""
+
+    def __init__(
+        self,
+        measured: ImageMeasurements,
+        architecture: Mapping[str, Any],
+        settings: RefinementSettings,
+        generator: torch.Generator,
+        device: torch.device,
+    ) -> None:
+        self.device, self._settings = device, settings
+        self._network = ImageNetwork(architecture, device=device)
+        self._features = ImageFeatures(measured.design, device=device)
+        everything = initial_parameters(architecture, generator=generator)
+        self._parameters: Parameters = {
+            name: tensor.to(device).requires_grad_(not name.endswith(_STORED))
+            for name, tensor in everything.items()
+        }
+        self._learned = [tensor for tensor in self._parameters.values() if tensor.requires_grad]
+        self._averaged = [tensor.detach().clone() for tensor in self._learned]
+        self._optimiser = torch.optim.Adam(self._learned, lr=settings.learning_rate, betas=(0.9, 0.99))
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        self._draws = torch.Generator(device).manual_seed(seed)
+        classes = measured.sums.shape[0]
+        self._classes = torch.arange(classes, device=device).repeat_interleave(settings.images)
+        target = mean_features(measured).to(device)
+        choices = [self._features.part(number, settings.parts) for number in range(settings.parts)]
+        self._parts = [
+            _Part(choice, target[:, self._features.columns_of(choice).to(device)].contiguous())
+            for choice in choices
+        ]
+
+    def step(self, number: int) -> None:
+        settings = self._settings
+        part = self._parts[number % settings.parts]
+        progress = number / settings.steps
+        rate = settings.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+        self._optimiser.param_groups[0]["lr"] = rate * min(1.0, (number + 1) / settings.warm_up)
+        images = self._images([])
+        if settings.pixels == "drawn":
+            coins = torch.rand(images.shape, generator=self._draws, device=self.device)
+            images = images + ((coins < images).to(images.dtype) - images).detach()
+        features = self._features(images, part.choice)
+        loss = part.loss(features, settings.images, settings.memory * min(1.0, 2 * progress))
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimiser.step()
+        # the average forgets the early steps: its decay grows to the stated one
+        decay = min(settings.average, (number + 1) / (number + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(self._averaged, self._learned, 1 - decay)
+
+    @torch.no_grad()
+    def finished(self) -> Parameters:
+        """The averaged parameters with the moments of their hidden layers."""
+        for tensor, average in zip(self._learned, self._averaged, strict=True):
+            tensor.copy_(average)
+        for tensor_name in [name for name in self._parameters if name.endswith(_STORED)]:
+            self._parameters[tensor_name].zero_()
+        for _ in range(_MOMENT_BATCHES):
+            watched: Watched = []
+            self._images(watched)
+            for name, values in watched:
+                over = (0, *range(2, values.dim()))
+                variance, mean = torch.var_mean(values.float(), dim=over, correction=0)
+                self._parameters[f"{name}.mean"] += mean / _MOMENT_BATCHES
+                self._parameters[f"{name}.variance"] += variance / _MOMENT_BATCHES
+        return {name: tensor.detach().cpu() for name, tensor in self._parameters.items()}
+
+    def _images(self, watched: Watched) -> Tensor:
+        count = len(self._classes)
+        latent = torch.randn(count, self._network.latent, generator=self._draws, device=self.device)
+        warp = torch.randn(count, self._network.warp, generator=self._draws, device=self.device)
+        half: AbstractContextManager[Any] = nullcontext()
+        if self._settings.half_precision:
+            half = torch.autocast(self.device.type, dtype=torch.bfloat16)
+        with half:
+            return self._network(self._parameters, latent, warp, self._classes, watched).float()
+
+
+class _Part:
+    """Some of the frequencies, the measured means there, and the memory of the generator's own."""
+
+    def __init__(self, choice: list[slice], target: Tensor) -> None:
+        self.choice = choice
+        self._target = target
+        self._memory = torch.zeros_like(target)
+        self._weight = 0.0
+
+    def loss(self, features: Tensor, images: int, memory: float) -> Tensor:
+        """Squared distance of means up to a constant; `memory` of the pull comes from earlier batches."""
+        mean = features.reshape(len(self._target), images, -1).mean(dim=1)
+        remembered = memory if self._weight > 0 else 0.0
+        # (b |m|² - mean |phi|²) / (b - 1) is unbiased, and |phi| is constant
+        own = mean.square().sum() * (images / max(1, images - 1))
+        past = self._memory / self._weight if self._weight > 0 else self._memory
+        loss = (1 - remembered) * own + 2 * (mean * (remembered * past - self._target)).sum()
+        with torch.no_grad():
+            self._memory.mul_(memory).add_(mean, alpha=1 - memory)
+            self._weight = memory * self._weight + (1 - memory)
+        return loss

@@ -1,1 +1,0 @@
-"""Generative networks as plain tensors; they know nothing of privacy."""

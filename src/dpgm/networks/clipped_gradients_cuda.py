@@ -1,0 +1,205 @@
+"""The pass on an accelerator: dense tiles of records, batched products, two CUDA graphs a step.
+
+Records stay on the device as bytes where they fit; otherwise a step's rows are sent there. Only the sampled rows'
+numbers travel then. The first graph computes factors, norms and their histogram; the gateway releases; the second
+graph computes the clipped sums. So every release still goes through the one door. Nothing here waits for the
+device: the host runs some steps ahead, and a record that is not finite is left out by the device itself.
+
+A model's records fill as many tiles of equal size as they need, so that clusters of uneven size waste little, and
+the number of tiles follows from public numbers: places for the expected batch and six deviations, and a last tile
+of every model that may be almost empty.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.compute import fused
+from dpgm.compute.cuda_graphs import Recorded, Repeated, Staged
+from dpgm.data.records import Records
+from dpgm.mechanisms.norm_bound import norm_histogram
+from dpgm.mechanisms.query import View
+from dpgm.networks.batch_cuda import PaddedBatch
+from dpgm.networks.clipped_gradients import SLACK, clip_weights, diagnose, sorted_by_model
+from dpgm.networks.per_record_gradients import Factor, Model, Signal
+from dpgm.networks.workspace import Workspace
+
+CPU_LIMIT = 2**28  # bytes of resident records when run on the CPU, which is for tests only
+CHUNK = 1 << 16
+
+
+class PaddedPass:
+    """Holds private rows on the device between queries; `expected` is the public expected size of a batch."""
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Tensor,
+        edges: Tensor,
+        expected: float = 0.0,
+    ) -> None:
+        self._model, self._parameters = model, parameters
+        self._expected = expected
+        self._device = parameters.device
+        self._edges = edges.to(self._device)
+        self._bound = torch.ones((), dtype=torch.float64, device=self._device)
+        self._sum = torch.zeros_like(parameters)
+        self._histogram = torch.zeros(len(edges) + 1, dtype=torch.int64, device=self._device)
+        self._resident: Tensor | None = None
+        self._asked = False
+        self._step = -1
+        self._sample: NDArray[np.int64] | None = None
+        self._tiles = self._places = 0
+
+    def histogram(self, view: View, step: int) -> Tensor:
+        """Counts of gradient norms by bin."""
+        self._look(view, step)
+        return self._histogram
+
+    def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
+        """Sum of clipped gradients for every model."""
+        self._look(view, step)
+        # A bound that is on the device is read there, whatever it is by then.
+        self._second(bound if isinstance(bound, Tensor) else self._bound.fill_(bound))
+        return self._sum
+
+    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
+        """NOT PRIVATE: facts about the last sample."""
+        return diagnose(self._norms.reshape(-1), float(bound))
+
+    def _look(self, view: View, step: int) -> None:
+        if step == self._step and view.sample is self._sample:  # see SegmentedPass
+            return
+        self._make_resident(view.records)
+        self._place(view)
+        self._staged.send()
+        self._first()
+        self._step, self._sample = step, view.sample
+
+    def _make_resident(self, records: Records) -> None:
+        """All records as bytes on the device, with an empty one at the end for places not taken."""
+        if self._asked:
+            return
+        self._asked = True
+        size = (len(records) + 1) * records.width
+        free = torch.cuda.mem_get_info(self._device)[0] // 2 if self._device.type == "cuda" else CPU_LIMIT
+        if size > free:
+            return
+        held = torch.zeros((len(records) + 1, records.width), dtype=torch.uint8, device=self._device)
+        for start in range(0, len(records), CHUNK):
+            part = records.rows(start, start + CHUNK)
+            _write_rows(held[start : start + len(part)], part)
+        self._resident = held
+
+    def _place(self, view: View) -> None:
+        """Give every sampled row a place in a tile of its model, and write down what the device must know."""
+        rows, bounds = sorted_by_model(view, len(self._parameters))
+        counts = bounds[1:] - bounds[:-1]
+        if self._tiles == 0 or self._tiles_needed(counts) > self._tiles:
+            self._grow(counts, view.records)
+        size = self._tiles * self._places
+        numbers = self._staged.numbers
+        place: slice | NDArray[np.int64] = slice(len(rows))
+        if len(counts) == 1:
+            numbers[len(rows) : size] = self._padding
+        else:
+            used = -(-counts // self._places)
+            place = np.arange(len(rows))
+            place += np.repeat((np.cumsum(used) - used) * self._places - bounds[:-1], counts)
+            owners = np.repeat(np.arange(len(counts)), used)
+            numbers[:size] = self._padding
+            numbers[size:] = 0
+            numbers[size : size + len(owners)] = owners
+        numbers[place] = rows
+        if self._draws.numel():  # on the device, in the order of its work
+            view.fill_normals(numbers[:size], self._draws.view(size, -1))
+        if self._resident is None:  # in the order of the device's work, too
+            self._bytes.zero_()
+            _write_rows(self._bytes, view.records.take(rows), np.arange(size)[place])
+
+    def _tiles_needed(self, counts: NDArray[np.int64]) -> int:
+        if len(counts) == 1:
+            return -(-int(counts[0]) // self._places)
+        return int((-(-counts // self._places)).sum())
+
+    def _grow(self, counts: NDArray[np.int64], records: Records) -> None:
+        """Buffers and graphs for the batches to be expected; larger only if a batch was beyond all expectation."""
+        models, width = len(self._parameters), records.width
+        self._tiles, self._places = arrange(self._expected, models)
+        if self._tiles_needed(counts) > self._tiles:
+            self._tiles, self._places = arrange(float(counts.sum()), models)
+        size = self._tiles * self._places
+        shape = (self._tiles, self._places)
+        self._padding = len(records)
+        self._staged = Staged(size + self._tiles, torch.int64, self._device)
+        self._rows = self._staged.there[:size].view(shape)
+        self._owners = self._staged.there[size:]
+        self._draws = torch.zeros((*shape, self._model.draws), dtype=self._parameters.dtype, device=self._device)
+        travelling = self._resident is None
+        self._bytes = torch.zeros((size if travelling else 0, width), dtype=torch.uint8, device=self._device)
+        self._in_order = torch.arange(size if travelling else 0, device=self._device)
+        self._workspace = Workspace(self._parameters.dtype, self._device)
+        self._norms, self._weights, self._lengths = (
+            torch.zeros(shape, dtype=self._parameters.dtype, device=self._device) for _ in range(3)
+        )
+        # With one model its parameters and sums are those of the one tile.
+        parameters = self._parameters
+        self._of_tiles = parameters if models == 1 else parameters.new_zeros(self._tiles, parameters.shape[1])
+        self._tile_sums = self._sum if models == 1 else torch.zeros_like(self._of_tiles)
+        self._models = torch.arange(models, device=self._device).unsqueeze(1)
+        self._belongs = self._parameters.new_zeros(models, self._tiles)
+        self._factors: Sequence[Factor] = ()
+        self._first = Recorded(self._compute_norms, self._device)
+        self._second = Repeated(self._compute_sum, self._device)
+
+    def _compute_norms(self) -> None:
+        if len(self._parameters) > 1:
+            torch.index_select(self._parameters, 0, self._owners, out=self._of_tiles)
+        records, workspace = self._records(), self._workspace
+        self._batch = PaddedBatch(self._model.layout, self._of_tiles, records, workspace, self._draws)
+        self._factors = self._model.factors(self._batch)
+        squares = self._batch.squared_norms(self._factors)
+        self._histogram.zero_()
+        if not fused.bin_norms(squares, self._rows, self._padding, self._edges, self._norms, self._histogram):
+            torch.sqrt(squares, out=self._norms).masked_fill_(self._rows == self._padding, torch.nan)
+            self._histogram.copy_(norm_histogram(self._norms, self._edges))
+
+    def _records(self) -> Signal:
+        """The rows in their places, dense."""
+        source, rows = (self._bytes, self._in_order) if self._resident is None else (self._resident, self._rows)
+        dense = self._workspace.signal("records", (self._tiles, self._places, source.shape[1]))
+        if not fused.gather_rows(source, rows, dense.values, self._lengths):
+            dense.values.copy_(source.index_select(0, rows.reshape(-1)).view(dense.values.shape))
+            torch.sum(dense.values, -1, out=self._lengths).add_(1)
+        return Signal(dense.with_one, dense.values, self._lengths)
+
+    def _compute_sum(self, bound: Tensor) -> None:
+        if not fused.clip_weights(self._norms, bound, self._weights, SLACK):
+            self._weights.copy_(clip_weights(self._norms, bound.to(self._norms.dtype)))
+        self._batch.weighted_sum(self._factors, self._weights, self._tile_sums)
+        if len(self._parameters) > 1:
+            # A product with zeros and ones: always in the same order, as adding tiles one by one would not be.
+            self._belongs.copy_(self._owners == self._models)
+            torch.mm(self._belongs, self._tile_sums, out=self._sum)
+
+
+def arrange(expected: float, models: int) -> tuple[int, int]:
+    """Number and size of tiles for a batch of that expected size and up to six deviations more."""
+    most = expected + 6 * math.sqrt(expected) + 16
+    if models == 1:
+        return 1, -(-int(most) // 16) * 16
+    # Half of an average model's records: then all tiles together hold at most about twice the batch.
+    share = int(most / (2 * models))
+    places = share // 64 * 64 if share >= 64 else -(-max(share, 1) // 16) * 16
+    return math.ceil(most / places) + models, places
+
+
+def _write_rows(out: Tensor, records: Records, at: NDArray[np.int64] | None = None) -> None:
+    """Set the ones of records in rows `at` (by default 0, 1, ...) of a zero matrix of bytes."""
+    rows = np.arange(len(records)) if at is None else at
+    places = np.repeat(rows, records.lengths) * records.width + records.indices
+    out.view(-1)[torch.from_numpy(places).to(out.device)] = 1

@@ -1,0 +1,193 @@
+"""A mixture of k networks of one kind, as fitted: what a release holds and samples from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records, index_dtype
+from dpgm.errors import ArtefactError
+from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.rbm import RBM
+from dpgm.networks.vae import VAE
+from dpgm.products.model import Products
+
+CHUNK = 4096  # records generated at a time: their logits stay in the cache
+MOST_CLUSTERS = 100_000
+MOST_POINTS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """k networks with parameters (k, P) and mixture weights (k,).
+
+    An RBM may carry its chains (k, n, m). A VAE may carry, in place of the normal prior, latent points
+    (k, n, latent) and their shares (k, n), which sum to 1 for every network.
+    """
+
+    model: Model
+    parameters: Tensor
+    weights: Tensor
+    chains: Tensor | None = None
+    points: Tensor | None = None
+    point_shares: Tensor | None = None
+
+    @property
+    def kind(self) -> str:
+        """What kind of network: "vae" or "rbm"."""
+        return self.model.kind
+
+    @property
+    def domain(self) -> Domain:
+        """The records' public domain."""
+        return self.model.domain
+
+    @property
+    def architecture(self) -> dict[str, object]:
+        """Plain JSON values, from which the shapes of `state` follow."""
+        sizes = {**self.model.architecture, "clusters": len(self.weights), "with_chains": self.chains is not None}
+        return sizes if self.points is None else sizes | {"points": self.points.shape[1]}
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors, by name."""
+        state = {"parameters": self.parameters, "weights": self.weights}
+        if self.chains is not None:
+            state["chains"] = self.chains.to(torch.uint8)
+        if self.points is not None and self.point_shares is not None:
+            state |= {"points": self.points, "point_shares": self.point_shares}
+        return state
+
+    @classmethod
+    def from_state(
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> "Mixture":
+        """A mixture from an untrusted file.
+
+        Raises:
+            ArtefactError: names, shapes, types or values are not those of such a mixture.
+        """
+        sizes = dict(architecture)
+        clusters, with_chains = sizes.pop("clusters", None), sizes.pop("with_chains", None)
+        if not isinstance(clusters, int) or isinstance(clusters, bool) or not 1 <= clusters <= MOST_CLUSTERS:
+            raise ArtefactError("the model's number of clusters is not valid; get the release again.")
+        if not isinstance(with_chains, bool) or (with_chains and sizes.get("kind") != RBM.kind):
+            raise ArtefactError("the model's architecture is not valid; get the release again.")
+        points = sizes.pop("points", None)
+        if points is not None and (
+            sizes.get("kind") != VAE.kind
+            or not isinstance(points, int)
+            or isinstance(points, bool)
+            or not 1 <= points <= MOST_POINTS
+        ):
+            raise ArtefactError("the model's number of latent points is not valid; get the release again.")
+        model = model_of(sizes, domain)
+        wanted: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+            "parameters": ((clusters, model.layout.size), torch.float32),
+            "weights": ((clusters,), torch.float32),
+        }
+        if with_chains:
+            wanted["chains"] = ((clusters, sizes["chains"], domain.width), torch.uint8)
+        if points is not None:
+            wanted["points"] = ((clusters, points, sizes["latent"]), torch.float32)
+            wanted["point_shares"] = ((clusters, points), torch.float32)
+        if set(tensors) != set(wanted):
+            raise ArtefactError("the model's tensors are not the ones its architecture asks for.")
+        for name, (shape, dtype) in wanted.items():
+            tensor = tensors[name]
+            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+                raise ArtefactError(f"the model's tensor {name!r} has the wrong shape or type.")
+            if tensor.is_floating_point() and not bool((tensor.abs() < 1e30).all()):
+                raise ArtefactError(f"the model's tensor {name!r} holds values that are not finite.")
+        weights = tensors["weights"]
+        for shares in (weights, tensors.get("point_shares", weights)):
+            if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > 1e-3).any()):
+                raise ArtefactError("the model's weights are not shares that sum to 1.")
+        chains = tensors.get("chains")
+        if chains is not None and bool((chains > 1).any()):
+            raise ArtefactError("the model's chains are not zeros and ones.")
+        return cls(
+            model,
+            tensors["parameters"],
+            weights,
+            None if chains is None else chains.float(),
+            tensors.get("points"),
+            tensors.get("point_shares"),
+        )
+
+    @cached_property
+    def products(self) -> Products | None:
+        """The mixture of products that decoders at latent points are; None with the normal prior."""
+        if self.points is None or self.point_shares is None or not isinstance(self.model, VAE):
+            return None
+        with torch.no_grad():
+            logits = self.model.decode_all(self.parameters, self.points).flatten(0, 1)
+        weights = (self.weights.double().unsqueeze(1) * self.point_shares).flatten()
+        return Products(self.domain, weights / weights.sum(), self.model.outputs.probabilities(logits))
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Records:
+        """`count` records in random order; how many each network makes is drawn from the weights.
+
+        Decoders at latent points are sampled as the products they are: stratified.
+        """
+        if self.products is not None:
+            return self.products.sample(count, generator=generator)
+        weights = self.weights.double().clamp(min=0)
+        which = torch.multinomial(weights, count, replacement=True, generator=generator) if count else None
+        counts = [0] * len(weights) if which is None else torch.bincount(which, minlength=len(weights)).tolist()
+        indices: list[np.ndarray[Any, Any]] = []
+        lengths: list[np.ndarray[Any, Any]] = []
+        for s, wanted in enumerate(counts):
+            chains = None if self.chains is None else self.chains[s : s + 1]
+            for start in range(0, wanted, CHUNK):
+                logits = self.model.generate(
+                    self.parameters[s : s + 1], chains, min(CHUNK, wanted - start), generator=generator
+                )
+                columns, found = self.model.outputs.draw_sparse(logits, generator=generator)
+                indices.append(columns)
+                lengths.append(found)
+        drawn = _assemble(indices, lengths, self.domain)
+        if len(counts) == 1 or which is None:
+            return drawn
+        # Networks made their records one after another; put them where the draw of `which` wanted them.
+        places = np.argsort(which.numpy(), kind="stable")
+        order = np.empty_like(places)
+        order[places] = np.arange(count)
+        return drawn.take(order)
+
+    def as_products(self) -> Products | None:
+        """See `products`."""
+        return self.products
+
+    def samples_whole(self, count: int) -> bool:
+        """Decoders at latent points are sampled as the products they are; other networks record by record."""
+        return self.products is not None and self.products.samples_whole(count)
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts."""
+        if self.products is not None:
+            return self.products.sample_part(count, phase, generator=generator)
+        return self.sample(count, generator=generator)
+
+
+def model_of(architecture: Mapping[str, Any], domain: Domain) -> VAE | RBM:
+    """The network of an untrusted architecture; raises ArtefactError for anything else."""
+    kind = architecture.get("kind")
+    if kind == VAE.kind:
+        return VAE.from_architecture(architecture, domain)
+    if kind == RBM.kind:
+        return RBM.from_architecture(architecture, domain)
+    raise ArtefactError("the release's kind of network is not known to this version of dpgm.")
+
+
+def _assemble(indices: list[Any], lengths: list[Any], domain: Domain) -> Records:
+    indptr = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+    kind = index_dtype(domain.width)
+    if not lengths:
+        return Records(domain, indptr, np.empty(0, dtype=kind))
+    np.cumsum(np.concatenate(lengths), out=indptr[1:])
+    return Records(domain, indptr, np.concatenate(indices).astype(kind))

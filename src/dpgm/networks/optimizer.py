@@ -1,0 +1,200 @@
+"""Optimisers over the stacked parameters of k models. They see noisy gradients only: post-processing."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dpgm import validation
+from dpgm.compute import adam_kernel, fused
+from dpgm.compute.cuda_graphs import Recorded, Upcoming
+from dpgm.errors import ArtefactError
+from dpgm.networks.workspace import on_lines
+
+BETAS = (0.9, 0.999)
+TINY = 1e-8
+AHEAD = 256  # steps whose numbers go to an accelerator at once
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of steps."""
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 0.002
+    schedule: Literal["cosine", "constant"] = "cosine"
+    averaged_tail: float = 0.5
+
+    def __post_init__(self) -> None:
+        validation.one_of(("adam", "sgd"), optimizer=self.optimizer)
+        validation.one_of(("cosine", "constant"), schedule=self.schedule)
+        validation.positive(learning_rate=self.learning_rate)
+        if self.averaged_tail:
+            validation.fraction(averaged_tail=self.averaged_tail)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of a step (0, 1, ...) out of `steps`."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
+
+
+class Optimizer:
+    """Moves (k, P) parameters in place along the gradients it is given."""
+
+    def __init__(self, settings: OptimizerSettings, parameters: Tensor, steps: int) -> None:
+        self.settings = settings
+        self.parameters = parameters
+        self.steps = steps
+        adam = settings.optimizer == "adam"
+        copy = on_lines if parameters.device.type == "cpu" else torch.clone
+        self.first = copy(torch.zeros_like(parameters)) if adam else None
+        self.second = copy(torch.zeros_like(parameters)) if adam else None
+        self.average = copy(parameters) if settings.averaged_tail else None
+        # On an accelerator a step is recorded once and replayed, so what changes from step to step is a tensor.
+        device = parameters.device
+        exact = torch.float64 if device.type == "cpu" else torch.float32  # all the CUDA kernel takes
+        self._rate = torch.zeros((), dtype=exact, device=device)
+        self._count = torch.zeros((), dtype=torch.float32, device=device)
+        self._numbers = Upcoming(AHEAD, 3, torch.float32, device)
+        self._next = -1  # the step that the next line of them is for
+        self._scaled: Tensor | None = None
+        self._slope: Tensor | None = None
+        self._scales: Tensor | None = None
+        held = (parameters, self.first, self.second, self.average)
+        changed = [tensor for tensor in held if tensor is not None]
+        self._recorded = Recorded(self._replayable, device, changed)
+        self._recorded_fused = Recorded(self._replayable_fused, device, [*changed, self._numbers.next])
+
+    @property
+    def result(self) -> Tensor:
+        """The averaged parameters where there is an average, else the last ones."""
+        return self.parameters if self.average is None else self.average
+
+    def move(self, gradients: Tensor, scales: Tensor, step: int) -> None:
+        """One step along gradients x scales (one scale a model); `step` counts from 0."""
+        rate = self.settings.rate(step, self.steps)
+        on_cpu = self.parameters.device.type == "cpu"
+        if self.first is None or self.second is None:
+            self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
+        elif self.parameters.is_contiguous() and fused.usable(self.parameters, gradients):
+            self._move_fused(gradients, scales, step)
+            return  # the average has moved along
+        elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
+            self._prepare(gradients, scales, rate, step)
+            self._recorded()
+        self._take_average(step)
+
+    def _move_fused(self, gradients: Tensor, scales: Tensor, step: int) -> None:
+        # The recorded step reads the tensors of its first call; training hands in the same ones ever after.
+        if self._slope is None or self._scales is None:
+            self._slope, self._scales = gradients.contiguous(), scales.to(self.parameters.dtype)
+        if gradients.data_ptr() != self._slope.data_ptr():
+            self._slope.copy_(gradients)
+        if scales.data_ptr() != self._scales.data_ptr():
+            self._scales.copy_(scales)
+        if self._numbers.left == 0 or step != self._next:
+            self._numbers.fill(torch.tensor([self._step_numbers(later) for later in range(step, step + AHEAD)]))
+        self._numbers.left -= 1
+        self._next = step + 1
+        self._recorded_fused()
+
+    def _step_numbers(self, step: int) -> tuple[float, float, float]:
+        """What the kernel must know: rate and root with Adam's corrections, and how far the average moves."""
+        rate = self.settings.rate(step, self.steps) / (1 - BETAS[0] ** (step + 1))
+        return rate, 1 / math.sqrt(1 - BETAS[1] ** (step + 1)), self._share(step)
+
+    def _replayable_fused(self) -> None:
+        assert self.first is not None
+        assert self.second is not None
+        assert self._slope is not None
+        assert self._scales is not None
+        fused.adam(
+            self.parameters,
+            self._slope,
+            self.first,
+            self.second,
+            self.average,
+            self._scales,
+            self._numbers.take(),
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            tiny=TINY,
+        )
+
+    def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
+        assert self.first is not None
+        assert self.second is not None
+        return adam_kernel.adam(
+            self.parameters.numpy(),
+            gradients.numpy(),
+            self.first.numpy(),
+            self.second.numpy(),
+            scales.numpy(),
+            rate=rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            tiny=TINY,
+            step=step + 1,
+        )
+
+    def _prepare(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
+        """Set what an Adam step reads before it runs or is replayed."""
+        # Filled and not copied: a copy from the host would wait for the device.
+        self._rate.fill_(rate)
+        self._count.fill_(step + 1)
+        if self._scaled is None:
+            self._scaled = torch.empty_like(self.parameters)
+        torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._scaled)
+
+    def _replayable(self) -> None:
+        """An Adam step in one operation, with everything that varies in tensors."""
+        assert self.first is not None
+        assert self.second is not None
+        assert self._scaled is not None
+        # Model by model: the operation wants contiguous tensors.
+        torch._fused_adam_(
+            list(self.parameters),
+            list(self._scaled),
+            list(self.first),
+            list(self.second),
+            [],
+            [self._count] * len(self.parameters),
+            lr=self._rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=TINY,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def _take_average(self, step: int) -> None:
+        if self.average is not None:
+            self.average.lerp_(self.parameters, self._share(step))
+
+    def _share(self, step: int) -> float:
+        """How far the average moves towards the parameters: all the way before the tail begins."""
+        begin = self.steps - max(1, round(self.settings.averaged_tail * self.steps))
+        return 1.0 if step <= begin else 1 / (step - begin + 1)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything a checkpoint needs besides the number of steps; functions of noisy values."""
+        named = {
+            "parameters": self.parameters,
+            "first": self.first,
+            "second": self.second,
+            "average": self.average,
+        }
+        return {name: value.detach().cpu().clone() for name, value in named.items() if value is not None}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state; raises ArtefactError if it belongs to other models."""
+        for name, mine in self.state().items():
+            saved = state.get(name)
+            if saved is None or saved.shape != mine.shape or not bool(torch.isfinite(saved).all()):
+                raise ArtefactError(f"the checkpoint's {name} is missing, damaged or of another model.")
+            getattr(self, name).copy_(saved)

@@ -1,0 +1,158 @@
+"""Restricted Boltzmann machine trained by persistent contrastive divergence (docs/privacy-proof.md 5).
+
+E(v, h) = -v'Wh - b'v - c'h. The data phase of a record is phi(x) = (x p', x, p) with p = sigmoid(c + W'x), so its
+factors are (x, p) and (x, 1). The model phase comes from chains that start from noise and only ever see released
+parameters: post-processing. The chains' statistic is clipped like the data's, so that a model that fits the data
+stands still.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.errors import ArtefactError
+from dpgm.networks.outputs import Outputs
+from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout
+from dpgm.validation import whole
+
+
+@dataclass(frozen=True)
+class RBM:
+    """An RBM over a domain; softmax fields are groups of visible units of which one is on.
+
+    `chains` Gibbs chains a model run along with training, one sweep a step; a generated record is the end of
+    `sweeps` sweeps from one of them (or from noise).
+    """
+
+    domain: Domain
+    hidden: int = 200
+    chains: int = 100
+    sweeps: int = 200
+    kind: ClassVar[str] = "rbm"
+
+    def __post_init__(self) -> None:
+        whole(at_least=1, hidden=self.hidden, chains=self.chains, sweeps=self.sweeps)
+
+    @property
+    def architecture(self) -> dict[str, object]:
+        """Sizes as plain JSON values."""
+        return {"kind": self.kind, "hidden": self.hidden, "chains": self.chains, "sweeps": self.sweeps}
+
+    @classmethod
+    def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> "RBM":
+        """The model of an `architecture`, from an untrusted file.
+
+        Raises:
+            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
+        """
+        names = ("hidden", "chains", "sweeps")
+        if set(architecture) != {"kind", *names}:
+            raise ArtefactError("the model's architecture is not that of an RBM; get the release again.")
+        sizes = [architecture[name] for name in names]
+        if any(not isinstance(s, int) or isinstance(s, bool) or not 1 <= s <= 1_000_000 for s in sizes):
+            raise ArtefactError("the model's architecture has an impossible size; get the release again.")
+        return cls(domain, *sizes)
+
+    @property
+    def draws(self) -> int:
+        """The data phase is deterministic."""
+        return 0
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """How logits become records."""
+        return Outputs.of(self.domain.blocks)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """`weights` is W with the hidden bias c as its last row; `visible` is the visible bias b."""
+        width = self.domain.width
+        return Layout((Block("weights", width, self.hidden), Block("visible", width, 1, bias=False)))
+
+    def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
+        """Weights from N(0, 0.01²), zero biases."""
+        parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
+        self.layout.weight(parameters, "weights").normal_(0.0, 0.01, generator=generator)
+        return parameters
+
+    def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
+        """A copy of (k, P) parameters whose visible units start at item frequencies (k, m)."""
+        warmed = parameters.clone()
+        odds = self.outputs.log_odds(frequencies.to(warmed))
+        weights = self.layout.weight(warmed, "weights")
+        # Hidden units are on half of the time at the start; take their mean push off again.
+        self.layout.weight(warmed, "visible").copy_((odds - 0.5 * weights.sum(2)).unsqueeze(2))
+        return warmed
+
+    def factors(self, batch: Batch) -> Sequence[Factor]:
+        """Minus the data phase of a batch: the gradient of the free energy's negative is descended."""
+        weights, visible = self.layout.blocks
+        delta = batch.affine(weights, RECORDS).values.sigmoid_().neg_()
+        return [
+            Factor(weights, RECORDS, delta),
+            Factor(visible, RECORDS, batch.space("minus one", 1).fill_(-1)),
+        ]
+
+    def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor:
+        """Chains started from noise, never from records: (clusters, chains, m) of zeros and ones."""
+        level = torch.zeros((clusters, self.chains, self.domain.width), device=generator.device)
+        return self.outputs.draw(level, generator=generator)
+
+    def advance(
+        self,
+        state: Tensor,
+        parameters: Tensor,
+        norm_bound: float | Tensor,
+        gradient: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> None:
+        """One sweep of every chain; adds the mean of the chains' clipped statistic to the gradient."""
+        state.copy_(self._sweep(parameters, state, generator))
+        hidden = self._hidden(parameters, state)
+        ones, level = state.sum(2), hidden.square().sum(2)
+        norms = (ones * level + ones + level).sqrt_()
+        share = (norm_bound / norms.clamp_(min=1e-30)).clamp_(max=1.0).div_(state.shape[1]).unsqueeze(2)
+        hidden.mul_(share)
+        weights, visible = self.layout.blocks
+        matrix = self.layout.matrix(gradient, weights)
+        matrix[:, : weights.inputs].baddbmm_(state.transpose(1, 2), hidden)
+        matrix[:, weights.inputs].add_(hidden.sum(1))
+        self.layout.matrix(gradient, visible).baddbmm_(state.transpose(1, 2), share)
+
+    def generate(
+        self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
+    ) -> Tensor:
+        """Logits (count, m) of the visible units after `sweeps` sweeps from the chains (1, chains, m), or noise."""
+        if state is None:
+            zeros = torch.zeros((1, count, self.domain.width), dtype=parameters.dtype, device=parameters.device)
+            visible = self.outputs.draw(zeros, generator=generator)
+        else:
+            chosen = torch.randint(state.shape[1], (count,), generator=generator, device=state.device)
+            visible = state[:, chosen].to(parameters.dtype)
+        for _ in range(self.sweeps - 1):
+            visible = self._sweep(parameters, visible, generator)
+        return self._visible_logits(parameters, visible, generator)[0]
+
+    def _hidden(self, parameters: Tensor, visible: Tensor) -> Tensor:
+        """p(h = 1 | v) of (k, n, m) records."""
+        matrix = self.layout.matrix(parameters, self.layout.blocks[0])
+        width = self.domain.width
+        return torch.baddbmm(matrix[:, width:], visible, matrix[:, :width]).sigmoid_()
+
+    def _visible_logits(self, parameters: Tensor, visible: Tensor, generator: torch.Generator) -> Tensor:
+        level = self._hidden(parameters, visible)
+        coins = torch.rand(level.shape, generator=generator, dtype=level.dtype, device=level.device)
+        hidden = level.gt_(coins)
+        weights = self.layout.weight(parameters, "weights")
+        bias = self.layout.weight(parameters, "visible").transpose(1, 2)
+        return torch.baddbmm(bias, hidden, weights.transpose(1, 2))
+
+    def _sweep(self, parameters: Tensor, visible: Tensor, generator: torch.Generator) -> Tensor:
+        """One Gibbs sweep: hidden given visible, visible given hidden."""
+        return self.outputs.draw(self._visible_logits(parameters, visible, generator), generator=generator)

@@ -1,0 +1,87 @@
+"""Moves the decoders of a mixture of VAEs until generated data shows the measured statistics. Never sees data.
+
+At a latent point a decoder is a product: independent items. So k decoders at n points each are a mixture of k x n
+products, whose moments are exact, and the loss of `refinement` applies as it stands. The points start as draws from
+the prior and are moved too, and so is the share of every point: the normal prior becomes a discrete one that is
+released with the networks. (A prior fitted to the encoder's posteriors instead would have to read the records.)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dpgm.networks.mixture import Mixture
+from dpgm.networks.vae import VAE
+from dpgm.products.fitting import FitRule, chances_of, match_moments
+from dpgm.products.targets import LengthTarget, Target
+
+# Learning rates as shares of the rule's (which is made for logits), and a tolerance that starts small: what training
+# has found beyond the measured statistics should survive.
+DECODER_RATE = 0.1
+POINT_RATE = 0.03
+FIRST_TOLERANCE = 0.05
+
+
+class _Decoders:
+    """The decoders at their points, as a mixture of products."""
+
+    def __init__(self, model: VAE, parameters: Tensor, points: Tensor, shares: Tensor) -> None:
+        self.model = model
+        self.decoder = parameters.clone().requires_grad_()
+        self.points = points.clone().requires_grad_()
+        self.share_logits = shares.float().log().requires_grad_()
+
+    @property
+    def parameters(self) -> Sequence[tuple[Tensor, float]]:
+        return [(self.decoder, DECODER_RATE), (self.points, POINT_RATE), (self.share_logits, 1.0)]
+
+    def probabilities(self) -> Tensor:
+        return chances_of(self.model.domain, self.model.decode_all(self.decoder, self.points).flatten(0, 1))
+
+    def weights(self) -> Tensor:
+        return torch.softmax(self.share_logits.flatten(), dim=0)
+
+
+def refine_mixture(
+    mixture: Mixture,
+    records: int,
+    profile: Tensor,
+    targets: Sequence[Target],
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    *,
+    generator: torch.Generator,
+    progress: Callable[[float], None] | None = None,
+) -> Mixture:
+    """The mixture with decoders, latent points and weights moved to the targets.
+
+    Args:
+        mixture: of VAEs, as trained.
+        records: the public number of records; targets are counts out of so many.
+        profile: (m,) share of the records that hold each item.
+        targets: moments to show.
+        lengths: record lengths to show, if any.
+        rule: public settings; its components are shared out evenly over the networks.
+        generator: source of the points' start.
+        progress: told the share of the work done.
+    """
+    model = mixture.model
+    assert isinstance(model, VAE)
+    clusters = len(mixture.weights)
+    count = max(1, -(-rule.components // clusters))
+    points = torch.randn((clusters, count, model.latent), generator=generator)
+    shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
+    moved = _Decoders(model, mixture.parameters.cpu(), points, shares)
+    gentle = replace(rule, first_tolerance=FIRST_TOLERANCE)
+    match_moments(moved, model.domain, records, profile, targets, lengths, gentle, progress=progress)
+    joint = moved.weights().detach().double().view(clusters, count)
+    weights = joint.sum(dim=1)
+    return replace(
+        mixture,
+        parameters=moved.decoder.detach(),
+        weights=weights.to(mixture.weights.dtype),
+        points=moved.points.detach(),
+        point_shares=(joint / weights.unsqueeze(1)).float(),
+    )

@@ -1,0 +1,187 @@
+"""Variational autoencoder with hand-derived gradients (docs/privacy-proof.md 5).
+
+Encoder m -> hidden -> (mean, log-variance of the latent); decoder latent -> hidden reversed -> m logits; ReLU
+between.
+Loss of a record: cross-entropy summed over items and fields + KL divergence, with one latent draw.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.errors import ArtefactError
+from dpgm.networks.outputs import Outputs
+from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Signal
+from dpgm.validation import whole
+
+
+@dataclass(frozen=True)
+class VAE:
+    """A variational autoencoder over a domain: hidden layer sizes of the encoder, and the latent size."""
+
+    domain: Domain
+    hidden: tuple[int, ...] = (200,)
+    latent: int = 8
+    kind: ClassVar[str] = "vae"
+
+    def __post_init__(self) -> None:
+        whole(at_least=1, latent=self.latent, layers=len(self.hidden))
+        for size in self.hidden:
+            whole(at_least=1, hidden=size)
+
+    @property
+    def architecture(self) -> dict[str, object]:
+        """Sizes as plain JSON values."""
+        return {"kind": self.kind, "hidden": list(self.hidden), "latent": self.latent}
+
+    @classmethod
+    def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> "VAE":
+        """The model of an `architecture`, from an untrusted file.
+
+        Raises:
+            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
+        """
+        hidden, latent = architecture.get("hidden"), architecture.get("latent")
+        if set(architecture) != {"kind", "hidden", "latent"} or not isinstance(hidden, list) or not hidden:
+            raise ArtefactError("the model's architecture is not that of a VAE; get the release again.")
+        if len(hidden) > 16 or not all(_is_size(size) for size in [*hidden, latent]):
+            raise ArtefactError("the model's architecture has an impossible size; get the release again.")
+        return cls(domain, tuple(hidden), latent)  # type: ignore[arg-type]
+
+    @property
+    def draws(self) -> int:
+        """Standard normal numbers a record needs in one pass."""
+        return self.latent
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """How logits become records."""
+        return Outputs.of(self.domain.blocks)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The parameter blocks, input to output; `latent` holds mean and log-variance side by side."""
+        return Layout((*self._encoder, self._heads, *self._decoder))
+
+    @cached_property
+    def _encoder(self) -> tuple[Block, ...]:
+        sizes = (self.domain.width, *self.hidden)
+        return tuple(Block(f"encoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
+
+    @cached_property
+    def _heads(self) -> Block:
+        return Block("latent", self.hidden[-1], 2 * self.latent)
+
+    @cached_property
+    def _decoder(self) -> tuple[Block, ...]:
+        sizes = (self.latent, *reversed(self.hidden), self.domain.width)
+        return tuple(Block(f"decoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
+
+    def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
+        """Normal matrices of Glorot's scale, sqrt(2 / (inputs + outputs)), and zero biases.
+
+        He's scale, sqrt(2 / inputs), makes a wide layer after a latent of two so large that a new decoder's outputs
+        are near 0 or 1 wherever its biases are.
+        """
+        parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
+        for block in self.layout.blocks:
+            scale = math.sqrt(2 / (block.inputs + block.outputs))
+            self.layout.weight(parameters, block.name).normal_(0.0, scale, generator=generator)
+        return parameters
+
+    def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
+        """A copy of (k, P) parameters whose generator starts near item frequencies (k, m).
+
+        The decoder's last matrix stays as it is: made much smaller, the decoder is flat, and a later refinement to
+        measured pairs does not find its way.
+        """
+        warmed, last = parameters.clone(), self._decoder[-1].name
+        self.layout.bias(warmed, last).copy_(self.outputs.log_odds(frequencies.to(warmed)).unsqueeze(1))
+        return warmed
+
+    def factors(self, batch: Batch) -> Sequence[Factor]:
+        """Forward and backward pass of a batch."""
+        found: list[Factor] = []
+        # Forward. The inputs of every block are kept for its factor.
+        signal: Signal | None = None
+        hidden: list[Signal] = []
+        for block in self._encoder:
+            signal = batch.rectify(batch.affine(block, RECORDS if signal is None else signal))
+            hidden.append(signal)
+        heads = batch.affine(self._heads, hidden[-1]).values
+        decoded = [batch.reparametrise(heads)]
+        for block in self._decoder[:-1]:
+            decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
+        # The last layer, and backward.
+        delta, squared, slope = batch.reconstruct(self._decoder[-1], decoded[-1], self.outputs)
+        found.append(Factor(self._decoder[-1], decoded[-1], delta, squared))
+        for block, inputs, outputs in zip(
+            reversed(self._decoder[:-1]), reversed(decoded[:-1]), reversed(decoded[1:]), strict=True
+        ):
+            squared = batch.gate(slope, outputs)
+            found.append(Factor(block, inputs, slope, squared))
+            slope = batch.back(block, slope)
+        delta, squared = batch.latent_delta(slope, heads)
+        found.append(Factor(self._heads, hidden[-1], delta, squared))
+        slope = batch.back(self._heads, delta)
+        for i in range(len(self._encoder) - 1, -1, -1):
+            squared = batch.gate(slope, hidden[i])
+            found.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope, squared))
+            if i:
+                slope = batch.back(self._encoder[i], slope)
+        return found
+
+    def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:
+        """Nothing is carried from step to step."""
+        return None
+
+    def advance(
+        self,
+        state: Tensor,
+        parameters: Tensor,
+        norm_bound: float | Tensor,
+        gradient: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> None:
+        """Nothing to move on."""
+
+    def generate(
+        self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
+    ) -> Tensor:
+        """Output logits (count, m) of one model's parameters (1, P), at latent points from the prior."""
+        signal = torch.randn(
+            (count, self.latent), generator=generator, dtype=parameters.dtype, device=parameters.device
+        )
+        return self.decode(parameters, signal)
+
+    def decode(self, parameters: Tensor, latent: Tensor) -> Tensor:
+        """Output logits of latent points, (n, m), differentiable in the (1, P) parameters."""
+        signal = latent
+        for block in self._decoder:
+            matrix = self.layout.matrix(parameters, block)[0]
+            signal = torch.addmm(matrix[-1], signal, matrix[:-1])
+            if block is not self._decoder[-1]:
+                signal = signal.clamp_min_(0) if not signal.requires_grad else signal.clamp_min(0)
+        return signal
+
+    def decode_all(self, parameters: Tensor, points: Tensor) -> Tensor:
+        """Output logits (k, n, m) of k models with parameters (k, P), each at its own points (k, n, latent)."""
+        signal = points
+        for block in self._decoder:
+            matrix = self.layout.matrix(parameters, block)
+            signal = torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
+            if block is not self._decoder[-1]:
+                signal = signal.relu()
+        return signal
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000

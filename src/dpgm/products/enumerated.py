@@ -1,0 +1,165 @@
+"""Few items: all 2^m possible records are listed, sets are measured centred, and the fit is a convex problem."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import comb
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.products.bounds import choose_bound, popular_sets
+from dpgm.products.enumerated_fit import Shown, ShownLengths, fit_table
+from dpgm.products.model import Products
+from dpgm.products.noisy_items import possible_shares
+from dpgm.products.noisy_lengths import read_lengths
+from dpgm.products.rules import EnumeratedRules, ProductRules, ReadRules
+from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
+from dpgm.statistics.item_tuples import NAMES
+from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.statistic import GRID, Measured, ask
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def lists_cells(domain: Domain, rules: EnumeratedRules) -> bool:
+    """Whether the domain is of so few items, and of items alone."""
+    return domain.width <= rules.widest and bool(item_positions(domain).all())
+
+
+@dataclass(frozen=True)
+class CellMeasurements:
+    """Everything that was released: record lengths, and centred sums of items, pairs and larger sets."""
+
+    lengths: Measured[RecordLengths]
+    sums: tuple[Measured[CellSets], ...]
+
+
+def measure_cells(
+    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
+) -> CellMeasurements:
+    """Release every statistic the plan pays for; arguments as in `measure`."""
+    asked = record_lengths(domain)
+    lengths = ask(gateway, asked, noises[asked.name])
+    law = read_lengths(lengths.value.numpy(), lengths.std, records, rules.read).law
+    # Before anything is known of the items, each is as frequent as the mean length says.
+    least = rules.enumerated.least_frequency
+    profile = np.full(domain.width, np.clip(law @ np.arange(len(law)) / domain.width, least, 1 - least))
+    sums: list[Measured[CellSets]] = []
+    for order in (order for order in NAMES if NAMES[order] in noises):
+        sums.append(_ask_sums(gateway, domain, order, profile, law, records, noises[NAMES[order]], rules))
+        if order == 1:
+            profile = _profile(sums[0], law, records, rules.read)
+    return CellMeasurements(lengths, tuple(sums))
+
+
+def _ask_sums(
+    gateway: Gateway,
+    domain: Domain,
+    order: int,
+    profile: Floats,
+    law: Floats,
+    records: int,
+    noise: float,
+    rules: ProductRules,
+) -> Measured[CellSets]:
+    """Centred sums of sets, within the bound that balances noise against what scaling down distorts."""
+    chances = likely_records(profile, law)
+    held = np.bitwise_count(np.arange(1 << domain.width))
+    parted = chances * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[held]
+    popular, doubt = popular_sets(order, law, profile, records, rules), rules.bound.enumerated_doubt[order - 1]
+    tried = []
+    for lean in rules.bound.offset_candidates:
+        offsets, whole = offsets_near(profile + lean * (0.5 - profile)), order in rules.enumerated.whole_orders
+        free = CellSets(domain, order, offsets, 1.0, whole=whole)
+        parted[free.whole_records] = 0.0
+        bounds = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
+        bounds = bounds[bounds > 0]
+        best, best_cost = float(free.norms.max()), np.inf
+        if len(bounds):
+            weights = (np.minimum(1.0, bound / np.maximum(free.norms, 1e-12)) for bound in bounds)
+            retained = np.array([float((parted * kept).sum() / parted.sum()) for kept in weights])
+            errors = popular.noise(noise * bounds, retained), popular.distortion(order, retained, rules, doubt)
+            best, best_cost = choose_bound(bounds.tolist(), *errors)
+        tried.append((best_cost, replace(free, bound=max(best, 1 / STEPS**order))))
+    plain, leaning = tried[0], min(tried[1:], key=lambda found: found[0])
+    gain = rules.bound.enumerated_gain[order - 1] ** 2
+    return ask(gateway, (leaning if leaning[0] < gain * plain[0] else plain)[1], noise)
+
+
+def _profile(items: Measured[CellSets], law: Floats, records: int, rules: ReadRules) -> Floats:
+    """Share of the records that hold each item, from sums with one offset for all items."""
+    asked = items.statistic
+    sizes = np.arange(min(len(law), asked.width + 1))
+    law = law[: len(sizes)] / max(law[: len(sizes)].sum(), 1e-12)
+    kept = asked.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
+    retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
+    held = items.value.numpy() / records + asked.offsets[0] / STEPS * (law @ kept)
+    return possible_shares(held / max(retained, 1e-3), items.std, records, rules)
+
+
+def likely_records(profile: Floats, law: Floats) -> Floats:
+    """A guess at the share of each of the 2^m possible records, from item frequencies and the law of lengths."""
+    cells = np.arange(1 << len(profile))
+    odds = np.log(profile) - np.log1p(-profile)
+    chances = np.exp(((cells[:, None] >> np.arange(len(profile))) & 1) @ odds)
+    sizes = np.bitwise_count(cells)
+    shares = np.zeros(len(profile) + 1)
+    shares[: len(law)] = law[: len(profile) + 1]
+    guess: Floats = chances * (shares / np.bincount(sizes, chances))[sizes]
+    return guess
+
+
+def fit_cells(
+    measured: CellMeasurements,
+    domain: Domain,
+    records: int,
+    rules: ProductRules,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """The records that are likely to occur become components of one record each. Post-processing."""
+    seen = read_lengths(measured.lengths.value.numpy(), measured.lengths.std, records, rules.read)
+    profile = torch.from_numpy(_profile(measured.sums[0], seen.law, records, rules.read)).float()
+    shown = []
+    for released in measured.sums:
+        asked = released.statistic
+        sums, whole = released.value[: len(asked.sets)], released.value[len(asked.sets) :]
+        shown.append(
+            Shown(
+                sets=torch.from_numpy(asked.sets),
+                values=sums,
+                variances=torch.full_like(sums, released.std**2),
+                weights=torch.from_numpy(asked.weight_steps * GRID),
+                offsets=torch.tensor(asked.offsets) / STEPS,
+                price=_price(asked.order, released.std, records, rules),
+            )
+        )
+        if asked.whole:
+            shown.append(
+                Shown(
+                    sets=torch.from_numpy(asked.whole_records),
+                    values=whole / asked.whole_weight,
+                    variances=torch.full_like(whole, (released.std / asked.whole_weight) ** 2),
+                    weights=None,
+                    price=rules.enumerated.whole_penalty,
+                )
+            )
+    lengths = ShownLengths(
+        torch.from_numpy(seen.groups), torch.from_numpy(seen.counts), torch.from_numpy(seen.stds**2)
+    )
+    chances = fit_table(profile, records, shown, lengths, progress=progress)
+    chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
+    chosen = chosen[chances[chosen] > rules.enumerated.least_share / records]
+    weights = chances[chosen] / chances[chosen].sum()
+    held = (chosen[:, None] >> torch.arange(domain.width)) & 1
+    return Products(domain, weights, held.float())
+
+
+def _price(order: int, std: float, records: int, rules: ProductRules) -> float:
+    """The noisier compared with what matters, the readier these counts give way to what the others imply."""
+    least, most = rules.enumerated.least_penalty[order - 1], rules.enumerated.most_penalty[order - 1]
+    return float(np.clip(std / (rules.budget.sanity * records), least, most))

@@ -1,0 +1,230 @@
+"""Moves a mixture of products until it shows the measured statistics. Sees released values only, never data."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.products.entropy import entropy_bound
+from dpgm.products.model import Products
+from dpgm.products.targets import LengthTarget, Scale, Target
+
+# The weight of the entropy follows the misfit: every so many steps, by at most exp(pace x fastest), once the first
+# sixth of the steps has brought the components into place.
+_ADJUSTED = 10
+_PACE = 0.1
+_FASTEST = 3.0
+_SETTLING = 1 / 6
+
+
+@dataclass(frozen=True)
+class FitRule:
+    """Public settings of the fit."""
+
+    components: int
+    steps: int
+    learning_rate: float = 0.1
+    warm_up: int = 30
+    first_tolerance: float = 0.3
+    coupling: float = 0.003  # price of mutual information between component and record, per record
+    refresh: int = 5
+    misfit: float | None = (
+        None  # chi-square per target to end with, by as much entropy as that allows; else `coupling`
+    )
+    entropy: float = 0.1  # first weight of the entropy, per record and nat
+
+
+class Components(Protocol):
+    """A mixture of products as a function of parameters: free ones, or a decoder at latent points."""
+
+    @property
+    def parameters(self) -> Sequence[tuple[Tensor, float]]:
+        """What is moved, each with its learning rate as a share of the rule's."""
+        ...
+
+    def probabilities(self) -> Tensor:
+        """(components, m), differentiable."""
+        ...
+
+    def weights(self) -> Tensor:
+        """(components,), differentiable."""
+        ...
+
+
+class _Parameters:
+    """Logits of all positions and of the weights, and the probabilities they stand for."""
+
+    def __init__(self, domain: Domain, logits: Tensor, weight_logits: Tensor) -> None:
+        self.domain = domain
+        self.logits = logits.requires_grad_()
+        self.weight_logits = weight_logits.requires_grad_()
+
+    @property
+    def parameters(self) -> Sequence[tuple[Tensor, float]]:
+        return [(self.logits, 1.0), (self.weight_logits, 1.0)]
+
+    def probabilities(self) -> Tensor:
+        return chances_of(self.domain, self.logits)
+
+    def weights(self) -> Tensor:
+        return torch.softmax(self.weight_logits, dim=0)
+
+
+def chances_of(domain: Domain, logits: Tensor) -> Tensor:
+    """Probabilities (k, m) of logits (k, m): of an item each, and of the values of a table column together."""
+    parts, at = [], 0
+    for block in domain.blocks:
+        if block.softmax:
+            parts.append(torch.sigmoid(logits[:, at : block.start]))
+            parts.append(torch.softmax(logits[:, block.start : block.stop], dim=1))
+            at = block.stop
+    if not parts:
+        return torch.sigmoid(logits)
+    return torch.cat([*parts, torch.sigmoid(logits[:, at:])], dim=1)
+
+
+def fit_moments(
+    domain: Domain,
+    records: int,
+    profile: Tensor,
+    targets: Sequence[Target],
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    *,
+    generator: torch.Generator,
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """A mixture of products that shows the targets.
+
+    Args:
+        domain: the public domain.
+        records: the public number of records; targets are counts out of so many.
+        profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
+        targets: moments to show.
+        lengths: record lengths to show, if any.
+        rule: public settings.
+        generator: source of the random start.
+        progress: told the share of the work done.
+    """
+    model = _start(domain, profile, lengths, rule, generator)
+    match_moments(model, domain, records, profile, targets, lengths, rule, progress=progress)
+    with torch.no_grad():
+        return Products(domain, model.weights().double(), model.probabilities())
+
+
+def match_moments(
+    model: Components,
+    domain: Domain,
+    records: int,
+    profile: Tensor,
+    targets: Sequence[Target],
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> None:
+    """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
+    free = _free(domain)
+    all_free = bool(free.all())
+    targets = [*targets, lengths] if lengths is not None else targets
+    scalings = [target.scaling(domain) for target in targets]
+    log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
+    optimizer = torch.optim.Adam(
+        [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
+    )
+    scales: list[Scale] = []
+    columns = [slice(block.start, block.stop) for block in domain.blocks if block.softmax]
+    measured = sum(int(target.variances.isfinite().sum()) for target in targets)
+    entropy_weight = rule.entropy
+    for step in range(rule.steps):
+        rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
+        for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
+            group["lr"] = rule.learning_rate * rate * share
+        done = min(1.0, step / (0.6 * rule.steps))
+        probabilities, weights = model.probabilities(), model.weights()
+        if step % rule.refresh == 0:
+            with torch.no_grad():
+                scales = [scaling(probabilities) for scaling in scalings]
+        loss = probabilities.new_zeros(())
+        misfit = 0.0
+        for target, scale in zip(targets, scales, strict=True):
+            shown = records * target.shown(probabilities, weights, scale)
+            tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
+            scatter = target.variances + (tolerance * target.size) ** 2
+            errors = (shown - target.values) ** 2 / scatter
+            loss = loss + (target.emphasis * errors).sum()
+            if rule.misfit is not None and step % _ADJUSTED == _ADJUSTED - 1:
+                misfit += float(errors.detach().sum())
+        if rule.misfit is not None:
+            if step % _ADJUSTED == _ADJUSTED - 1 and done > _SETTLING:
+                entropy_weight *= _adjustment(misfit / measured, rule.misfit)
+            loss = loss - entropy_weight * records * entropy_bound(columns, probabilities, weights)
+        elif rule.coupling > 0:
+            bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
+            rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
+            divergence = bits.sum(dim=1) + (rest if all_free else rest[:, free]).sum(dim=1)
+            loss = loss + rule.coupling * records * (weights * divergence).sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if progress is not None and step % 10 == 9:
+            progress((step + 1) / rule.steps)
+
+
+def _adjustment(misfit: float, wanted: float) -> float:
+    """The factor by which entropy weighs more where the targets are met too well, and less where they are not."""
+    return math.exp(_PACE * max(-_FASTEST, min(_FASTEST, 1 - misfit / wanted)))
+
+
+def _free(domain: Domain) -> Tensor:
+    """Which positions are items, not values of a table column."""
+    free = torch.ones(domain.width, dtype=torch.bool)
+    for block in domain.blocks:
+        if block.softmax:
+            free[block.start : block.stop] = False
+    return free
+
+
+def _start(
+    domain: Domain,
+    profile: Tensor,
+    lengths: LengthTarget | None,
+    rule: FitRule,
+    generator: torch.Generator,
+) -> _Parameters:
+    """Components of different lengths: random sets where records are short, random tilts of the profile else."""
+    k, m, free = rule.components, domain.width, _free(domain)
+    items = torch.where(free, profile, torch.zeros(()))
+    start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
+    tilted = start + torch.randn(k, m, generator=generator)
+    if lengths is not None:
+        groups, values = lengths.groups, lengths.values
+        shares = (values / torch.bincount(groups, minlength=len(values)))[groups].clamp(min=0)
+        shares = shares.cumsum(0) / shares.sum().clamp(min=1e-9)
+        wanted = torch.searchsorted(shares, (torch.arange(k) + 0.5) / k).clamp(max=len(groups) - 1).float()
+        mean = float(wanted.mean())
+        if mean <= 5:
+            drawn = torch.log(items.clamp(min=1e-12)) + _gumbel((k, m), generator)
+            drawn[:, ~free] = -math.inf
+            ranks = drawn.argsort(dim=1, descending=True).argsort(dim=1)
+            tilted = torch.logit((0.1 * profile + 0.9 * (ranks < wanted[:, None])).clamp(1e-6, 1 - 1e-6))
+        else:
+            for _ in range(20):  # shift each component to its length
+                now = torch.sigmoid(tilted[:, free]).sum(dim=1)
+                shift = ((wanted + 0.5) / (now + 0.5)).log()
+                tilted[:, free] += shift[:, None]
+        tilted[:, ~free] = start[:, ~free] + torch.randn(k, m, generator=generator)[:, ~free]
+    for block in domain.blocks:
+        if block.softmax:  # logits of a column are logarithms of shares
+            noise = torch.randn(k, block.width, generator=generator)
+            tilted[:, block.start : block.stop] = profile[block.start : block.stop].log() + noise
+    return _Parameters(domain, tilted.clone(), torch.zeros(k))
+
+
+def _gumbel(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    uniform = torch.rand(shape, generator=generator).clamp(1e-9, 1 - 1e-7)
+    return -torch.log(-torch.log(uniform))

@@ -1,0 +1,251 @@
+"""A mixture of products: k components, each with independent items and table columns of its own.
+
+A component has no latent variable; dependence between items comes from the choice of the component alone. All
+moments are exact, and sampling is a matter of counting.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records, index_dtype
+from dpgm.errors import ArtefactError
+from dpgm.products.balance import MOST_RECORDS, balanced
+from dpgm.products.rounding import LARGEST, evened
+
+_SORTED_BY = 32
+_SETTLED = 24  # positions
+
+
+class Products:
+    """Weights of the components and, for each, the probability of every position.
+
+    Args:
+        domain: the public domain; the probabilities of a table column sum to 1 within each component.
+        weights: (k,) shares of the components; they sum to 1.
+        probabilities: (k, m).
+    """
+
+    kind = "products"
+
+    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor) -> None:
+        self.domain = domain
+        self.weights = weights.detach().double().cpu()
+        self.probabilities = probabilities.detach().float().cpu()
+
+    @property
+    def components(self) -> int:
+        """Their number k."""
+        return len(self.weights)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """What `from_state` needs beside the tensors and the domain."""
+        return {"kind": self.kind, "components": self.components}
+
+    def state(self) -> dict[str, Tensor]:
+        """Every parameter."""
+        return {"weights": self.weights, "probabilities": self.probabilities}
+
+    @classmethod
+    def from_state(
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+    ) -> "Products":
+        """Read a model back, trusting nothing.
+
+        Raises:
+            ArtefactError: a tensor is missing, unknown, misshapen, of another type, or not a probability.
+        """
+        components = architecture.get("components")
+        if set(architecture) != {"kind", "components"} or architecture["kind"] != cls.kind:
+            raise ArtefactError("the model is not a mixture of products; get the release again.")
+        if not isinstance(components, int) or isinstance(components, bool) or not 1 <= components <= 100_000:
+            raise ArtefactError("the model's number of components is not valid; get the release again.")
+        expected = {
+            "weights": ((components,), torch.float64),
+            "probabilities": ((components, domain.width), torch.float32),
+        }
+        if set(tensors) != set(expected):
+            raise ArtefactError("the model has missing or unknown tensors; get the release again.")
+        for name, (shape, dtype) in expected.items():
+            tensor = tensors[name]
+            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+                raise ArtefactError(f"the tensor {name!r} has another shape or type; get the release again.")
+            if not bool(((tensor >= 0) & (tensor <= 1)).all()):  # false for NaN too
+                raise ArtefactError(f"the tensor {name!r} holds values outside [0, 1]; get the release again.")
+        model = cls(domain, tensors["weights"], tensors["probabilities"])
+        sums = [model.weights.sum(dim=0, keepdim=True)]
+        sums += [model.probabilities[:, b.start : b.stop].double().sum(dim=1) for b in domain.blocks if b.softmax]
+        if any(bool(((total - 1).abs() > 1e-3).any()) for total in sums):
+            raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
+        return model
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Records:
+        """`count` records, stratified: components, items, and pairs of items appear as often as they should.
+
+        Together they vary less than independent draws: the number of records of a component and the number of
+        them that hold an item are fixed up to rounding, and which of the component's records hold the item is
+        random, but for exchanges that bring the counts of pairs and triples nearer to the mixture's
+        (`products/balance.py`). Rounding goes through components that are alike one after the other, so that what
+        one loses a similar one gains; where nothing is left to chance it is arranged so that items and pairs come
+        out right (`products/rounding.py`).
+        """
+        random = _random(generator)
+        return self._draw(count, random.random(), random, balances=True)
+
+    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
+        """`count` records of a larger sample that is drawn in parts, stratified but not balanced.
+
+        If the phases of all parts are spread evenly over [0, 1), the rounding of components evens out over the parts.
+        """
+        return self._draw(count, phase, _random(generator), balances=False)
+
+    def as_products(self) -> "Products":
+        """Itself."""
+        return self
+
+    def samples_whole(self, count: int) -> bool:
+        """Whether `count` records are few enough to be balanced, or to be rounded as a whole."""
+        return count <= MOST_RECORDS or self._evens_out(count)
+
+    def _evens_out(self, count: int) -> bool:
+        """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
+        mean_length = float(self.weights @ self.probabilities.double().sum(dim=1))
+        return self.settled and count * (1 + mean_length) <= LARGEST
+
+    def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
+        order = self._neighbours()
+        weights = self.weights.numpy()[order]
+        expected = count * weights / weights.sum()
+        sizes = _rounded(expected, phase)
+        if balances and self.settled:
+            sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
+        used = sizes > 0
+        sizes, order = sizes[used], order[used]
+        starts = np.cumsum(sizes) - sizes
+        parts = [np.empty(0, dtype=np.int64)]
+        for block in self.domain.blocks:
+            probabilities = self.probabilities.numpy()[order, block.start : block.stop]
+            if block.softmax:
+                values = _one_of_many(probabilities, sizes, random)
+                parts.append(np.arange(count) * self.domain.width + block.start + values)
+            else:
+                places, items = _subsets(probabilities, sizes, starts, random)
+                parts.append(places * self.domain.width + block.start + items)
+        keys = np.concatenate(parts)
+        if balances:
+            keys = balanced(self.domain, self.weights.numpy(), self.probabilities.numpy(), keys, sizes, random)
+        places = keys // self.domain.width
+        shuffled = random.permutation(count)  # place -> record
+        keys = np.sort((shuffled[places] - places) * self.domain.width + keys)
+        rows = keys // self.domain.width
+        positions = keys - rows * self.domain.width
+        indptr = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
+        return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
+
+    @cached_property
+    def settled(self) -> bool:
+        """Whether there are few positions and all records of a component are alike."""
+        certain = (self.probabilities == 0) | (self.probabilities == 1)
+        return self.domain.width <= _SETTLED and bool(certain.all())
+
+    def _neighbours(self) -> NDArray[np.int64]:
+        """Components in the order of the items they are likely to hold, the most frequent items first."""
+        frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[:_SORTED_BY]
+        return np.lexsort((self.probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
+
+
+def _random(generator: torch.Generator) -> np.random.Generator:
+    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
+
+
+def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers next to `shares` (along the first axis) whose running sums are off by less than 1."""
+    running = np.floor(np.cumsum(shares, axis=0) + offset + 1e-9).astype(np.int64)
+    if shares.ndim == 1:
+        total = round(float(shares.sum()))
+        running = np.minimum(running, total)
+        running[-1:] = total
+    return np.diff(running, axis=0, prepend=np.zeros_like(running[:1]))
+
+
+def _one_of_many(
+    probabilities: NDArray[np.float32], sizes: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """A value for every place of every component: shares rounded, then dealt out at random."""
+    values = []
+    for row, size in zip(probabilities, sizes, strict=True):
+        exact = row.astype(np.float64)
+        grid = (np.arange(size) + random.random()) / size * exact.sum()
+        dealt = np.minimum(np.searchsorted(np.cumsum(exact), grid, side="right"), len(row) - 1)
+        values.append(random.permutation(dealt))
+    return np.concatenate(values) if values else np.empty(0, dtype=np.int64)
+
+
+def _subsets(
+    probabilities: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    random: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places and items of all ones: each item goes to its rounded number of places of each component.
+
+    Distinct places come from drawing with repetition and drawing the repeated ones again; items held by more
+    than half of a component are dealt by choosing who does not get them.
+    """
+    width = probabilities.shape[1]
+    expected = probabilities.astype(np.float64) * sizes[:, None]
+    counts = np.clip(_rounded(expected, random.random(width)), 0, sizes[:, None])
+    absent = 2 * counts > sizes[:, None]
+    drawn = np.where(absent, sizes[:, None] - counts, counts)
+    rows, items = np.nonzero(drawn)
+    repeats = drawn[rows, items]
+    keys = _distinct(rows, items, repeats, sizes, starts, width, random)
+    out = absent[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
+    if not absent.any():
+        return keys // width, keys % width
+    given = [keys[~out]]
+    without = np.sort(keys[out])
+    everywhere = absent & (drawn == 0)
+    rows, items = np.nonzero(everywhere)
+    places = np.repeat(starts[rows] - (np.cumsum(sizes[rows]) - sizes[rows]), sizes[rows])
+    given.append((places + np.arange(len(places))) * width + np.repeat(items, sizes[rows]))
+    for component, item in zip(*np.nonzero(absent & ~everywhere), strict=True):
+        everyone = np.arange(starts[component], starts[component] + sizes[component]) * width + item
+        places = np.searchsorted(without, everyone)
+        places[places == len(without)] = 0
+        given.append(everyone[without[places] != everyone])
+    keys = np.concatenate(given)
+    return keys // width, keys % width
+
+
+def _distinct(
+    rows: NDArray[np.int64],
+    items: NDArray[np.int64],
+    repeats: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    width: int,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    """For each (component, item) pair that many distinct places of the component, as place * width + item."""
+    keys = np.empty(0, dtype=np.int64)
+    group = np.repeat(np.arange(len(rows)), repeats)
+    while len(group):
+        places = starts[rows[group]] + (random.random(len(group)) * sizes[rows[group]]).astype(np.int64)
+        fresh = places * width + items[group]
+        joined = np.concatenate([keys, fresh])
+        sorted_order = np.argsort(joined, kind="stable")  # older ones first among equals
+        ordered = joined[sorted_order]
+        again = np.zeros(len(joined), dtype=np.bool_)
+        again[sorted_order[1:]] = ordered[1:] == ordered[:-1]
+        group = group[again[len(keys) :]]
+        keys = joined[~again]
+    return keys

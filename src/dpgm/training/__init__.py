@@ -1,1 +1,0 @@
-"""Private SGD (Algorithms 3 and 4) and refinement."""

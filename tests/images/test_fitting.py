@@ -1,0 +1,109 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.records import Records
+from dpgm.images.features import EmbeddingDesign, FeatureSet
+from dpgm.images.fitting import RefinementSettings, class_shares, fit_images, mean_features
+from dpgm.images.layout import ImageLayout
+from dpgm.images.mean_embedding import GRID, ImageMeasurements, class_sizes, mean_embedding
+from dpgm.images.networks import convolutional_architecture, dense_architecture
+from dpgm.mechanisms.query import View
+
+DOMAIN = Domain((Image("image", 8, 8), Categorical("label", (0, 1))), label="label")
+DESIGN = EmbeddingDesign(8, 8, (FeatureSet("dct", 0.003, 150, 0.5), FeatureSet("dct", 0.02, 150, 0.5)))
+QUICK = RefinementSettings(steps=300, images=16, learning_rate=0.01, memory=0.0, average=0.95, warm_up=10)
+
+
+def bars(count: int) -> Records:
+    """Class 0: a horizontal bar; class 1: a vertical one; at two places each."""
+    rng = np.random.default_rng(0)
+    pixels = np.zeros((count, 8, 8))
+    label = np.arange(count) % 2
+    for row in range(count):
+        place = 2 + 3 * int(rng.integers(2))
+        if label[row]:
+            pixels[row, :, place : place + 2] = 1
+        else:
+            pixels[row, place : place + 2, :] = 1
+    return Records.from_dense(np.c_[pixels.reshape(count, 64), np.eye(2)[label]], DOMAIN)
+
+
+def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
+    layout = ImageLayout.of(DOMAIN)
+    sums = mean_embedding(layout, DESIGN).compute(View(records)).double() * GRID
+    noise = torch.randn(sums.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    sizes = class_sizes(layout).compute(View(records))
+    return ImageMeasurements(DESIGN, sizes, 0.0, sums + std * noise, std)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        (dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)), {}),
+        (dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)), {"memory": 0.5, "parts": 2, "pixels": "drawn"}),
+        (convolutional_architecture(8, 8, 2, latent=4, channels=(16, 12, 8)), {}),
+    ],
+    ids=["dct", "drawn", "conv"],
+)
+def test_generated_classes_look_like_the_measured_ones(
+    architecture: dict[str, object], changes: dict[str, object]
+) -> None:
+    settings = dataclasses.replace(QUICK, **changes)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(1)
+    fitted = fit_images(measured(bars(400), 0.2), architecture, DOMAIN, settings=settings, generator=generator)
+    drawn = fitted.sample(400, generator=generator).to_dense(np.float64)
+    real = bars(400).to_dense(np.float64)
+    for label in (0, 1):
+        shown = drawn[drawn[:, 64 + label] == 1, :64].mean(0)
+        wanted = real[real[:, 64 + label] == 1, :64].mean(0)
+        other = real[real[:, 65 - label] == 1, :64].mean(0)
+        assert np.abs(shown - wanted).mean() < 0.12
+        assert np.abs(shown - wanted).mean() < 0.5 * np.abs(shown - other).mean()
+
+
+def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
+    architecture = dense_architecture(8, 8, 2, latent=4, hidden=(16, 16))
+    short = dataclasses.replace(QUICK, steps=5)
+    states = [
+        fit_images(
+            measured(bars(20)), architecture, DOMAIN, settings=short, generator=torch.Generator().manual_seed(3)
+        ).state()
+        for _ in range(2)
+    ]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_nonsense_measurements_still_give_a_finite_generator() -> None:
+    noise = torch.randn(2, DESIGN.features, generator=torch.Generator().manual_seed(0)).double() * 1e4
+    hopeless = ImageMeasurements(DESIGN, torch.tensor([-50.0, -3.0]), 40.0, noise, 1e4)
+    architecture = dense_architecture(8, 8, 2, latent=4, hidden=(16, 16))
+    settings = dataclasses.replace(QUICK, steps=20)
+    source = torch.Generator().manual_seed(0)
+    fitted = fit_images(hopeless, architecture, DOMAIN, settings=settings, generator=source)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in fitted.state().values())
+    assert fitted.state()["class.shares"].tolist() == [0.5, 0.5]
+    assert len(fitted.sample(10, generator=source)) == 10
+
+
+def test_noisy_sizes_become_shares_and_never_tiny_divisors() -> None:
+    assert class_shares(torch.tensor([-3.0, 1.0, 3.0])).tolist() == [0.0, 0.25, 0.75]
+    small = ImageMeasurements(DESIGN, torch.tensor([0.0, 100.0]), 5.0, torch.ones(2, DESIGN.features).double(), 1.0)
+    assert mean_features(small)[:, 0].tolist() == pytest.approx([0.1, 0.01])
+
+
+def test_progress_ends_at_one() -> None:
+    told: list[float] = []
+    fit_images(
+        measured(bars(20)),
+        dense_architecture(8, 8, 2, latent=4, hidden=(16, 16)),
+        DOMAIN,
+        settings=dataclasses.replace(QUICK, steps=60),
+        generator=torch.Generator().manual_seed(3),
+        progress=told.append,
+    )
+    assert told == sorted(told)
+    assert told[-1] == 1.0

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+import torch
+
+from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.errors import ArtefactError
+from dpgm.images.model import ImageGenerator
+from dpgm.images.networks import convolutional_architecture, dense_architecture, initial_parameters
+
+DOMAIN = Domain((Image("image", 9, 7), Categorical("label", ("a", "b", "c"))), label="label")
+ARCHITECTURES = [
+    dense_architecture(9, 7, 3, latent=4, hidden=(12, 16)),
+    convolutional_architecture(9, 7, 3, latent=4, channels=(8, 6, 4)),
+]
+
+
+def fresh(architecture: dict[str, object]) -> ImageGenerator:
+    tensors = initial_parameters(architecture, generator=torch.Generator().manual_seed(0))
+    return ImageGenerator(architecture, {"class.shares": torch.tensor([0.5, 0.5, 0.0]), **tensors}, DOMAIN)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
+def test_samples_hold_one_label_each_drawn_by_the_class_shares(architecture: dict[str, object]) -> None:
+    records = fresh(architecture).sample(3000, generator=torch.Generator().manual_seed(1))
+    labels = records.to_dense(np.int64)[:, 63:]
+    assert len(records) == 3000
+    assert (labels.sum(1) == 1).all()
+    assert labels.sum(0)[2] == 0
+    assert abs(labels.sum(0)[0] - 1500) < 6 * np.sqrt(750)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
+def test_a_stored_generator_draws_the_same_records(architecture: dict[str, object]) -> None:
+    generator = fresh(architecture)
+    again = ImageGenerator.from_state(generator.architecture, generator.state(), DOMAIN)
+    draws = [one.sample(50, generator=torch.Generator().manual_seed(2)) for one in (generator, again)]
+    assert draws[0] == draws[1]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
+def test_an_image_does_not_depend_on_the_others_of_its_batch(architecture: dict[str, object]) -> None:
+    generator = fresh(architecture)
+    network, parameters = generator._network, generator._parameters
+    source = torch.Generator().manual_seed(3)
+    latent, warp = torch.randn(6, 4, generator=source), torch.randn(6, network.warp, generator=source)
+    classes = torch.tensor([0, 1, 2, 0, 1, 2])
+    together = network(parameters, latent, warp, classes)
+    alone = network(parameters, latent[2:3], warp[2:3], classes[2:3])
+    assert torch.allclose(together[2:3], alone, atol=1e-5)
+
+
+def test_nothing_asked_nothing_drawn() -> None:
+    assert len(fresh(ARCHITECTURES[0]).sample(0, generator=torch.Generator())) == 0
+
+
+def _damage(kind: str, architecture: dict[str, object], state: dict[str, torch.Tensor]) -> None:
+    if kind == "missing":
+        del state["layer1.weight"]
+    elif kind == "extra":
+        state["more"] = torch.zeros(1)
+    elif kind == "shape":
+        state["output.bias"] = torch.zeros(3)
+    elif kind == "dtype":
+        state["output.bias"] = state["output.bias"].double()
+    elif kind == "not finite":
+        state["norm1.gain"] = state["norm1.gain"] * torch.nan
+    elif kind == "huge":
+        state["norm1.gain"] = state["norm1.gain"] * 1e38
+    elif kind == "variance":
+        state["norm1.variance"] = -state["norm1.variance"]
+    elif kind == "shares":
+        state["class.shares"] = torch.tensor([2.0, -1.0, 0.0])
+    elif kind == "network":
+        architecture["network"] = "other"
+    elif kind == "sizes":
+        architecture["hidden"] = [12, 10**9]
+    elif kind == "warp":
+        architecture["warp_order"] = 4000
+    elif kind == "latent":
+        architecture["latent"] = "4"
+    elif kind == "key":
+        architecture["more"] = 1
+    else:
+        architecture["height"] = 10
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "missing",
+        "extra",
+        "shape",
+        "dtype",
+        "not finite",
+        "huge",
+        "variance",
+        "shares",
+        "network",
+        "sizes",
+        "warp",
+        "latent",
+        "key",
+        "height",
+    ],
+)
+def test_a_damaged_release_is_refused(kind: str) -> None:
+    generator = fresh(ARCHITECTURES[0])
+    architecture, state = dict(generator.architecture), dict(generator.state())
+    _damage(kind, architecture, state)
+    with pytest.raises(ArtefactError):
+        ImageGenerator.from_state(architecture, state, DOMAIN)
+
+
+def test_a_domain_without_image_is_refused() -> None:
+    generator = fresh(ARCHITECTURES[0])
+    with pytest.raises(ArtefactError, match="domain"):
+        ImageGenerator.from_state(generator.architecture, generator.state(), Domain.of_items(4))

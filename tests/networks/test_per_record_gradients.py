@@ -1,0 +1,76 @@
+"""Norms and clipped sums from factors against per-record gradients of torch.func."""
+
+import numpy as np
+import pytest
+import torch
+
+from dpgm.networks.rbm import RBM
+from dpgm.networks.vae import VAE
+from dpgm.networks.workspace import BlockViews
+from model_references import (
+    MIXED,
+    SETS,
+    free_energy,
+    padded,
+    per_record_gradients,
+    random_records,
+    segmented,
+    vae_loss,
+)
+
+MODELS = {
+    "vae, 1 layer": lambda domain: VAE(domain, (13,), 3),
+    "vae, 2 layers": lambda domain: VAE(domain, (13, 7), 2),
+    "vae, 3 layers": lambda domain: VAE(domain, (17, 11, 5), 1),
+    "rbm": lambda domain: RBM(domain, 11, chains=4),
+}
+
+
+def _case(make, domain, clusters, count=40):
+    model = make(domain)
+    k = 7 if clusters == "uneven" else 1
+    rng = np.random.default_rng(3)
+    routed = np.minimum(rng.geometric(0.5, size=count) - 1, 5) if k == 7 else np.zeros(count, dtype=np.int64)
+    generator = torch.Generator().manual_seed(1)
+    parameters = model.initial(k, generator=generator).double()
+    parameters += 0.3 * torch.randn(parameters.shape, generator=generator, dtype=torch.float64)
+    draws = torch.randn((count, model.draws), generator=generator, dtype=torch.float64)
+    records = random_records(domain, count)
+    loss = free_energy if isinstance(model, RBM) else vae_loss
+    wanted = per_record_gradients(loss, model, parameters, records, routed, draws)
+    return model, parameters, records, routed, draws, wanted
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("domain", [SETS, MIXED], ids=["sets", "every field type"])
+@pytest.mark.parametrize("clusters", ["one", "uneven"])
+@pytest.mark.parametrize("arrange", [segmented, padded])
+def test_norms_and_clipped_sums_equal_those_of_per_record_gradients(name, domain, clusters, arrange):
+    model, parameters, records, routed, draws, wanted = _case(MODELS[name], domain, clusters)
+    batch, places = arrange(model, parameters, records, routed, draws)
+    factors = model.factors(batch)
+    norms = batch.squared_norms(factors).sqrt()[places]
+    true = torch.linalg.vector_norm(wanted, dim=1)
+    true = true if arrange is padded else true[places]
+    norms = norms if arrange is padded else batch.squared_norms(factors).sqrt()
+    assert torch.allclose(norms, true, rtol=1e-10, atol=1e-10)
+
+    bound = float(true.median())
+    weights = torch.clamp(bound / batch.squared_norms(factors).sqrt(), max=1)
+    if arrange is padded:  # places without a record weigh nothing
+        taken = torch.zeros_like(weights, dtype=torch.bool)
+        taken[places] = True
+        weights *= taken
+    out = torch.full_like(parameters, torch.nan)
+    got = batch.weighted_sum(factors, weights, BlockViews(model.layout, out) if arrange is segmented else out)
+    clipped = wanted * torch.clamp(bound / torch.linalg.vector_norm(wanted, dim=1), max=1).unsqueeze(1)
+    sums = torch.zeros_like(parameters).index_add_(0, torch.from_numpy(routed), clipped)
+    assert torch.allclose(got, sums, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float32_agrees_with_float64(name):
+    model, parameters, records, routed, draws, wanted = _case(MODELS[name], SETS, "uneven")
+    batch, order = segmented(model, parameters.float(), records, routed, draws.float())
+    norms = batch.squared_norms(model.factors(batch)).sqrt()
+    assert torch.allclose(norms, torch.linalg.vector_norm(wanted, dim=1)[order], rtol=1e-5)

@@ -1,0 +1,120 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from dpgm.compute.swaps import balance
+from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.records import Records
+from dpgm.products import balance as balancing
+from dpgm.products.model import Products
+
+
+def a_mixture(domain, components=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    chances = 0.4 * torch.rand(components, domain.width, generator=generator) ** 2
+    for block in domain.blocks:
+        if block.softmax:
+            column = torch.rand(components, block.width, generator=generator)
+            chances[:, block.start : block.stop] = column / column.sum(dim=1, keepdim=True)
+    weights = torch.rand(components, generator=generator).double()
+    return Products(domain, weights / weights.sum(), chances)
+
+
+def together(records, order):
+    held = np.zeros((len(records), records.width))
+    held[np.repeat(np.arange(len(records)), records.lengths), records.indices] = 1
+    return np.einsum("na,nb->ab", held, held) if order == 2 else np.einsum("na,nb,nc->abc", held, held, held)
+
+
+def expected(model, count, order):
+    chances, weights = model.probabilities.double().numpy(), model.weights.numpy()
+    if order == 2:
+        return count * np.einsum("k,ka,kb->ab", weights, chances, chances)
+    return count * np.einsum("k,ka,kb,kc->abc", weights, chances, chances, chances)
+
+
+def rms_of_distinct(values):
+    places = np.indices(values.shape)
+    distinct = np.ones(values.shape, dtype=bool)
+    for one in range(values.ndim):
+        for two in range(one):
+            distinct &= places[one] != places[two]
+    return np.sqrt((values[distinct] ** 2).mean())
+
+
+@pytest.mark.parametrize(("order", "at_most"), [(2, 0.3), (3, 0.7)])
+def test_balanced_records_show_pairs_and_triples_better_than_chance(monkeypatch, order, at_most):
+    model = a_mixture(Domain.of_items(12))
+    errors = []
+    for sweeps in (0, 50):
+        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
+        errors.append(rms_of_distinct(together(drawn, order) - expected(model, 3000, order)))
+    assert errors[1] < at_most * errors[0]
+
+
+def test_exchanges_leave_lengths_and_item_counts_alone(monkeypatch):
+    model = a_mixture(Domain.of_items(30))
+    drawn = []
+    for sweeps in (0, 20):
+        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        drawn.append(model.sample(2000, generator=torch.Generator().manual_seed(2)))
+    before, after = drawn
+    assert np.array_equal(before.lengths, after.lengths)
+    assert np.array_equal(np.bincount(before.indices), np.bincount(after.indices))
+    assert not np.array_equal(before.indices, after.indices)
+
+
+def test_columns_keep_one_value_each_and_their_pairs_are_balanced(monkeypatch):
+    domain = Domain((Categorical("a", tuple("xyz")), ItemSet("i", tuple("pqrs")), Categorical("b", tuple("uvw"))))
+    model = a_mixture(domain)
+    errors = []
+    for sweeps in (0, 50):
+        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        drawn = model.sample(2000, generator=torch.Generator().manual_seed(3))
+        drawn.check()
+        counts = together(drawn, 2)
+        assert all(counts[b.start : b.stop, b.start : b.stop].trace() == 2000 for b in domain.blocks if b.softmax)
+        errors.append(np.abs(counts - expected(model, 2000, 2))[:3, 7:].mean())
+    assert errors[1] < 0.3 * errors[0]
+
+
+def test_the_excesses_the_kernel_keeps_are_those_of_the_records_it_leaves():
+    generator = np.random.default_rng(0)
+    lists = [sorted(generator.choice(9, size=generator.integers(0, 6), replace=False)) for _ in range(300)]
+    records = Records.from_lists(lists, Domain.of_items(9))
+    items = records.indices.astype(np.int64)
+    pairs, triples = -generator.random((7, 7)), -generator.random((4, 4, 4))
+    pairs, triples = pairs + pairs.T, sum(triples.transpose(axes) for axes in permutations(range(3)))
+    targets = pairs.copy(), triples.copy()
+    sizes = np.array([100, 200])
+    kept = balance(
+        records.indptr, items, np.array([0, 100]), sizes, np.zeros(9, dtype=np.int64),
+        pairs, np.ones_like(pairs), triples, np.ones_like(triples), 5, np.array([7], dtype=np.uint64),
+    )  # fmt: skip
+    assert kept > 0
+    rows = np.repeat(np.arange(300), records.lengths)
+    left = Records.from_lists([sorted(items[rows == row]) for row in range(300)], records.domain)
+    off_diagonal = ~np.eye(7, dtype=bool)
+    assert np.allclose((pairs - targets[0])[off_diagonal], together(left, 2)[:7, :7][off_diagonal])
+    distinct = rms_of_distinct((triples - targets[1]) - together(left, 3)[:4, :4, :4])
+    assert distinct == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_same_generator_gives_the_same_records():
+    model = a_mixture(Domain.of_items(12))
+    first, second = (model.sample(500, generator=torch.Generator().manual_seed(4)) for _ in range(2))
+    assert np.array_equal(first.indices, second.indices)
+
+
+def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
+    def never(*_):
+        raise AssertionError("nothing to exchange")
+
+    monkeypatch.setattr(balancing, "balance", never)
+    certain = Products(Domain.of_items(2), torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
+    assert len(certain.sample(100, generator=torch.Generator().manual_seed(0))) == 100
+    monkeypatch.setattr(balancing, "MOST_RECORDS", 50)
+    assert len(a_mixture(Domain.of_items(3)).sample(60, generator=torch.Generator().manual_seed(0))) == 60

@@ -1,0 +1,53 @@
+import numpy as np
+
+from dpgm.products.shrinkage import shrink_alone, shrink_signed
+
+
+def test_rare_counts_are_pulled_down_and_large_ones_stay():
+    draws = np.random.default_rng(0)
+    counts = np.concatenate([draws.exponential(2.0, 400), draws.uniform(1_000, 5_000, 30)])
+    noisy = counts + 15 * draws.normal(size=len(counts))
+    mean, deviation = shrink_alone(noisy, 15.0)
+    rare, large = counts < 100, counts >= 100
+    assert np.abs(mean - counts)[rare].mean() < 0.3 * np.abs(np.maximum(noisy, 0) - counts)[rare].mean()
+    assert np.abs(mean - noisy)[large].max() < 30
+    assert np.abs(mean.sum() / counts.sum() - 1) < 0.01
+    assert deviation[rare].mean() < 5 < deviation[large].mean() < 16
+
+
+def test_noise_may_differ_from_count_to_count():
+    draws = np.random.default_rng(0)
+    counts, std = draws.exponential(2.0, 400), np.where(np.arange(400) < 200, 1.0, 30.0)
+    noisy = counts + std * draws.normal(size=400)
+    mean, deviation = shrink_alone(noisy, std)
+    sharp, blurred = slice(0, 200), slice(200, 400)
+    assert np.abs(mean - counts)[sharp].mean() < np.abs(noisy - counts)[sharp].mean()
+    assert np.abs(mean - counts)[blurred].mean() < 0.2 * np.abs(noisy - counts)[blurred].mean()
+    assert deviation[sharp].mean() < deviation[blurred].mean() < 5
+    same, also = shrink_alone(noisy[sharp], 1.0), shrink_alone(noisy[sharp], np.ones(200))
+    assert np.array_equal(same[0], also[0])
+    assert np.array_equal(same[1], also[1])
+
+
+def test_order_is_kept():
+    noisy = np.random.default_rng(1).normal(20, 30, 300)
+    mean, _ = shrink_alone(noisy, 10.0)
+    assert (np.diff(mean[np.argsort(noisy)]) > -1e-6).all()
+
+
+def test_extremes_are_finite():
+    for noisy, std in ((np.array([-5.0]), 1.0), (np.zeros(3), 0.0), (np.array([1e9, -1e9]), 1e4)):
+        mean, deviation = shrink_alone(noisy, std)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(deviation).all()
+
+
+def test_signed_numbers_are_pulled_to_what_is_expected_as_far_as_they_look_like_noise():
+    draws = np.random.default_rng(0)
+    scale, expected = np.full(2_000, 1_000.0), draws.uniform(-50, 50, 2_000)
+    off = np.where(np.arange(2_000) < 1_800, 0.0, draws.normal(0, 300, 2_000))
+    noisy = expected + off + 40 * draws.normal(size=2_000)
+    mean, deviation = shrink_signed(noisy, 40.0, expected, scale)
+    assert np.abs(mean - expected - off)[:1_800].mean() < 0.3 * np.abs(noisy - expected - off)[:1_800].mean()
+    assert np.abs(mean - expected - off)[1_800:].mean() < 1.3 * np.abs(noisy - expected - off)[1_800:].mean()
+    assert 0.5 < np.sqrt(((mean - expected - off) ** 2).mean()) / np.sqrt((deviation**2).mean()) < 1.5
