@@ -275,6 +275,8 @@ def test_a_sentence_that_dpgm_does_not_write_is_refused(folder, sentence):
         lambda d: d.update(unit="person"),
         lambda d: d["statements"].append(d["statements"][0]),
         lambda d: d.update(software="another tool"),
+        lambda d: d.update(software="dpgm 0.1.0, approved by the office"),
+        lambda d: d.update(accountant="the office"),
     ],
 )
 def test_sentences_must_suit_the_guarantee(folder, change):
@@ -328,6 +330,20 @@ def test_a_hostile_list_of_mechanisms_is_not_costed(folder):
     edit(folder, lambda d: d.update(planned=many * 2, mechanisms=many * 2))
     with pytest.raises(ArtefactError, match="more than 100"):
         dpgm.verify(folder)
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "domain.json", "README.md", "model.safetensors"])
+def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
+    """A terabyte that takes no room on the disk: hashing it would take hours."""
+    with (folder / name).open("r+b") as file:
+        file.truncate(2**40)
+    monkeypatch.setattr("dpgm.synthesis.verification.MAX_DOMAIN_BYTES", 10**6)  # 200 MB of zeros are slow to read
+    try:
+        assert not dpgm.verify(folder).ok
+    except ArtefactError:
+        assert name == "certificate.json"
+    with pytest.raises(ArtefactError):
+        load(folder)
 
 
 def test_a_seeded_release_opens_with_a_warning_and_never_verifies(tmp_path, capsys, short_refinement):

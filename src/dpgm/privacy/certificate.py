@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from dpgm import validation
@@ -37,7 +38,10 @@ __all__ = [
 # Accountants of other versions discretise a little differently; a promise may differ by no more than that.
 EPSILON_SLACK = 1e-4
 # A certificate states what its mechanisms cost. One that states much more has lost a mechanism.
-EPSILON_EXCESS = 1e-2
+EPSILON_EXCESS = 1e-3
+# Bytes of any file of a release; a larger one is not even hashed, since that could take hours.
+LARGEST_FILE = 2**31
+_MOST_NAMES = 100  # of a folder are listed; a release has five
 
 SIGNATURE_NAME = "certificate.sig"
 
@@ -76,9 +80,10 @@ class Verification:
 
 
 def sha256_of(path: Path | str) -> str:
-    """SHA-256 of a regular file, read in blocks; a link or a device is refused."""
+    """SHA-256 of a regular file, read in blocks; a link, a device or a file too large is refused."""
     digest = hashlib.sha256()
     with os.fdopen(_open_regular(Path(path)), "rb") as stream:
+        _check_size(path, stream.fileno(), LARGEST_FILE)
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -93,7 +98,7 @@ def read_certificate(folder: Path | str) -> Certificate:
 
 
 def read_text(path: Path, at_most: int) -> str:
-    """The text of a regular file of at most so many bytes, and one more; raises ArtefactError."""
+    """The text of a regular file of at most so many bytes; raises ArtefactError."""
     try:
         return read_bytes(path, at_most).decode("utf-8")
     except UnicodeDecodeError:
@@ -101,9 +106,10 @@ def read_text(path: Path, at_most: int) -> str:
 
 
 def read_bytes(path: Path, at_most: int) -> bytes:
-    """The first bytes of a regular file: one more than `at_most`, so that a larger file can be told."""
+    """The bytes of a regular file of at most so many; a larger one is refused before it is read."""
     with os.fdopen(_open_regular(path), "rb") as stream:
-        return stream.read(at_most + 1)
+        size = _check_size(path, stream.fileno(), at_most)
+        return stream.read(size)  # not `at_most`: so much would be allocated
 
 
 def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[str, ...]]:
@@ -164,7 +170,7 @@ def _lowest(recomputed: float) -> float:
 
 
 def _highest(recomputed: float) -> float:
-    return recomputed * (1 + EPSILON_EXCESS) + 1e-3
+    return recomputed * (1 + EPSILON_EXCESS) + 1e-6
 
 
 def _same_mechanisms(certificate: Certificate) -> Check:
@@ -197,7 +203,8 @@ def _listed_files(certificate: Certificate, names: Collection[str]) -> Check:
 
 def _folder_listing(folder: Path, names: Collection[str]) -> Check:
     expected = {CERTIFICATE_NAME, *names}
-    found = {entry.name for entry in os.scandir(folder)}
+    with os.scandir(folder) as entries:
+        found = {entry.name for entry in islice(entries, _MOST_NAMES)}
     extra, missing = sorted(found - expected - {SIGNATURE_NAME}), sorted(expected - found)
     if extra:
         return Check("folder listing", False, f"{extra[0][:60]!r} is not a file of a release")
@@ -213,6 +220,13 @@ def _hash_check(folder: Path, name: str, digest: str) -> Check:
     except ArtefactError as error:
         return Check(label, False, str(error))
     return Check(label, same, "" if same else "the file is not the one the certificate describes")
+
+
+def _check_size(path: Path | str, handle: int, at_most: int) -> int:
+    size = os.fstat(handle).st_size
+    if size > at_most:
+        raise ArtefactError(f"{path} is larger than {at_most} bytes, so it is not one of ours.")
+    return size
 
 
 def _open_regular(path: Path) -> int:

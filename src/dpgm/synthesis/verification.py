@@ -7,6 +7,7 @@ is another question, which only a signature answers.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
+from dpgm.privacy.accountant import ACCOUNTANT
 from dpgm.privacy.certificate import (
     SIGNATURE_NAME,
     Certificate,
@@ -44,6 +46,7 @@ FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
 MAX_README_BYTES = 50_000_000
 PRIVATE_RANDOMNESS = "private randomness"  # the one check that an honest NOT PRIVATE release fails
+_SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 _NOT_TRIED = "not tried, because another check failed"
 
 
@@ -153,11 +156,11 @@ def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
     try:
         stated = stated_domain(certificate)
         found = () if stated is None else settling_statements(stated, certificate.delta)
-    except UsageError as error:
+    except DpgmError as error:
         return (Check("certificate text", False, str(error).partition(";")[0].rstrip(".")),)
     odd = odd_sentence(certificate.unit, certificate.private, certificate.statements, certificate.warnings, found)
-    if odd is None and not certificate.software.startswith("dpgm "):
-        odd = "it was not made by dpgm"
+    if odd is None and (not _SOFTWARE.fullmatch(certificate.software) or certificate.accountant != ACCOUNTANT):
+        odd = f"it was made by another version ({certificate.software[:60]!r}); verify it with that one"
     return (
         Check("certificate text", same, "" if same else "it is not written as dpgm writes it"),
         Check("sentences", odd is None, odd or ""),
