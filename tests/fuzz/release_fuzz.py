@@ -46,9 +46,10 @@ def originals(place: Path) -> list[Any]:
     from dpgm.models.rbm import RBM
     from dpgm.models.vae import VAE
     from dpgm.synthesis.release import Release
+    from dpgm.synthesis.synthesizer import Synthesizer
     from fuzz.release_mutations import Folder
     from release_data import some_release
-    from synthesis_data import IMAGES, SETS, TABLE
+    from synthesis_data import IMAGES, SETS, TABLE, some_records
 
     draws = torch.Generator().manual_seed(0)
     small = {"steps": 5, "hidden": (5,), "latent": 2, "clusters": 2, "cluster_steps": 2}
@@ -63,6 +64,7 @@ def originals(place: Path) -> list[Any]:
         planned_release(IMAGES, "image", ImageGenerator(architecture, tensors, IMAGES), {}),
         planned_release(SETS, "vae", Mixture(vae, vae.initial(2, generator=draws), shares), small),
         planned_release(SETS, "rbm", Mixture(rbm, rbm.initial(2, generator=draws), shares), small),
+        *(Synthesizer(1.0, model=model).fit(some_records(SETS, 200)).release_ for model in ("independent", "mwem")),
     ]
     folders = []
     for number, release in enumerate(releases):
@@ -76,16 +78,18 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
     """A release of a generator that was not fitted, with the certificate of a fit of its family."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
     from dpgm.privacy.events import Mechanism
-    from dpgm.synthesis.config import Config
-    from dpgm.synthesis.plan import Plan, runs_of
-    from dpgm.synthesis.plan import settle as settle_plan
+    from dpgm.strategy.config import Config
+    from dpgm.strategy.protocol import PublicFacts
+    from dpgm.synthesis.plan import Plan, runs_of, settle
     from dpgm.synthesis.release import Release
     from release_data import DELTA, RECORDS, some_release
 
-    settings = replace(settle_plan(Config(90.0, DELTA, model=model), domain, RECORDS), **fewer)  # type: ignore[arg-type]
-    runs = runs_of(settings, domain, RECORDS, 90.0, DELTA)
+    facts = PublicFacts(domain, RECORDS, 90.0, DELTA)
+    settled = settle(Config(90.0, DELTA, model=model), facts)
+    settings = replace(settled, family=replace(settled.family, **fewer))
+    runs = runs_of(settings, facts)
     mechanisms = tuple(
-        Mechanism(name, 10.0, count, rate, sample, delta) for name, (count, rate, sample, delta) in runs.items()
+        Mechanism(name, 10.0, run.count, run.sampling_rate, run.sample, run.delta) for name, run in runs.items()
     )
     plan = Plan(90.0, 90.0, DELTA, RECORDS, domain.width, settings, mechanisms)
     certificate = replace(
@@ -134,7 +138,7 @@ def run(count: int, seed: int, *, capped: bool) -> dict[str, Any]:
     begun = time.monotonic()
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
-        which = rng.choices(range(len(folders)), [5, 3, 1, 1, 1][: len(folders)])[0]
+        which = rng.choices(range(len(folders)), [5, 3] + [1] * (len(folders) - 2))[0]
         mutated, kind = mutate(folders[which], rng)
         changed = mutated.files != folders[which].files or bool(mutated.odd)
         write(mutated, place / "mutated")
