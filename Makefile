@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test lint check slow bench clean install metamorphic fuzz audit proofs mutants faults
+.PHONY: help demo test lint check slow bench clean install metamorphic audit proofs mutants faults fuzz security
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
@@ -19,6 +19,8 @@ help:
 	@echo "make mutants planted bugs: each must be found"
 	@echo "make faults  kills, failing writes, full disks, damaged checkpoints: writes docs/security/faults.json"
 	@echo "make bench  speed and memory (prints ratios)"
+	@echo "make fuzz   100,000 mutated releases, in child processes with capped memory"
+	@echo "make security  promise, test, figure: runs the tests, gathers docs/security/*.json, writes SECURITY.md"
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "== dpgm: creating $(VENV) and installing (torch is pinned in constraints.txt; a few minutes the first time)"
@@ -82,6 +84,14 @@ faults: $(STAMP)
 
 bench: $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script --quick; done
+
+fuzz: $(STAMP)
+	@echo "== dpgm: mutated releases (writes docs/security/release_fuzz.json)"
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/release_fuzz.py --count 100000 --workers 2 --out docs/security/release_fuzz.json
+
+security: $(STAMP)
+	@echo "== dpgm: promises, tests, figures"
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/security.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -22,6 +22,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 LONGEST = 10  # seconds a call may take
 EXTRA_BYTES = 200 * 2**20
+BATCH = 5000  # mutated releases per child process
 
 
 class Hang(BaseException):
@@ -225,28 +227,34 @@ def main() -> int:
     if asked.child:
         print(json.dumps(run(asked.count, asked.seed, capped=True)))
         return 0
-    each = -(-asked.count // asked.workers)
-    with tempfile.TemporaryDirectory() as cache:
-        children = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--child", "--count", str(each), "--seed", str(asked.seed + number)],
-                env={**os.environ, "DPGM_CACHE": cache, "OMP_NUM_THREADS": "1"},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for number in range(asked.workers)
-        ]
-        told = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        print("a child process ended early: a crash")
-        return 1
-    figures = merged([json.loads(text.splitlines()[-1]) for text in told])
+    begun = time.monotonic()
+    batches = [(min(BATCH, asked.count - first), asked.seed + first) for first in range(0, asked.count, BATCH)]
+    parts: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(asked.workers) as pool:
+        for part in pool.map(lambda batch: in_child(*batch, cache), batches):
+            parts.append(part)
+            figures = merged(parts) | {"seconds": round(time.monotonic() - begun)}
+            if asked.out:  # after every batch: a run that is stopped leaves what it found
+                asked.out.parent.mkdir(parents=True, exist_ok=True)
+                asked.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     print(json.dumps(figures, indent=1))
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     sound = figures["memory_growth_bytes"] <= figures["memory_allowed_bytes"]
     return 0 if sound and not figures["crashes"] + figures["hangs_over_10_s"] + figures["believed"] else 1
+
+
+def in_child(count: int, seed: int, cache: str) -> dict[str, Any]:
+    """The figures of a batch in a process of its own; one that dies is a crash, and its batch does not count."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", "--count", str(count), "--seed", str(seed)],
+        env={**os.environ, "DPGM_CACHE": cache, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return run(0, seed, capped=False) | {"crashes": 1, "faults": [f"the batch of seed {seed} died"]}
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -255,7 +263,7 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
     for part in parts[1:]:
         for key in ("mutated_releases", "crashes", "hangs_over_10_s", "believed"):
             together[key] += part[key]
-        for key in ("slowest_call_s", "memory_growth_bytes", "seconds"):
+        for key in ("slowest_call_s", "memory_growth_bytes"):
             together[key] = max(together[key], part[key])
         for key in ("mutations", "outcomes"):
             together[key] = dict(sorted((Counter(together[key]) + Counter(part[key])).items()))

@@ -378,6 +378,7 @@ _SPOILT = (
     AttributeError,
     ArithmeticError,
     RecursionError,
+    MemoryError,
     struct.error,
 )
 
@@ -414,6 +415,7 @@ def renew(folder: Folder, *, readme_too: bool) -> None:
         for name in document["files"]:
             if name in folder.files:
                 document["files"][name] = hashlib.sha256(folder.files[name]).hexdigest()
-        folder.files[CERTIFICATE] = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+        indent = 2 if len(text) < 50_000 else None
+        folder.files[CERTIFICATE] = (json.dumps(document, indent=indent, ensure_ascii=False) + "\n").encode()
     except (DpgmError, *_SPOILT):
         return
