@@ -2,7 +2,7 @@
 
     python tests/fuzz/release_fuzz.py --count 100000 --out docs/security/release_fuzz.json
 
-Each mutated folder is verified, loaded and loaded unverified. Allowed outcomes: it opens, or one of the named errors of
+Each mutated folder is verified and loaded unverified, every eighth also loaded as usual. Allowed outcomes: it opens, or one of the named errors of
 `dpgm.errors`. The child's address space may grow by twice the size of the largest release plus 200 MB; a call that takes
 longer than ten seconds counts as a hang.
 """
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 LONGEST = 10  # seconds a call may take
 EXTRA_BYTES = 200 * 2**20
-BATCH = 5000  # mutated releases per child process
+BATCH = 12_500  # mutated releases per child process
 
 
 class Hang(BaseException):
@@ -146,6 +146,8 @@ def run(count: int, seed: int, *, capped: bool) -> dict[str, Any]:
         write(mutated, place / "mutated")
         kinds.update(kind.split("+"))
         for name, call in calls.items():
+            if name == "load" and number % 8:  # the checks of `verify`, once more
+                continue
             started = time.monotonic()
             signal.alarm(LONGEST)
             try:
