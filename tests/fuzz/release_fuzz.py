@@ -43,11 +43,11 @@ def originals(place: Path) -> list[Any]:
     """Valid releases of every family, as folders in memory."""
     import torch
 
-    from dpgm.models.image import ImageGenerator
-    from dpgm.models.image_networks import dense_architecture, shapes_of
-    from dpgm.models.mixture import Mixture
-    from dpgm.models.rbm import RBM
-    from dpgm.models.vae import VAE
+    from dpgm.images.model import ImageGenerator
+    from dpgm.images.networks import dense_architecture, shapes_of
+    from dpgm.networks.mixture import Mixture
+    from dpgm.networks.rbm import RBM
+    from dpgm.networks.vae import VAE
     from dpgm.synthesis.release import Release
     from dpgm.synthesis.synthesizer import Synthesizer
     from fuzz.release_mutations import Folder
