@@ -25,24 +25,34 @@ class NotFoundError(Exception):
     """The text to be changed is not in the code any more, or is there twice: the mutant must be written anew."""
 
 
-def apply(mutant: Mutant, source: Path) -> dict[Path, str]:
-    """Put a fault into a copy of `src`; returns the files as they were.
+def edited(mutant: Mutant, files: dict[Path, str]) -> dict[Path, str]:
+    """The files that a fault changes, with the fault; `files` are those of `src` as they stand.
 
     Raises:
         NotFoundError: a text is not found exactly once.
     """
-    before: dict[Path, str] = {}
-    files = {path: path.read_text("utf-8") for path in sorted(source.rglob("*.py"))}
+    changed: dict[Path, str] = {}
     for old, new in mutant.edits:
-        homes = [path for path, text in files.items() if old in text]
-        if len(homes) != 1 or files[homes[0]].count(old) != 1:
-            places = ", ".join(str(path.relative_to(source)) for path in homes) or "nowhere"
+        now = files | changed
+        homes = [path for path, text in now.items() if old in text]
+        if len(homes) != 1 or now[homes[0]].count(old) != 1:
+            places = ", ".join(str(path) for path in homes) or "nowhere"
             raise NotFoundError(
                 f"mutant {mutant.number} ({mutant.fault}): its text stands {places}: {old.strip()!r}"
             )
-        path = homes[0]
-        before.setdefault(path, files[path])
-        files[path] = files[path].replace(old, new)
-    for path in before:
-        path.write_text(files[path], "utf-8")
-    return before
+        changed[homes[0]] = now[homes[0]].replace(old, new)
+    return changed
+
+
+def apply(mutant: Mutant, source: Path) -> dict[Path, str]:
+    """Put a fault into a copy of `src`; returns the changed files as they were."""
+    files = read_all(source)
+    changed = edited(mutant, files)
+    for path, text in changed.items():
+        path.write_text(text, "utf-8")
+    return {path: files[path] for path in changed}
+
+
+def read_all(source: Path) -> dict[Path, str]:
+    """Every module of a source tree."""
+    return {path: path.read_text("utf-8") for path in sorted(source.rglob("*.py"))}
