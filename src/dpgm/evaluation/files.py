@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgm.data.domain import Domain
+from dpgm.data.formats import set_field
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
 from dpgm.data.options import ReadOptions
@@ -36,6 +37,12 @@ def file_inputs(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     """
     # Nothing is released here, so the items may be taken from the file, and the shape guessed from its first rows.
     source = locate(real, options.member)
+    options = replace(options, discover=False)
+    domain = options.public_domain
+    if domain is not None and domain.is_open:
+        if set_field(domain) is None:
+            return _described_tables(real, synthetic, options, domain)
+        options = replace(options, domain=None)
     guess = guess_options(source, replace(options, assume_public_items=True))
     if guess.table:
         return _raw_tables(real, synthetic, guess.options)
@@ -72,6 +79,22 @@ def _raw_tables(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     if not set(first.column_names) & set(second.column_names):
         second = read_raw(synthetic, options, None)
     return inputs_of(first, second, missing=options.missing, strip_suffix=options.strip_suffix)
+
+
+def _described_tables(real: str, synthetic: str, options: ReadOptions, domain: Domain) -> Inputs:
+    """Tables of which a domain names the columns and leaves values or bins open."""
+    first = read_raw(real, options, domain)
+    names = [field.name for field in domain.fields if field.name in first.column_names]
+    try:
+        second = read_raw(synthetic, ReadOptions(header=True), domain)
+    except DpgmError:
+        second = read_raw(synthetic, options, domain)
+    if not set(names) <= set(second.column_names):
+        second = read_raw(synthetic, options, domain)
+    names = [name for name in names if name in second.column_names]
+    return inputs_of(
+        first.select(names), second.select(names), missing=options.missing, strip_suffix=options.strip_suffix
+    )
 
 
 def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, domain: Domain) -> RawColumns | None:

@@ -65,6 +65,9 @@ def inputs_of(
         strip_suffix: taken off the end of texts.
     """
     given = as_domain(domain)
+    if given is not None and given.is_open:  # bins and values are not known: the columns decide
+        real, synthetic = _named_columns(real, given), _named_columns(synthetic, given)
+        given = None
     tables = [as_table(side) for side in (real, synthetic)]
     if all(table is None for table in tables):
         first = as_records(real, given)
@@ -82,6 +85,16 @@ def inputs_of(
             tables[at] = records[at].to_arrow(rng=np.random.default_rng(0))
     raw = raw_columns(tables[0], tables[1], domain=given, missing=missing, strip_suffix=strip_suffix)
     return Inputs(records[0], records[1], raw if raw.columns or raw.left_out else None)
+
+
+def _named_columns(data: object, domain: Domain) -> object:
+    """The columns of a frame, or of decoded records, that a domain names."""
+    table = as_table(data)
+    if table is None and isinstance(data, Records) and not data.domain.is_open:
+        table = data.to_arrow(rng=np.random.default_rng(0))
+    if table is None:
+        raise UsageError("records of an open domain cannot be compared; evaluate the files or frames themselves.")
+    return table.select([field.name for field in domain.fields if field.name in table.column_names])
 
 
 def as_table(data: object) -> Any:
