@@ -33,6 +33,18 @@ def inspect(
         Path | None,
         typer.Option("--draft-domain", metavar="FILE", help="Write a draft domain (YAML or JSON) here."),
     ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="COLUMN", help="Leave this column out of the draft (repeatable)."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="COLUMN=KIND",
+            help="What a column is: number, integer, date, datetime, boolean, categorical, items, identifier, ignored.",
+        ),
+    ] = None,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -42,7 +54,9 @@ def inspect(
     """
     from dpgm.data.inspection import inspect_file
 
-    found = inspect_file(data, options, draft_domain=draft_domain, force=force)
+    found = inspect_file(
+        data, options, draft_domain=draft_domain, force=force, drop=drop or (), kinds=_kinds(kind or [])
+    )
     if as_json:
         plain = asdict(found)
         fields = found.domain.fields
@@ -58,11 +72,23 @@ def inspect(
                 " domain of a release is published.",
                 err=True,
             )
-        typer.echo(
-            f"draft domain in {draft_domain}: read it, remove what is not public knowledge, then take out its line"
-            " `drafted_from_data`.",
-            err=True,
-        )
+        advice = "read it, remove what is not public knowledge, then take out its line `drafted_from_data`"
+        if found.confirm:
+            advice = "confirm the checklist above"
+        typer.echo(f"draft domain in {draft_domain}: {advice}.", err=True)
+
+
+def _kinds(told: list[str]) -> dict[str, str]:
+    """`COLUMN=KIND` as typed, by column."""
+    from dpgm.errors import UsageError
+
+    kinds = {}
+    for one in told:
+        name, equals, kind = one.rpartition("=")
+        if not equals or not name:
+            raise UsageError(f"`--kind` must be COLUMN=KIND, such as admitted=date; got {one!r}.")
+        kinds[name] = kind
+    return kinds
 
 
 @app.command()

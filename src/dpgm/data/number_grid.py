@@ -82,13 +82,15 @@ def grid_of(low: float, high: float, format: NumberFormat, scale: Scale, special
         edges[0], edges[-1] = low, high
         inner = [0.0] if low < 0 < high else []
         return Grid(tuple(np.unique([*edges, *inner]).tolist()), False)
-    alone = sorted({low, high, *(value for value in (0.0, *specials) if low <= value <= high)})
+    dates = format.kind in ("date", "datetime")  # no day is special
+    alone = [] if dates else sorted({low, high, *(value for value in (0.0, *specials) if low <= value <= high)})
     if high - low + 1 <= LEAVES:
         edges = np.arange(low, high + 2)
     else:
         edges = np.clip(np.rint(_curve(low, high + 1, scale, 1.0)), low, high + 1)
         edges = np.unique([*edges, *alone, *(value + 1 for value in alone)])
-    apart = np.searchsorted(edges, alone) if len(edges) - 1 > _ONE_LEVEL else np.empty(0, dtype=np.int64)
+    grouped = len(edges) - 1 > _ONE_LEVEL
+    apart = np.searchsorted(edges, alone).astype(np.int64) if grouped else np.empty(0, dtype=np.int64)
     return Grid(tuple(edges.tolist()), True, tuple(apart.tolist()))
 
 

@@ -92,8 +92,9 @@ def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules:
         return result * total / max(float(result.sum()), 1e-12)
     even = rest * shares[free] / shares[free].sum()
     apart = counts[free] - even
-    # What parts differ by beyond noise; a fifth more noise than expected is still noise.
-    signal = max(0.0, float(np.mean(apart**2)) - 1.2 * std**2)
+    # What parts differ by beyond noise, whose mean square itself varies by a share of sqrt(2 / parts).
+    noise = (1 + rules.doubt * np.sqrt(2 / len(apart))) * std**2
+    signal = max(0.0, float(np.mean(apart**2)) - noise)
     expected = even + signal / (signal + std**2) * apart
     result[free] = _onto_simplex(_believed(expected, std, rules.rare), rest)
     return result

@@ -1,0 +1,232 @@
+"""What the columns of a table seem to be, for its curator: a draft in which every value is left to be found.
+
+The draft states names and kinds of columns, whole numbers or places after the point, and no value of any person:
+bounds, bins and categories are found privately by the fit. Kinds are judged by the rows, so the curator confirms them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgm.data.chunks import Columns
+from dpgm.data.columns import as_texts, flat_column, floats, is_list
+from dpgm.data.dates import parse_dates
+from dpgm.data.discovering import EARLIEST, LATEST
+from dpgm.data.domain import (
+    Boolean,
+    Categorical,
+    Date,
+    DateTime,
+    Domain,
+    Field,
+    Identifier,
+    Ignored,
+    ItemSet,
+    Numeric,
+    Unread,
+)
+from dpgm.data.number_fields import MAX_DECIMALS
+from dpgm.data.options import ReadOptions
+from dpgm.errors import InputError, UsageError
+
+KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "items", "identifier", "ignored")
+_PATTERNS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
+_DISTINCT = 0.9  # share of different values from which texts are no categories
+_ENOUGH = 20  # rows from which that share says anything
+_LONG = 40  # characters of a text that nobody would call an identifier
+_MOST_VALUES = 100_000  # different texts kept per column while looking
+_TRUTH = ({"true", "false"}, {"t", "f"})
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A draft, why columns were left out, and what the curator is asked to confirm."""
+
+    domain: Domain
+    left_out: tuple[tuple[str, str], ...]
+    confirm: tuple[str, ...]
+
+
+def draft_table(
+    columns: Columns, options: ReadOptions, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None
+) -> Drafted:
+    """A domain drafted from the columns of a table, everything but names and kinds left open.
+
+    Args:
+        columns: the columns.
+        options: how the file is read.
+        drop: columns to ignore.
+        kinds: what a column is, by its name (one of `KINDS`), where the curator knows better.
+    """
+    stated = dict(kinds or {})
+    for name in (*drop, *stated):
+        if name not in columns.names:
+            listed = ", ".join(repr(one) for one in columns.names[:12])
+            raise UsageError(f"{columns.file}: there is no column {name!r}; the columns are {listed}.")
+    for name, kind in stated.items():
+        if kind not in KINDS:
+            raise UsageError(f"a column is one of {', '.join(KINDS)}; got {kind!r} for {name!r}.")
+    stated |= dict.fromkeys(drop, "ignored")
+    seen = {name: _Column(name, options.missing) for name in columns.names}
+    for chunk in columns.chunks:
+        for name, column in seen.items():
+            column.see(flat_column(chunk.table, name), chunk.place)
+    fields: list[Field | Unread] = []
+    left_out, confirm = [], []
+    for name, column in seen.items():
+        if name == options.person:
+            fields.append(Identifier(name))
+            left_out.append((name, "the column of persons: never read into records, samples carry fresh ones"))
+            continue
+        field, why = column.field(stated.get(name))
+        fields.append(field)
+        if isinstance(field, (Identifier, Ignored)):
+            left_out.append((name, "as you said" if name in drop else why))
+        else:
+            confirm.append(f"{name}: {why}")
+    if all(isinstance(field, (Identifier, Ignored)) for field in fields):
+        raise UsageError(
+            f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
+            " with --kind COLUMN=KIND."
+        )
+    return Drafted(Domain(tuple(fields)), tuple(left_out), tuple(confirm))  # type: ignore[arg-type]
+
+
+class _Column:
+    """What one column of a table looks like so far."""
+
+    def __init__(self, name: str, missing: Sequence[str]) -> None:
+        self.name, self._tokens = name, ("", *missing)
+        self.rows = self.gone = self.decimals = self.longest = 0
+        self.number = self.whole = self.rising = self.plain = True
+        self.lists = self.truth = self.blanks = False
+        self.temporal: str | None = None
+        self.last = -np.inf
+        self.patterns: list[str | None] = [None, *_PATTERNS]
+        self.clock = False
+        self.values: set[str] = set()
+
+    def see(self, column: Any, place: Any) -> None:
+        import pyarrow as pa
+
+        self.rows += len(column)
+        kinds = pa.types
+        if is_list(column.type):
+            self.lists = True
+            return
+        if kinds.is_boolean(column.type):
+            self.truth = True
+        if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
+            self.temporal = "date" if kinds.is_date(column.type) else "datetime"
+            self.gone += column.null_count
+            return
+        try:
+            texts = as_texts(column, place)
+        except InputError:
+            self.plain = False
+            return
+        self._see_texts(texts)
+        if self.number:
+            self._see_numbers(column, place)
+
+    def _see_texts(self, texts: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = pc.utf8_trim_whitespace(texts.cast(pa.string()))
+        absent = pc.or_kleene(texts.is_null(), pc.is_in(texts, value_set=pa.array(self._tokens, type=pa.string())))
+        present = texts.filter(pc.invert(absent))
+        self.gone += len(texts) - len(present)
+        if not len(present):
+            return
+        if len(self.values) <= _MOST_VALUES:
+            self.values.update(present.unique().to_pylist())
+        self.longest = max(self.longest, pc.max(pc.utf8_length(present)).as_py())
+        self.blanks = self.blanks or bool(pc.any(pc.match_substring(present, " ")).as_py())
+        if self.patterns:
+            self.patterns = [one for one in self.patterns if not parse_dates(present, one).null_count]
+            self.clock = self.clock or bool(pc.any(pc.match_substring(present, ":")).as_py())
+        if self.number:
+            places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
+            exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
+            self.decimals = max(self.decimals, MAX_DECIMALS + 1 if exponents else pc.max(places).as_py())
+
+    def _see_numbers(self, column: Any, place: Any) -> None:
+        try:
+            numbers, gone = floats(column, place, self._tokens)
+        except InputError:
+            self.number = False
+            return
+        present = numbers[~gone]
+        if len(present):
+            self.whole = self.whole and bool(np.array_equal(present, np.floor(present)))
+            inside = np.concatenate([[self.last], present])
+            self.rising = self.rising and bool((inside[1:] > inside[:-1]).all())
+            self.last = float(present[-1])
+
+    def field(self, stated: str | None) -> tuple[Field | Unread, str]:
+        """The field, and why: for the curator to confirm, or to see what was left out."""
+        if stated is not None:
+            return self._stated(stated), f"{stated}, as you said"
+        if not self.plain:
+            return Ignored(self.name), "its type cannot be modelled"
+        if self.lists:
+            return self._stated("items"), "lists of items, found privately"
+        if self.truth:
+            return self._stated("boolean"), "true or false"
+        if self.temporal is not None:
+            return self._stated(self.temporal), self._dates_told()
+        if not self.values:
+            return Ignored(self.name), "no row has a value in it"
+        filled = self.rows - self.gone
+        telling = len(self.values) >= _DISTINCT * filled and filled >= _ENOUGH
+        if any({value.lower() for value in self.values} <= truth for truth in _TRUTH):
+            return self._stated("boolean"), "true or false"
+        if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
+            all_differ = len(self.values) == filled and filled >= _ENOUGH
+            if self.whole and all_differ and (self.rising or _called_id(self.name)):
+                return Identifier(self.name), "whole numbers that differ in every row: an identifier"
+            constant = ", always the same" if len(self.values) == 1 else ""
+            if self.whole:
+                return self._stated("integer"), f"whole numbers{constant}; their range is found privately"
+            places = f" with {self.decimals} places" if self.decimals <= MAX_DECIMALS else ""
+            return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
+        if self.patterns:
+            return self._stated("datetime" if self.clock else "date"), self._dates_told()
+        if telling and not self.blanks and self.longest <= _LONG:
+            return Identifier(self.name), "texts that differ in nearly every row: an identifier"
+        if telling:
+            return Ignored(self.name), "free text: nearly every row has another"
+        constant = ", always the same" if len(self.values) == 1 else ""
+        return self._stated(
+            "categorical"
+        ), f"categories{constant}; values that many people have are found privately"
+
+    def _dates_told(self) -> str:
+        pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
+        return f"dates{pattern} from {EARLIEST} to {LATEST}; state a narrower range if one is public knowledge"
+
+    def _stated(self, kind: str) -> Field | Unread:
+        pattern = self.patterns[0] if self.patterns else None
+        whole = self.number and self.whole and kind != "number"
+        if kind in ("number", "integer"):
+            places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
+            return Numeric(self.name, "discover", "discover", integer=kind == "integer" or whole, decimals=places)
+        if kind == "date":
+            return Date(self.name, EARLIEST, LATEST, pattern=pattern)
+        if kind == "datetime":
+            return DateTime(self.name, EARLIEST, LATEST, unit="minute", pattern=pattern)
+        if kind == "boolean":
+            return Boolean(self.name, missing=self.gone > 0)
+        if kind == "items":
+            return ItemSet(self.name, discover=True)
+        if kind == "identifier":
+            return Identifier(self.name)
+        return Ignored(self.name) if kind == "ignored" else Categorical(self.name, discover=True)
+
+
+def _called_id(name: str) -> bool:
+    words = name.lower().replace("-", "_").replace(" ", "_").split("_")
+    return "id" in words or "identifier" in words or name.lower().endswith(("_no", "number", "key"))
