@@ -11,6 +11,7 @@ Seeded, so NOT PRIVATE; `--smoke` takes 3,000 records and one seed.
 
 import argparse
 import csv
+import os
 from pathlib import Path
 
 import fidelity_data
@@ -40,6 +41,7 @@ COLUMNS = (
     "all3",
     "all4",
 )
+SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 
 
 def texts(records: Records) -> Records:
@@ -71,7 +73,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", nargs="+", default=["msweb", "retail"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--folder", type=Path, default=Path("/work/shared/data"), help="the shared data sets")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=SHARED,
+        help="the shared data sets",
+    )
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()

@@ -4,6 +4,7 @@ import argparse
 import csv
 import dataclasses
 import json
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from dpgm.synthesis.plan import make_plan
 
 RESULTS = Path(__file__).parent / "results"
 GRIDS = RESULTS / "paper_grids.npz"  # samples of networks of MNIST, by `grid_key`
-SHARED = Path("/work/shared/data")
+SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 TRANSIT, CDR = f"transit {simulate.TRANSIT.records}", f"cdr {simulate.CDR.records}"
 MSWEB = (32_711, 294)  # records and items of the training file, as the fidelity table reads it
 DIGITS_DELTA = 1e-5  # the paper's; on other data 1 / (10 N), since the paper's are too weak (erratum E11)
