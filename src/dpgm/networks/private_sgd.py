@@ -190,7 +190,8 @@ class Trainer:
         """Post-processing: the model phase of models that have one, then the optimiser."""
         scales = self._scales
         if self.chains is not None:
-            gradients.mul_(scales.unsqueeze(1).to(gradients))
+            # One layout, whoever made the tensor: products round by it, and released values are all that may count.
+            gradients = gradients.contiguous().mul_(scales.unsqueeze(1).to(gradients))
             self.model.advance(self.chains, self.optimizer.parameters, bound, gradients, generator=self._draws)
             scales = self._ones
         self.optimizer.move(gradients, scales, step)
