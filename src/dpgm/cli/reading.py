@@ -72,6 +72,10 @@ READ_OPTIONS: dict[str, Any] = {
     "missing": _option(list[str] | None, "--missing", "A text that means missing (repeatable).", "TEXT"),
     "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
+    "memory": _option(
+        str | None, "--memory", "Keep rows that do not fit into so much memory in a private file.", "SIZE"
+    ),
+    "cache": _option(Path | None, "--cache", "The folder of that file (fit: by default that of --out).", "FOLDER"),
 }
 _DEFAULTS: dict[str, Any] = {
     "assume_public_items": False,

@@ -216,6 +216,8 @@ def fit(
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
+    if options.memory is not None and options.cache is None:
+        options = replace(options, cache=out.absolute().parent)
     records, source = read_share(data, options, *launched())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:

@@ -36,7 +36,7 @@ def read_basket_lines(
     """
     if options.person is not None or options.item is not None:
         raise UsageError(f"{source}: lines of items have no columns; leave out --person and --item.")
-    gatherer = BasketGatherer(goal_for(options, str(source)))
+    gatherer = BasketGatherer(goal_for(options, str(source)), options.room)
     for block in blocks_of(source, quoted=not integers):
         add_basket_block(gatherer, block, separator, integers=integers, options=options)
     records = gatherer.finish(str(source))

@@ -1,6 +1,6 @@
-"""Gathering the chunks of a file into records, in each shape, within memory near that of the result."""
+"""Gathering the chunks of a file into records, in each shape, within little more memory than they need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from dpgm.data.columns import as_texts, item_codes
 from dpgm.data.domain import Domain
 from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only
-from dpgm.data.records import Records, index_dtype, sort_rows
+from dpgm.data.records import Records, concatenate, index_dtype, sort_rows
+from dpgm.data.row_store import EVERYTHING, Room, RowStore
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class ItemGoal:
     def __init__(self, domain: Domain | None, name: str = "items") -> None:
         self._domain, self._name = domain, name
         self._occurring = OccurringItems() if domain is None else None
+        self.width = None if domain is None else domain.width  # None until all items are seen
         if domain is not None:
             field = domain.fields[0]
             self.items: Items = KnownItems(field.items)  # type: ignore[union-attr]
@@ -47,33 +49,45 @@ class ItemGoal:
 class BasketGatherer:
     """One record a row, its items as codes row after row."""
 
-    def __init__(self, goal: ItemGoal) -> None:
-        self.goal = goal
-        self._codes: list[NDArray[Any]] = []
-        self._lengths: list[NDArray[np.int64]] = []
+    def __init__(self, goal: ItemGoal, room: Room = EVERYTHING) -> None:
+        self.goal, self._room = goal, room
+        self._store = RowStore(np.dtype(goal.code_dtype), room)
 
     def add(self, codes: Codes, lengths: NDArray[np.int64]) -> None:
         """Append rows."""
-        self._codes.append(codes.astype(self.goal.code_dtype))
-        self._lengths.append(lengths)
+        if self.goal.width is not None:  # codes are positions
+            lengths, codes = _sorted_rows(lengths, codes, self.goal.width)
+        self._store.append(lengths, codes)
 
     def finish(self, file: str) -> Records:
         """All rows as records."""
         domain, position = self.goal.finish(file)
-        count = sum(len(lengths) for lengths in self._lengths)
-        indptr = np.zeros(count + 1, dtype=np.int64)
-        if count:
-            np.cumsum(np.concatenate(self._lengths), out=indptr[1:])
-        self._lengths.clear()
-        dtype = index_dtype(domain.width)
-        codes = np.empty(int(indptr[-1]), dtype=dtype)
-        at = 0
-        self._codes.reverse()
-        while self._codes:  # frees each part as it is copied
-            part = self._codes.pop()
-            codes[at : at + len(part)] = part if position is None else position[part]
-            at += len(part)
-        return Records(domain, *sort_rows(indptr, codes, domain.width))
+        if position is None:
+            return Records(domain, *self._store.finish())
+        ordered = RowStore(np.dtype(index_dtype(domain.width)), self._room)
+        for lengths, codes in self._store.drain():
+            ordered.append(*_sorted_rows(lengths, position[codes], domain.width))
+        return Records(domain, *ordered.finish())
+
+
+def _sorted_rows(
+    lengths: NDArray[np.int64], codes: NDArray[Any], width: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Rows with their positions sorted and distinct, as lengths and positions."""
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    indptr, positions = sort_rows(indptr, codes, width)
+    return np.diff(indptr), positions
+
+
+def joined_records(parts: Iterator[Records], domain: Domain, room: Room) -> Records:
+    """The records of all parts, in order, within the memory that there is room for."""
+    if domain.is_open:
+        return concatenate(list(parts))
+    store = RowStore(np.dtype(index_dtype(domain.width)), room)
+    for part in parts:
+        store.append(part.lengths, part.indices)
+    return Records(domain, *store.finish())
 
 
 class LongGatherer:

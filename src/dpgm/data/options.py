@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_from_plain, load_domain
 from dpgm.data.formats import SHAPES, Shape, set_field
+from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
@@ -54,6 +55,9 @@ class ReadOptions:
         missing: Texts that stand for a missing value, besides the empty cell.
         comment: Lines that start with this text are left out.
         strip_suffix: Taken off the end of category values, such as a dot.
+        memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a file
+            that has no name and goes with the process, and are read from there.
+        cache: The folder of that file; by default that of temporary files.
 
     >>> ReadOptions(person="who", item="what").stated_shape
     'long'
@@ -77,6 +81,8 @@ class ReadOptions:
     missing: Sequence[str] = ()
     comment: str | None = None
     strip_suffix: str = ""
+    memory: str | int | None = None
+    cache: Paths | None = None
 
     def __post_init__(self) -> None:
         domain = _loaded(self.domain)
@@ -92,6 +98,7 @@ class ReadOptions:
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         if self.comment == "":
             raise UsageError("`comment` must be the text that comment lines start with.")
+        Room.within(self.memory)  # refuses what is no size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
 
@@ -99,6 +106,11 @@ class ReadOptions:
     def public_domain(self) -> Domain | None:
         """The domain, loaded."""
         return self.domain if isinstance(self.domain, Domain) else None
+
+    @property
+    def room(self) -> Room:
+        """How much memory rows may take, and where the others go."""
+        return Room.within(self.memory, self.cache)
 
     @cached_property
     def table_domain(self) -> Domain | None:
@@ -145,6 +157,8 @@ class ReadKeywords(TypedDict, total=False):
     missing: Sequence[str]
     comment: str | None
     strip_suffix: str
+    memory: str | int | None
+    cache: Paths | None
 
 
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:

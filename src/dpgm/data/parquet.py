@@ -9,7 +9,7 @@ from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, ResourceError
 
-_BATCH = 65_536
+_BATCH, _SMALL_BATCH = 65_536, 8_192  # rows at once; where memory is limited
 _MAX_ROWS = 2**40
 _MAX_UNPACKED = 1 << 38
 _MAX_RATIO = 2000
@@ -45,7 +45,12 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
         str(source),
         names,
         lists,
-        _chunks(source, _wanted(names, lists, options), groups),
+        _chunks(
+            source,
+            _wanted(names, lists, options),
+            groups,
+            _BATCH if options.memory is None else _SMALL_BATCH,
+        ),
         truths=truths,
         schema=schema,
     )
@@ -129,17 +134,19 @@ def _check_footer(metadata: Any, source: Input) -> None:
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30:,} GB; split it, or keep fewer columns.")
 
 
-def _chunks(source: Input, columns: list[str], groups: list[int] | None) -> Iterator[Chunk]:
+def _chunks(source: Input, columns: list[str], groups: list[int] | None, size: int) -> Iterator[Chunk]:
     import pyarrow as pa
 
     start = 0
     with _open(source, _text_columns(source)) as file:
         if groups:
             start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0]))
-        batches = file.iter_batches(batch_size=_BATCH, columns=columns, row_groups=groups, use_threads=False)
+        batches = file.iter_batches(batch_size=size, columns=columns, row_groups=groups, use_threads=False)
         while True:
             try:
                 batch = next(batches, None)
+            except MemoryError:
+                raise ResourceError(f"{source}: there is too little memory to read it; give --memory.") from None
             except (pa.ArrowException, OSError, ValueError):
                 raise InputError(
                     f"{source}: row {start + 1} or after: the Parquet data are damaged; write the file again."

@@ -8,7 +8,9 @@ from dpgm.data.records import Records
 
 def held_by_one(records: Records) -> int:
     """How many items and category values occur in exactly one record. For the curator's eyes; not to be stored."""
-    counts = np.bincount(records.indices, minlength=records.width)
+    counts = np.zeros(records.width, dtype=np.int64)
+    for chunk in records.pieces():
+        counts += np.bincount(chunk.indices, minlength=records.width)
     total = 0
     for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
         if isinstance(field, (ItemSet, Categorical)):

@@ -156,6 +156,11 @@ class Records:
         for start in range(0, len(self), size):
             yield self.rows(start, min(start + size, len(self)))
 
+    def pieces(self) -> Iterator["Records"]:
+        """Consecutive row ranges of about a million ones (at least a record): for sums in bounded memory."""
+        for first, last in _pieces(self.indptr):
+            yield self.rows(first, last)
+
     def to_dense(self, dtype: type[np.generic] = np.float32) -> NDArray[Any]:
         """A dense (N, m) copy; for small data and tests."""
         dense = np.zeros((len(self), self.width), dtype=dtype)

@@ -137,7 +137,7 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
     if name is None:
         raise UsageError(f"{columns.file}: which column holds the lists of items? Say so with --item COLUMN.")
     need(columns, name, "item")
-    gatherer = BasketGatherer(goal_for(options, columns.file, plain_name(name)))
+    gatherer = BasketGatherer(goal_for(options, columns.file, plain_name(name)), options.room)
     people = people_of(columns, options)
     for chunk in columns.chunks:
         column, where = flat_column(chunk.table, name), in_column(chunk.place, name)

@@ -56,7 +56,7 @@ def read_msweb(source: Input, options: ReadOptions) -> tuple[Records, Source]:
             raise InputError(f"{source}: lists no areas (A lines); give --domain FILE.")
         goal = ItemGoal(Domain((ItemSet("areas", tuple(sorted(areas))),)))
     codes = goal.items.from_integers(np.asarray(votes, dtype=np.int64), lambda at: f"{source}: line {places[at]}")
-    gatherer = BasketGatherer(goal)
+    gatherer = BasketGatherer(goal, options.room)
     keep = codes >= 0
     rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
     gatherer.add(codes[keep], np.bincount(rows, minlength=len(lengths)))
@@ -89,7 +89,7 @@ def read_msnbc(source: Input, options: ReadOptions) -> tuple[Records, Source]:
             if start is None:
                 raise InputError(f"{source}: the header ('% Sequences:') is missing; get the file again.")
             header = rows[:start]
-            gatherer = BasketGatherer(ItemGoal(options.public_domain or _categories(header, source)))
+            gatherer = BasketGatherer(ItemGoal(options.public_domain or _categories(header, source)), options.room)
             # Exactly one blank line follows the header; the next one would be a visitor who saw nothing.
             start += 1
             if start >= len(rows) or rows[start].strip():

@@ -1,5 +1,6 @@
 """The wide shape: one column a field, or a 0/1 column an item."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,9 +9,10 @@ from dpgm.data.chunks import Chunk, Columns, in_column, people_of, plain_name
 from dpgm.data.columns import flat_column, floats, written_numbers
 from dpgm.data.domain import Domain, Image, ItemSet, Label
 from dpgm.data.formats import set_field
+from dpgm.data.gathering import joined_records
 from dpgm.data.items import KnownItems, Place
 from dpgm.data.options import ReadOptions
-from dpgm.data.records import Records, concatenate
+from dpgm.data.records import Records
 from dpgm.data.source import Source
 from dpgm.data.table import TableEncoder
 from dpgm.errors import InputError
@@ -43,23 +45,28 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
                 " domain or the file, or say that the file has no header with --no-header."
             )
         encoder = TableEncoder(domain, options.missing, options.strip_suffix)
-        parts = []
-        for chunk in columns.chunks:
-            parts.append(encoder.encode(chunk.table, chunk.place))
-            people.see(chunk)
-        return concatenate(parts), Source(people.unit(), False, "wide")
+
+        def encoded() -> Iterator[Records]:
+            for chunk in columns.chunks:
+                yield encoder.encode(chunk.table, chunk.place)
+                people.see(chunk)
+
+        return joined_records(encoded(), domain, options.room), Source(people.unit(), False, "wide")
     names = [name for name in columns.names if name != options.person]
     if domain is None:
         domain = Domain.of_items(_labels_of(names), "items")
         positions = np.arange(len(names))
     else:
         positions = _match(columns.file, names, set_field(domain))
-    parts = []
-    for chunk in columns.chunks:
-        told = names if columns.certain or options.domain is not None else None
-        parts.append(_binary_records(chunk, names, positions, domain, options.threshold, told))
-        people.see(chunk)
-    return concatenate(parts), Source(people.unit(), False, "wide")
+    known = domain
+    told = names if columns.certain or options.domain is not None else None
+
+    def read() -> Iterator[Records]:
+        for chunk in columns.chunks:
+            yield _binary_records(chunk, names, positions, known, options.threshold, told)
+            people.see(chunk)
+
+    return joined_records(read(), domain, options.room), Source(people.unit(), False, "wide")
 
 
 def _labels_of(names: list[str]) -> list[Label]:

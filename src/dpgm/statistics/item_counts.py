@@ -11,8 +11,6 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Query, View
 from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
 
-_CHUNK = 1 << 18
-
 
 @dataclass(frozen=True)
 class ItemCounts:
@@ -45,7 +43,7 @@ class ItemCounts:
     def _sum(self, view: View) -> Tensor:
         steps = clip_steps(self.domain.width, 1, self.cap)
         total = np.zeros(self.domain.width, dtype=np.int64)
-        for chunk in view.rows.chunks(_CHUNK):
+        for chunk in view.rows.pieces():
             weights = np.repeat(steps[chunk.lengths], chunk.lengths).astype(np.float64)
             # whole numbers far below 2^53: the floating-point sums are exact
             total += np.bincount(chunk.indices, weights, minlength=self.domain.width).astype(np.int64)

@@ -12,7 +12,6 @@ from dpgm.mechanisms.query import Query, View
 from dpgm.statistics.record_lengths import counts_within
 
 NAME = "popular lengths"
-_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class PopularLengths:
         for row, group in zip(inside, self.groups, strict=True):
             row[list(group)] = True
         total = np.zeros(self.shape, dtype=np.int64)
-        for chunk in view.rows.chunks(_CHUNK):
+        for chunk in view.rows.pieces():
             for counts, chosen in zip(total, inside, strict=True):
                 counts += np.bincount(counts_within(chunk, chosen), minlength=len(counts))
         return torch.from_numpy(total)

@@ -12,7 +12,6 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.query import Query, View
 
 LONGEST = 512  # public: records of more items share the last bin
-_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class RecordLengths:
 
     def _sum(self, view: View) -> Tensor:
         total = np.zeros(self.longest + 1, dtype=np.int64)
-        for chunk in view.rows.chunks(_CHUNK):
+        for chunk in view.rows.pieces():
             lengths = np.minimum(item_lengths(chunk), self.longest)
             total += np.bincount(lengths, minlength=self.longest + 1)
         return torch.from_numpy(total)

@@ -23,7 +23,6 @@ from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.statistic import GRID
 
 NAME = "scaled item counts"
-_CHUNK = 1 << 18
 _WHOLE = round(1 / GRID)
 _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
 
@@ -80,7 +79,7 @@ class ScaledItems:
 
     def _sum(self, view: View) -> Tensor:
         held, none = np.zeros(self.domain.width, dtype=np.int64), 0
-        for chunk in view.rows.chunks(_CHUNK):
+        for chunk in view.rows.pieces():
             weights = self.weight_steps(self.sizes(chunk))
             spread = np.repeat(weights, chunk.lengths).astype(np.float64)
             held += np.bincount(chunk.indices, spread, minlength=self.domain.width).astype(np.int64)

@@ -19,8 +19,6 @@ from dpgm.compute import parallel
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 
-_CHUNK = 1 << 18
-
 
 def fingerprint(records: Records) -> str | None:
     """A digest of the rows (of all ranks) under this machine's key; None where no key can be kept.
@@ -36,7 +34,7 @@ def fingerprint(records: Records) -> str | None:
             digest.update(np.ascontiguousarray(buffer).data)
         return digest.hexdigest()
     sums = np.zeros(2, dtype=np.uint64)
-    for chunk in records.chunks(_CHUNK):
+    for chunk in records.pieces():
         sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
     total = parallel.all_sum(torch.from_numpy(sums.view(np.int64)))
     count = parallel.place_of(len(records))[1]

@@ -1,0 +1,84 @@
+"""Rows beyond a stated memory limit: kept in a nameless file, read as if they were in memory."""
+
+import errno
+import os
+import tempfile
+
+import numpy as np
+import pytest
+
+import dpgm
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.records import Records
+from dpgm.data.row_store import Room, RowStore
+from dpgm.errors import DiskError, UsageError
+
+DOMAIN = Domain((ItemSet("items", tuple(range(40))),))
+
+
+@pytest.fixture(scope="module")
+def records():
+    return Records.from_dense(np.random.default_rng(5).random((3000, 40)) < 0.2, DOMAIN)
+
+
+def mapped(records):
+    return records.indices.base is not None
+
+
+@pytest.mark.parametrize(
+    ("ending", "options"),
+    [
+        ("parquet", {"domain": DOMAIN}),
+        ("parquet", {"assume_public_items": True}),
+        ("dat", {"domain": DOMAIN, "format": "fimi"}),
+        ("dat", {"assume_public_items": True, "format": "fimi"}),
+        ("csv", {"domain": DOMAIN, "shape": "wide"}),
+    ],
+)
+def test_rows_on_the_disk_are_the_rows(records, tmp_path, ending, options):
+    path = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        lines = [",".join(str(item) for item in range(40))]
+        lines += [",".join(str(int(one)) for one in row) for row in records.to_dense()]
+        path.write_text("\n".join(lines) + "\n")
+    else:
+        records.write(path)
+    plain = dpgm.read_records(path, **options)
+    limited = dpgm.read_records(path, memory="8KB", cache=tmp_path, **options)
+    assert mapped(limited)
+    assert not mapped(plain)
+    assert limited == plain
+    assert os.listdir(tmp_path) == [path.name]  # the file has no name
+    ample = dpgm.read_records(path, memory="1GB", cache=tmp_path, **options)
+    assert ample == plain
+    assert not mapped(ample)
+
+
+def test_a_full_disk_is_one_sentence(monkeypatch):
+    class Full:
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full())
+    store = RowStore(np.dtype(np.int16), Room(limit=1))
+    with pytest.raises(DiskError, match="--cache"):
+        store.append(np.array([2]), np.array([0, 1]))
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    with pytest.raises(DiskError, match="--cache"):
+        Room(1, str(tmp_path / "nowhere")).file()
+
+
+@pytest.mark.parametrize("size", ["much", "-1GB", "0", "4 gigs"])
+def test_what_is_no_size_is_refused(size):
+    with pytest.raises(UsageError, match="4GB"):
+        dpgm.ReadOptions(memory=size)
+
+
+def test_the_file_is_the_owners_alone(tmp_path):
+    with Room(1, str(tmp_path)).file() as file:
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
