@@ -57,14 +57,14 @@ def zero(records: Records, epsilon: float, delta: float, seed: int) -> Records:
 
 def spanning_tree(records: Records, epsilon: float, delta: float, seed: int) -> Records:
     """MST for item sets."""
-    if any(block.softmax for block in records.domain.blocks):
+    if records.domain.table_columns:
         raise UsageError("our form of MST knows 0/1 columns only; use `mst dpmm`.")
     return SpanningTree.fit(records, epsilon, delta, seed).sample(len(records), seed)
 
 
 def mwem(records: Records, epsilon: float, delta: float, seed: int) -> Records:
     """MWEM for item sets, in its strongest form."""
-    if any(block.softmax for block in records.domain.blocks):
+    if records.domain.table_columns:
         raise UsageError("MWEM over items and pairs knows item sets only.")
     weights = multiplicative_weights.fit(records, epsilon, delta, seed)
     return multiplicative_weights.sample(weights, records, len(records), seed)
@@ -72,7 +72,7 @@ def mwem(records: Records, epsilon: float, delta: float, seed: int) -> Records:
 
 def aim(records: Records, epsilon: float, delta: float, seed: int) -> Records:
     """AIM for narrow item sets, with a workload of all triples."""
-    if any(block.softmax for block in records.domain.blocks):
+    if records.domain.table_columns:
         raise UsageError("our form of AIM knows 0/1 columns only; use `aim dpmm`.")
     cells = adaptive_marginals.fit(records, epsilon, delta, seed)
     return adaptive_marginals.sample(cells, records, len(records), seed)
@@ -102,7 +102,7 @@ METHODS: dict[str, Method] = {
 
 def coded(records: Records) -> tuple[np.ndarray, np.ndarray]:
     """A discrete table for a peer: one column a table field, or one 0/1 column an item."""
-    if all(block.softmax for block in records.domain.blocks):
+    if records.domain.is_table:
         count = len(records.domain.fields)
         table = np.stack([field_codes(records, at) for at in range(count)], axis=1)
         return table, np.array([field.width for field in records.domain.fields])
@@ -111,7 +111,7 @@ def coded(records: Records) -> tuple[np.ndarray, np.ndarray]:
 
 def decoded(codes: np.ndarray, records: Records) -> Records:
     """What a peer drew, as records of the same domain."""
-    if all(block.softmax for block in records.domain.blocks):
+    if records.domain.is_table:
         return from_codes(codes, records.domain)
     return Records.from_dense(codes.astype(np.bool_), records.domain)
 

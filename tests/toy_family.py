@@ -27,7 +27,7 @@ class CoinStrategy:
     measures = {"item counts": Measures("measure", "records holding each item", "2")}  # noqa: RUF012
 
     def refuses(self, config, domain):
-        return "coins need item sets." if domain and any(block.softmax for block in domain.blocks) else None
+        return "coins need item sets." if domain and domain.table_columns else None
 
     def settings(self, config, facts):
         return no_settings(config)

@@ -2,12 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_strategies import item_domains, tables
-from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.domain import Boolean, Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain, load_domain, save_domain
 from dpgm.errors import ResourceError, UsageError
 
@@ -136,3 +137,17 @@ def test_the_example_domains_are_valid():
     folder = Path(__file__).parents[2] / "examples" / "domains"
     assert load_domain(folder / "adult.yaml").label == "income"
     assert load_domain(folder / "bank.yaml").label == "y"
+
+
+def test_a_domain_says_which_positions_are_items_and_which_share_a_column():
+    fields = (Categorical("label", ("x", "y")), ItemSet("bought", ("a", "b")), Boolean("seen", missing=True))
+    domain = Domain(fields, label="label")
+    assert domain.table_columns == (slice(0, 2), slice(4, 7))
+    assert domain.item_positions.tolist() == [False, False, True, True, False, False, False]
+    assert domain.column_of.tolist() == [0, 0, 2, 3, 4, 4, 4]
+    assert domain.label_positions.tolist() == [True, True, False, False, False, False, False]
+    assert [domain.columns_within(np.array(among)) for among in ([2, 3], [1, 2], [4, 6], [0, 5])] == [0, 1, 1, 2]
+    assert not domain.is_table
+    assert Domain(fields[::2]).is_table
+    with pytest.raises(ValueError, match="read-only"):
+        domain.item_positions[0] = True

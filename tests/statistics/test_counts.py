@@ -11,7 +11,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.item_tuples import ItemTuples, column_of
+from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import record_lengths
 from dpgm.statistics.statistic import GRID, clip_steps
@@ -85,7 +85,7 @@ def test_item_counts_equal_plain_counts_when_no_record_is_long():
 
 
 def test_no_item_is_ever_paired_with_itself_or_with_another_value_of_its_column():
-    owner = column_of(MIXED)
+    owner = MIXED.column_of
     for order in (2, 3, 4):
         for places in ItemTuples(MIXED, tuple(range(7)), order, order).tuples.tolist():
             assert len({int(owner[place]) for place in places}) == order

@@ -75,11 +75,10 @@ class IndependentItems:
         for start in range(0, count, rows):
             size = min(rows, count - start)
             present = torch.rand(size, domain.width, generator=generator) < chances
-            for block in domain.blocks:
-                if block.softmax:
-                    own = chances[block.start : block.stop].double()
-                    drawn = torch.multinomial(own, size, replacement=True, generator=generator)
-                    present[:, block.start : block.stop] = torch.nn.functional.one_hot(drawn, block.width).bool()
+            for column in domain.table_columns:
+                own = chances[column].double()
+                drawn = torch.multinomial(own, size, replacement=True, generator=generator)
+                present[:, column] = torch.nn.functional.one_hot(drawn, len(own)).bool()
             at, columns = np.nonzero(present.numpy())
             indptr = np.zeros(size + 1, dtype=np.int64)
             np.cumsum(np.bincount(at, minlength=size), out=indptr[1:])
@@ -109,7 +108,7 @@ class IndependentStrategy:
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Lengths where there are item sets; the rest for the counts."""
-        if facts.domain is not None and all(block.softmax for block in facts.domain.blocks):
+        if facts.domain is not None and facts.domain.is_table:
             return Budget((Spend(COUNTS, 1.0),))
         return Budget((Spend(LENGTHS, LENGTH_SHARE), Spend(COUNTS, 1 - LENGTH_SHARE)))
 
@@ -126,7 +125,7 @@ class IndependentStrategy:
     ) -> IndependentItems:
         """Release lengths and counts; the shares of the records are the probabilities."""
         context.progress("measure", 0, 1)
-        cap = sum(block.softmax for block in domain.blocks)
+        cap = len(domain.table_columns)
         if plan.pays_for(LENGTHS):
             cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), COVERED)
         statistic = ItemCounts(domain, min(cap, domain.width))
@@ -144,7 +143,7 @@ class IndependentStrategy:
             raise ArtefactError("the release does not hold independent marginals; get it again.")
         if tuple(found.shape) != (domain.width,) or found.dtype != torch.float64:
             raise ArtefactError("the probabilities have another shape or type; get the release again.")
-        sums = [float(found[block.start : block.stop].sum()) for block in domain.blocks if block.softmax]
+        sums = [float(found[column].sum()) for column in domain.table_columns]
         if not bool(((found >= 0) & (found <= 1)).all()) or any(abs(total - 1) > 1e-6 for total in sums):
             raise ArtefactError("the probabilities are not probabilities; get the release again.")
         return IndependentItems(domain, found)
@@ -152,11 +151,9 @@ class IndependentStrategy:
 
 def _probabilities(domain: Domain, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     shares = np.clip(shares, 0.0, 1.0)
-    for block in domain.blocks:
-        if block.softmax:
-            part = shares[block.start : block.stop]
-            total = part.sum()
-            shares[block.start : block.stop] = part / total if total > 0 else 1 / block.width
+    for column in domain.table_columns:
+        total = shares[column].sum()
+        shares[column] = shares[column] / total if total > 0 else 1 / len(shares[column])
     return shares
 
 

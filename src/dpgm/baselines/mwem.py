@@ -133,7 +133,7 @@ class MwemStrategy:
         """Tables, and too many items."""
         if config.preset == "paper":
             return f"`preset` paper trains vae or rbm; got model {self.name!r}."
-        if domain is not None and any(block.softmax for block in domain.blocks):
+        if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
         if domain is not None and domain.width > MOST_ITEMS:
             return f"MWEM handles at most {MOST_ITEMS} items; the domain has {domain.width}."

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
 from dpgm.data.fields import (
@@ -159,6 +162,47 @@ class Domain:
             Block(start, start + field.width, field.kind not in ("items", "image"))
             for start, field in zip(self.offsets, self.fields, strict=True)
         )
+
+    @cached_property
+    def table_columns(self) -> tuple[slice, ...]:
+        """Positions of every field of which a record takes exactly one value, in order."""
+        return tuple(slice(block.start, block.stop) for block in self.blocks if block.softmax)
+
+    @cached_property
+    def item_positions(self) -> NDArray[np.bool_]:
+        """(width,): which positions belong to item sets and images, not to table columns."""
+        items = np.ones(self.width, dtype=np.bool_)
+        for column in self.table_columns:
+            items[column] = False
+        items.flags.writeable = False
+        return items
+
+    @cached_property
+    def column_of(self) -> NDArray[np.int64]:
+        """(width,): a number that a position shares with the other values of its table column only."""
+        numbers = np.arange(self.width)
+        for column in self.table_columns:
+            numbers[column] = column.start
+        numbers.flags.writeable = False
+        return numbers
+
+    @cached_property
+    def label_positions(self) -> NDArray[np.bool_]:
+        """(width,): which positions are values of the label, where that is a table column."""
+        values = np.zeros(self.width, dtype=np.bool_)
+        for field, block in zip(self.fields, self.blocks, strict=True):
+            values[block.start : block.stop] = block.softmax and field.name == self.label
+        values.flags.writeable = False
+        return values
+
+    @property
+    def is_table(self) -> bool:
+        """Whether there are table columns and nothing else."""
+        return len(self.table_columns) == len(self.fields)
+
+    def columns_within(self, positions: NDArray[np.int64]) -> int:
+        """How many table columns have a value among `positions`."""
+        return len(np.unique(self.column_of[positions[~self.item_positions[positions]]]))
 
     def field(self, name: str) -> Field:
         """The field of that name."""

@@ -56,10 +56,7 @@ def popular_queries(records: Records, length: int, count: int = 300, seed: int =
     """
     validation.whole(at_least=1, length=length, count=count)
     weights = item_frequencies(records).astype(np.float64)
-    owner = np.arange(records.width)  # positions that share an owner exclude each other
-    for block in records.domain.blocks:
-        if block.softmax:
-            owner[block.start : block.stop] = block.start
+    owner = records.domain.column_of  # positions that share an owner exclude each other
     if len(np.unique(owner[weights > 0])) < length:
         raise UsageError(f"fewer than {length} items occur in the data, so no query of that length exists.")
     generator = np.random.default_rng([seed, length])

@@ -102,7 +102,7 @@ def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, dom
         format_name(locate(path, said.member), said) in _COLUMNAR
         for path, said in ((real, options), (synthetic, used))
     )
-    if not columnar or not any(block.softmax for block in domain.blocks):
+    if not columnar or not domain.table_columns:
         return None
     tables = [read_raw(path, said, domain) for path, said in ((real, options), (synthetic, used))]
     missing = (*options.missing, *used.missing)

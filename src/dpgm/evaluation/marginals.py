@@ -33,7 +33,7 @@ def record_lengths(real: Records, synthetic: Records) -> LengthDistance:
         UsageError: the domain has no item set or image, so that every record has the same length.
     """
     check_comparable(real, synthetic)
-    if all(block.softmax for block in real.domain.blocks):
+    if real.domain.is_table:
         raise UsageError("every row of a table has the same length.")
     longest = int(max(real.lengths.max(), synthetic.lengths.max()))
     ours, theirs = (np.bincount(r.lengths, minlength=longest + 1) / len(r) for r in (real, synthetic))

@@ -78,9 +78,8 @@ def start_frequencies(
     frequencies = _guess(domain, rules)
     if mean_length is not None:
         frequencies *= mean_length / max(float(frequencies.sum()), 1e-12)
-    for block in domain.blocks:
-        if block.softmax:
-            frequencies[block.start : block.stop] = 1 / block.width
+    for column in domain.table_columns:
+        frequencies[column] = 1 / (column.stop - column.start)
     return np.minimum(frequencies, MOST_FREQUENT)
 
 

@@ -45,9 +45,8 @@ def balanced(
     rank = np.empty(domain.width, dtype=np.int64)
     rank[frequent] = np.arange(domain.width)
     groups = np.zeros(domain.width, dtype=np.int64)
-    for number, block in enumerate(domain.blocks, start=1):
-        if block.softmax:
-            groups[rank[block.start : block.stop]] = number
+    for number, column in enumerate(domain.table_columns, start=1):
+        groups[rank[column]] = number
     chances = probabilities[:, frequent[:_PAIRS]].astype(np.float64)
     shares = weights[:, None] / weights.sum()
     pairs = count * (chances * shares).T @ chances

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.products.rules import BoundRules, ProductRules
 from dpgm.statistics.centred_pairs import centred_bound
-from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -104,11 +103,10 @@ def draw_likely(
     lengths = np.zeros(count, dtype=np.int64)
     rise = np.zeros(domain.width)
     rise[chosen] = np.square(scales) * (1 - 2 * offsets)
-    for block in domain.blocks:
-        if block.softmax:
-            chances = profile[block.start : block.stop]
-            sizes += draws.choice(rise[block.start : block.stop], count, p=chances / chances.sum())
-    items = chosen[item_positions(domain)[chosen]]
+    for column in domain.table_columns:
+        chances = profile[column]
+        sizes += draws.choice(rise[column], count, p=chances / chances.sum())
+    items = chosen[domain.item_positions[chosen]]
     if len(items) and law[1:].sum() > 0:
         lengths = draws.choice(len(law), count, p=law / law.sum())
         sizes += _held(rise[items], profile[items], lengths, draws, rules.distinct_items)

@@ -19,7 +19,7 @@ from dpgm.products.noisy_lengths import read_lengths
 from dpgm.products.rules import EnumeratedRules, ProductRules, ReadRules
 from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.record_lengths import RecordLengths, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, ask
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -27,7 +27,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 def lists_cells(domain: Domain, rules: EnumeratedRules) -> bool:
     """Whether the domain is of so few items, and of items alone."""
-    return domain.width <= rules.widest and bool(item_positions(domain).all())
+    return domain.width <= rules.widest and not domain.table_columns
 
 
 @dataclass(frozen=True)

@@ -77,11 +77,10 @@ class _Parameters:
 def chances_of(domain: Domain, logits: Tensor) -> Tensor:
     """Probabilities (k, m) of logits (k, m): of an item each, and of the values of a table column together."""
     parts, at = [], 0
-    for block in domain.blocks:
-        if block.softmax:
-            parts.append(torch.sigmoid(logits[:, at : block.start]))
-            parts.append(torch.softmax(logits[:, block.start : block.stop], dim=1))
-            at = block.stop
+    for column in domain.table_columns:
+        parts.append(torch.sigmoid(logits[:, at : column.start]))
+        parts.append(torch.softmax(logits[:, column], dim=1))
+        at = column.stop
     if not parts:
         return torch.sigmoid(logits)
     return torch.cat([*parts, torch.sigmoid(logits[:, at:])], dim=1)
@@ -128,7 +127,7 @@ def match_moments(
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
-    free = _free(domain)
+    free = torch.tensor(domain.item_positions)
     all_free = bool(free.all())
     targets = [*targets, lengths] if lengths is not None else targets
     scalings = [target.scaling(domain) for target in targets]
@@ -137,7 +136,6 @@ def match_moments(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
     )
     scales: list[Scale] = []
-    columns = [slice(block.start, block.stop) for block in domain.blocks if block.softmax]
     measured = sum(int(target.variances.isfinite().sum()) for target in targets)
     entropy_weight = rule.entropy
     for step in range(rule.steps):
@@ -162,7 +160,7 @@ def match_moments(
         if rule.misfit is not None:
             if step % _ADJUSTED == _ADJUSTED - 1 and done > _SETTLING:
                 entropy_weight *= _adjustment(misfit / measured, rule.misfit)
-            loss = loss - entropy_weight * records * entropy_bound(columns, probabilities, weights)
+            loss = loss - entropy_weight * records * entropy_bound(domain.table_columns, probabilities, weights)
         elif rule.coupling > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
@@ -180,15 +178,6 @@ def _adjustment(misfit: float, wanted: float) -> float:
     return math.exp(_PACE * max(-_FASTEST, min(_FASTEST, 1 - misfit / wanted)))
 
 
-def _free(domain: Domain) -> Tensor:
-    """Which positions are items, not values of a table column."""
-    free = torch.ones(domain.width, dtype=torch.bool)
-    for block in domain.blocks:
-        if block.softmax:
-            free[block.start : block.stop] = False
-    return free
-
-
 def _start(
     domain: Domain,
     profile: Tensor,
@@ -197,7 +186,7 @@ def _start(
     generator: torch.Generator,
 ) -> _Parameters:
     """Components of different lengths: random sets where records are short, random tilts of the profile else."""
-    k, m, free = rule.components, domain.width, _free(domain)
+    k, m, free = rule.components, domain.width, torch.tensor(domain.item_positions)
     items = torch.where(free, profile, torch.zeros(()))
     start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
     tilted = start + torch.randn(k, m, generator=generator)
@@ -218,10 +207,9 @@ def _start(
                 shift = ((wanted + 0.5) / (now + 0.5)).log()
                 tilted[:, free] += shift[:, None]
         tilted[:, ~free] = start[:, ~free] + torch.randn(k, m, generator=generator)[:, ~free]
-    for block in domain.blocks:
-        if block.softmax:  # logits of a column are logarithms of shares
-            noise = torch.randn(k, block.width, generator=generator)
-            tilted[:, block.start : block.stop] = profile[block.start : block.stop].log() + noise
+    for column in domain.table_columns:  # logits of a column are logarithms of shares
+        shares = profile[column].log()
+        tilted[:, column] = shares + torch.randn(k, len(shares), generator=generator)
     return _Parameters(domain, tilted.clone(), torch.zeros(k))
 
 

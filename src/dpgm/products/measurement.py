@@ -29,7 +29,7 @@ from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
 from dpgm.statistics.popular_lengths import NAME as POPULAR
 from dpgm.statistics.popular_lengths import PopularLengths
-from dpgm.statistics.record_lengths import RecordLengths, item_positions, record_lengths
+from dpgm.statistics.record_lengths import RecordLengths, record_lengths
 from dpgm.statistics.scaled_items import NAME as SCALED
 from dpgm.statistics.statistic import Measured, ask, clip_bound
 from dpgm.strategy.protocol import PublicFacts
@@ -59,8 +59,8 @@ def measurement_spends(
     """
     domain, records, rule = facts.domain, facts.records, rules.budget
     width = rule.unknown_width if domain is None else domain.width
-    free = width if domain is None else int(item_positions(domain).sum())
-    columns = 0 if domain is None else sum(block.softmax for block in domain.blocks)
+    free = width if domain is None else int(domain.item_positions.sum())
+    columns = 0 if domain is None else len(domain.table_columns)
     sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
     listed = cells and domain is not None and lists_cells(domain, rules.enumerated)
     order = _largest_sets(width, free, columns, sigma, records, listed, rule)
@@ -179,7 +179,7 @@ def _centred_pairs(
 ) -> tuple[CentredPairs, float]:
     """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
     domain, offsets = reading.domain, offsets_near(profile[chosen])
-    items = law[reading.columns_within(chosen) :]  # without the columns, of which each record has all
+    items = law[reading.domain.columns_within(chosen) :]  # without the columns, of which each record has all
     sizes = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain, rules.bound).sizes
     popular = popular_sets(2, law, profile[chosen], records, rules)
     limit, cost = choose_limit(sizes, popular, noise, rules)

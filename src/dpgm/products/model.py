@@ -81,7 +81,7 @@ class Products:
                 raise ArtefactError(f"the tensor {name!r} holds values outside [0, 1]; get the release again.")
         model = cls(domain, tensors["weights"], tensors["probabilities"])
         sums = [model.weights.sum(dim=0, keepdim=True)]
-        sums += [model.probabilities[:, b.start : b.stop].double().sum(dim=1) for b in domain.blocks if b.softmax]
+        sums += [model.probabilities[:, column].double().sum(dim=1) for column in domain.table_columns]
         if any(bool(((total - 1).abs() > 1e-3).any()) for total in sums):
             raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
         return model

@@ -22,9 +22,8 @@ from dpgm.products.targets import CentredTarget, LengthTarget, MomentTarget, Tar
 from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.item_tuples import ItemTuples, column_of, pair_places
+from dpgm.statistics.item_tuples import ItemTuples, pair_places
 from dpgm.statistics.popular_lengths import PopularLengths
-from dpgm.statistics.record_lengths import item_positions
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -80,7 +79,7 @@ def moment_targets(
     lengths = None
     if reading.lengths is not None:
         lengths = _length_target(reading.lengths, measurements, domain, records, rules)
-    table = not item_positions(domain).any() and not narrow
+    table = not domain.item_positions.any() and not narrow
     fit = FitRule(
         components=_components(domain.width, records, rule),
         steps=rule.steps_narrow if narrow else rule.steps_table if table else rule.steps,
@@ -194,15 +193,6 @@ def _tuple_target(
     )
 
 
-def _label_positions(domain: Domain) -> NDArray[np.bool_]:
-    """Which positions are values of the label."""
-    label = np.zeros(domain.width, dtype=np.bool_)
-    for field, block in zip(domain.fields, domain.blocks, strict=True):
-        if block.softmax and field.name == domain.label:
-            label[block.start : block.stop] = True
-    return label
-
-
 def _shrunk(
     measured: Measured[ItemTuples], expected: Floats, law: Floats, records: int, rules: FitRules
 ) -> tuple[Floats, Floats]:
@@ -220,7 +210,7 @@ def _shrunk(
 
 def _pair_emphasis(domain: Domain, positions: NDArray[np.int64], rules: FitRules) -> torch.Tensor | float:
     """Pairs with the label of a table are held on to: what predicts it is worth more than entropy."""
-    label = _label_positions(domain)[positions]
+    label = domain.label_positions[positions]
     if not label.any():
         return 1.0
     return torch.from_numpy(np.where(label[:, None] | label, rules.label_emphasis, 1.0)).float()
@@ -244,7 +234,7 @@ def _centred_target(
     target[i, j], variance[i, j] = values, stds**2
     return CentredTarget(
         positions=torch.from_numpy(sets.positions),
-        owners=torch.from_numpy(np.unique(column_of(sets.domain)[sets.positions], return_inverse=True)[1]),
+        owners=torch.from_numpy(np.unique(sets.domain.column_of[sets.positions], return_inverse=True)[1]),
         offsets=torch.from_numpy(offsets).float(),
         limit=sets.limit / STEPS**2,
         values=torch.from_numpy(target).float(),
@@ -276,7 +266,7 @@ def _length_target(
     if pairs:
         noise = rules.fit.length_emphasis * max(pairs[0], 1e-9)
         emphasis = float(np.clip(rules.budget.sanity * records / noise, 1.0, most))
-    return _counts_of_lengths(np.nonzero(item_positions(domain))[0], lengths, records, rules.fit, emphasis)
+    return _counts_of_lengths(np.nonzero(domain.item_positions)[0], lengths, records, rules.fit, emphasis)
 
 
 def _popular_targets(

@@ -11,7 +11,7 @@ from dpgm.products.noisy_lengths import Lengths, read_lengths, thinned
 from dpgm.products.rules import ReadRules
 from dpgm.products.shrinkage import shrink_alone
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.record_lengths import RecordLengths, item_positions
+from dpgm.statistics.record_lengths import RecordLengths
 from dpgm.statistics.statistic import GRID, Measured, clip_steps
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -25,28 +25,20 @@ class Reading:
     lengths: Lengths | None
 
     @property
-    def columns(self) -> int:
-        """The number of table columns."""
-        return sum(block.softmax for block in self.domain.blocks)
-
-    @property
     def whole(self) -> Floats:
         """Law of the number of ones of a record."""
-        return thinned(np.ones(1) if self.lengths is None else self.lengths.law, 1.0, self.columns)
+        return thinned(
+            np.ones(1) if self.lengths is None else self.lengths.law, 1.0, len(self.domain.table_columns)
+        )
 
     def within(self, chosen: NDArray[np.int64], profile: Floats) -> Floats:
         """Law of the number of ones among chosen positions."""
-        free = item_positions(self.domain)
+        free = self.domain.item_positions
         inside = np.zeros(self.domain.width, dtype=np.bool_)
         inside[chosen] = True
         share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
         law = np.ones(1) if self.lengths is None else self.lengths.law
-        return thinned(law, float(share), self.columns_within(chosen))
-
-    def columns_within(self, chosen: NDArray[np.int64]) -> int:
-        """The number of table columns with a value among chosen positions."""
-        columns = [block for block in self.domain.blocks if block.softmax]
-        return sum(bool(((chosen >= block.start) & (chosen < block.stop)).any()) for block in columns)
+        return thinned(law, float(share), self.domain.columns_within(chosen))
 
 
 def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: ReadRules) -> Reading:
@@ -59,7 +51,7 @@ def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int, 
 def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
     """Posterior mean and deviation of every count: rare items are not as frequent as noise makes some of them seem."""
     counts, stds = items.value.numpy().copy(), np.full(len(items.value), items.std)
-    free = item_positions(items.statistic.domain)
+    free = items.statistic.domain.item_positions
     if free.any():
         counts[free], stds[free] = shrink_alone(counts[free], items.std)
     return counts, stds
@@ -70,9 +62,8 @@ def item_profile(items: Measured[ItemCounts], reading: Reading, records: int, ru
     profile = possible_shares(
         item_counts(items)[0] / (retained(items, reading) * records), items.std, records, rules
     )
-    for block in reading.domain.blocks:
-        if block.softmax:
-            profile[block.start : block.stop] /= profile[block.start : block.stop].sum()
+    for column in reading.domain.table_columns:
+        profile[column] /= profile[column].sum()
     return profile
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -253,11 +254,11 @@ def _column_sums(values: Tensor, owners: Tensor) -> Tensor:
 
 def _units(domain: Domain, positions: Tensor) -> Callable[[Tensor], Tensor]:
     """Chances of the independent zero-one units among `positions`: an item each, a table column together."""
-    chosen = set(positions.tolist())
-    single = [p for b in domain.blocks if not b.softmax for p in range(b.start, b.stop) if p in chosen]
-    columns = [[p for p in range(b.start, b.stop) if p in chosen] for b in domain.blocks if b.softmax]
-    joint = [torch.tensor(column) for column in columns if column]
-    index = torch.tensor(single, dtype=torch.long)
+    chosen = np.zeros(domain.width, dtype=np.bool_)
+    chosen[positions.numpy()] = True
+    index = torch.from_numpy(np.flatnonzero(chosen & domain.item_positions))
+    columns = [column.start + np.flatnonzero(chosen[column]) for column in domain.table_columns]
+    joint = [torch.from_numpy(column) for column in columns if len(column)]
 
     def chances(probabilities: Tensor) -> Tensor:
         parts = [probabilities[:, index]]

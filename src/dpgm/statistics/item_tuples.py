@@ -102,20 +102,11 @@ def possible_sets(domain: Domain, positions: NDArray[np.int64], order: int) -> N
         listed = np.stack(np.triu_indices(len(positions), 1), axis=1)
     else:
         listed = np.array(list(combinations(range(len(positions)), order)), dtype=np.int64).reshape(-1, order)
-    owner = column_of(domain)[positions]
+    owner = domain.column_of[positions]
     possible = np.ones(len(listed), dtype=np.bool_)
     for a, b in combinations(range(order), 2):
         possible &= owner[listed[:, a]] != owner[listed[:, b]]
     return listed[possible]
-
-
-def column_of(domain: Domain) -> NDArray[np.int64]:
-    """For every position a number that it shares with the other values of its table column only."""
-    owner = np.arange(domain.width)
-    for block in domain.blocks:
-        if block.softmax:
-            owner[block.start : block.stop] = block.start
-    return owner
 
 
 def pair_places(size: int) -> NDArray[np.int64]:

@@ -40,17 +40,9 @@ class RecordLengths:
         return torch.from_numpy(total)
 
 
-def item_positions(domain: Domain) -> NDArray[np.bool_]:
-    """Which positions belong to item sets and images, not to one-of-many fields."""
-    free = np.zeros(domain.width, dtype=np.bool_)
-    for block in domain.blocks:
-        free[block.start : block.stop] = not block.softmax
-    return free
-
-
 def item_lengths(records: Records) -> NDArray[np.int64]:
     """Items of every record, over its item sets and images."""
-    free = item_positions(records.domain)
+    free = records.domain.item_positions
     return records.lengths if free.all() else counts_within(records, free)
 
 
@@ -63,4 +55,4 @@ def counts_within(records: Records, chosen: NDArray[np.bool_]) -> NDArray[np.int
 
 def record_lengths(domain: Domain) -> RecordLengths:
     """The statistic for a domain; its public longest length is that of the domain, at most 512."""
-    return RecordLengths(domain, int(min(item_positions(domain).sum(), LONGEST)))
+    return RecordLengths(domain, int(min(domain.item_positions.sum(), LONGEST)))
