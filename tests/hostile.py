@@ -1,7 +1,7 @@
 """The corpus of bad input: every hostile or odd file that a curator may be given, and what must come of it.
 
 Run as a program it reads all of them in one process under a cap on its memory and prints, for each, the outcome, the
-seconds and the peak of resident memory; `tests/data/test_hostile_corpus.py` checks these.
+seconds of processor time and the peak of resident memory; `tests/data/test_hostile_corpus.py` checks these.
 """
 
 import gc
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import signal
 import struct
 import tempfile
 import time
@@ -26,6 +27,7 @@ from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 
 ROOM = 2 << 30  # address space beyond what the imports take
+SECONDS = 60  # of processor time for one case: a hang is what is looked for, not slowness
 ITEMS = Domain.of_items([1, 2, 3])
 NAMES = Domain((ItemSet("items", ("a", "b")),))
 TABLE = Domain((Categorical("colour", ("red", "blue")), Numeric("size", 0, 10, 5)))
@@ -65,10 +67,36 @@ def text(content: str | bytes) -> Make:
 
 
 def repeated(start: bytes, piece: bytes, times: int) -> Make:
-    """A compressed text much larger than the disk or the memory should hold."""
+    """A text that is the same piece many times."""
 
     def make(path: Path) -> None:
-        with gzip.open(path, "wb", 1) as file:
+        with path.open("wb") as file:
+            file.write(start)
+            for _ in range(times):
+                file.write(piece)
+
+    return make
+
+
+def bomb(start: bytes, piece: bytes, gigabytes: int) -> Make:
+    """Gigabytes of equal rows: gzip members joined end to end, of which the first alone is compressed here."""
+
+    def make(path: Path) -> None:
+        times = (32 << 20) // len(piece)
+        packed = gzip.compress(piece * times, 6)
+        with path.open("wb") as file:
+            file.write(gzip.compress(start))
+            file.write(packed * ((gigabytes << 30) // (times * len(piece)) + 1))
+
+    return make
+
+
+def zipped_bomb(member: str, start: bytes, piece: bytes, times: int) -> Make:
+    def make(path: Path) -> None:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            archive.open(member, "w", force_zip64=True) as file,
+        ):
             file.write(start)
             for _ in range(times):
                 file.write(piece)
@@ -210,7 +238,7 @@ CASES = [
     ),
     Hostile(
         "I9 a line of 200 MB",
-        "x.csv.gz",
+        "x.csv",
         repeated(b"", b"a" * (1 << 20), 200),
         INPUT,
         {"domain": TABLE},
@@ -219,7 +247,7 @@ CASES = [
     ),
     Hostile(
         "I9 a line of 200 MB, FIMI",
-        "x.dat.gz",
+        "x.dat",
         repeated(b"", b"1 " * (1 << 19), 200),
         INPUT,
         {"domain": ITEMS},
@@ -228,7 +256,7 @@ CASES = [
     ),
     Hostile(
         "I9 a line of 200 MB, JSON",
-        "x.jsonl.gz",
+        "x.jsonl",
         repeated(b"", b"[" * (1 << 20), 200),
         INPUT,
         {"domain": ITEMS},
@@ -237,8 +265,8 @@ CASES = [
     ),
     Hostile(
         "I10 a quote never closed",
-        "x.csv.gz",
-        repeated(b'colour,size\nred,1\n"', b"red,1\n" * 170_000, 1000),
+        "x.csv",
+        repeated(b'colour,size\nred,1\n"', b"red,1\n" * 170_000, 60),
         INPUT,
         {"domain": TABLE},
         ("longer",),
@@ -296,6 +324,42 @@ CASES = [
         lambda path: path.write_bytes(gzip.compress(b"colour,size\nred,1\n" * 99)[:-9]) and None,
         INPUT,
         {"domain": TABLE},
+    ),
+    Hostile(
+        "I30 gzip bomb of 26 GB",
+        "x.csv.gz",
+        bomb(b"colour,size\n", b"red,1\n" * 170_000, 26),
+        INPUT,
+        {"domain": TABLE},
+        ("times its size",),
+        300,
+    ),
+    Hostile(
+        "I30 gzip bomb of 26 GB, JSON",
+        "x.jsonl.gz",
+        bomb(b"", b"[" + b"1, 2, 3, " * 100 + b"1]\n", 26),
+        INPUT,
+        {"domain": ITEMS},
+        ("times its size",),
+        300,
+    ),
+    Hostile(
+        "I30 gzip bomb of 26 GB, one person",
+        "x.csv.gz",
+        bomb(b"p,i\n", b"1,2\n" * 256_000, 26),
+        INPUT,
+        LONG,
+        ("times its size",),
+        300,
+    ),
+    Hostile(
+        "I30 zip bomb",
+        "x.zip",
+        zipped_bomb("x.csv", b"colour,size\n", b"red,1\n" * 170_000, 60),
+        INPUT,
+        {"domain": TABLE},
+        ("times its size",),
+        300,
     ),
     Hostile("I31 zip out of itself", "x.zip", archive({"../x.dat": "1\n"}), INPUT, {"domain": ITEMS}, ("outside",)),
     Hostile("I31 zip from the root", "x.zip", archive({"/x.dat": "1\n"}), INPUT, {"domain": ITEMS}, ("outside",)),
@@ -386,12 +450,18 @@ def memory(what: str) -> int:
     return int(re.search(rf"{what}:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10  # type: ignore[index]
 
 
+def hangs(signal_number: int, frame: Any) -> None:
+    raise TimeoutError(f"took over {SECONDS} seconds of processor time")
+
+
 def run(read: Callable[[], Any]) -> dict[str, Any]:
     """What came of one case."""
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
-    began = time.monotonic()
+    began = time.process_time()
     message = ""
+    signal.signal(signal.SIGPROF, hangs)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         read()
         outcome = ACCEPTED
@@ -399,10 +469,12 @@ def run(read: Callable[[], Any]) -> dict[str, Any]:
         outcome, message = error.kind, str(error)
     except BaseException as error:  # anything else is a fault of ours, and is told
         outcome, message = f"{type(error).__name__}", str(error)[:200]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return {
         "outcome": outcome,
         "message": message,
-        "seconds": time.monotonic() - began,
+        "seconds": time.process_time() - began,
         "peak_mb": (memory("VmHWM") - before) >> 20,
     }
 

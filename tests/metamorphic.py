@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 import dpgm.data.conversion
+import dpgm.data.json_lines
 import dpgm.data.lines
 import dpgm.data.parquet
 from dpgm.data.conversion import as_records
@@ -580,6 +581,7 @@ def small_blocks(size: int | None) -> Iterator[None]:
     modules = (
         (dpgm.data.lines, "BLOCK", size),
         (dpgm.data.parquet, "_BATCH", 3),
+        (dpgm.data.json_lines, "_ROWS", 1),
         (dpgm.data.conversion, "_CHUNK", 3),
     )
     before = [getattr(module, name) for module, name, _ in modules]

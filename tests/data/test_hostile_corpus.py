@@ -9,14 +9,14 @@ import pytest
 
 import hostile
 
-HANG = 120  # seconds for all of them; a hang is what is looked for, not slowness
+HANG = 600  # seconds for all of them on a busy machine; each has its limit of processor time in `hostile`
 
 
 @pytest.fixture(scope="module")
 def results():
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, hostile.__file__], capture_output=True, text=True, timeout=5 * HANG, env=environment
+        [sys.executable, hostile.__file__], capture_output=True, text=True, timeout=HANG, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -19,6 +19,7 @@ from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _BARE = "items"
+_ROWS = 32_768  # at a time: a short line takes a hundred times its bytes as objects
 _Row = dict[str, Any]
 # How the values of a member become a column: values, the place of each row.
 _Reader = Callable[[list[Any], Place], Any]
@@ -73,11 +74,11 @@ def _refuse(_: str) -> None:
     raise ValueError
 
 
-def _rows(block: TextBlock) -> tuple[list[_Row | list[Any]], list[int]]:
-    """The objects and lists of a block and the row that each stands in."""
+def _rows(block: TextBlock, first: int) -> tuple[list[_Row | list[Any]], list[int]]:
+    """The objects and lists of some rows of a block and the row that each stands in."""
     rows: list[_Row | list[Any]] = []
     kept = []
-    for at, line in enumerate(block.rows()):
+    for at, line in enumerate(block.rows(first, first + _ROWS), start=first):
         if not line.strip():
             continue
         try:
@@ -98,8 +99,9 @@ def _chunks(source: Input, options: ReadOptions, shape: Shape, members: dict[str
 
     field = None if options.public_domain is None else set_field(options.public_domain)
     unseen = set(members)
-    for block in blocks_of(source, quoted=False):
-        rows, kept = _rows(block)
+    pieces = ((block, at) for block in blocks_of(source, quoted=False) for at in range(0, len(block.ends), _ROWS))
+    for block, first in pieces:
+        rows, kept = _rows(block, first)
         if not rows:
             continue
 

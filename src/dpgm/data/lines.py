@@ -35,10 +35,11 @@ class TextBlock:
         """Where every row ends: its newline, outside of quotes."""
         return _row_ends(np.frombuffer(self.text, dtype=np.uint8), self.quoted)
 
-    def rows(self) -> list[bytes]:
-        """The rows without their newlines."""
-        starts = [0, *(self.ends[:-1] + 1).tolist()]
-        return [self.text[start:end] for start, end in zip(starts, self.ends.tolist(), strict=True)]
+    def rows(self, first: int = 0, stop: int | None = None) -> list[bytes]:
+        """The rows, or those from `first` to before `stop`, without their newlines."""
+        ends = self.ends[first:stop]
+        starts = [int(self.ends[first - 1]) + 1 if first else 0, *(ends[:-1] + 1).tolist()]
+        return [self.text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
 
     def line_of(self, row: int) -> int:
         """The line in the file at which a row starts."""

@@ -6,7 +6,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import IO, Any
 
 from dpgm.errors import InputError, ResourceError
 
-# Text compresses some ten times; far more than this, and large, is a bomb.
+# Text compresses some ten times; far more than this, and large, is a bomb. What is unpacked is held against the packed
+# bytes read so far and not against the whole file, so that a bomb ends after this much, however large its file is.
 MAX_RATIO = 200
-RATIO_FROM = 128 << 20
+RATIO_FROM = 16 << 20
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
@@ -103,8 +104,8 @@ def _choose_member(file: Path, member: str | None) -> str:
 class _Guarded(io.RawIOBase):
     """A stream of unpacked bytes that ends in a plain sentence where the file is damaged or unpacks to too much."""
 
-    def __init__(self, stream: IO[bytes], source: Input, packed: int) -> None:
-        self._stream, self._source, self._packed = stream, source, packed
+    def __init__(self, stream: IO[bytes], source: Input, packed: Callable[[], int]) -> None:
+        self._stream, self._source, self._packed = stream, source, packed  # packed bytes read so far
         self._given = 0
 
     def readable(self) -> bool:
@@ -120,7 +121,7 @@ class _Guarded(io.RawIOBase):
                 f"{self._source}: cannot be read to its end; check the disk or get it again."
             ) from None
         self._given += len(data)
-        if self._given > RATIO_FROM and self._given > MAX_RATIO * self._packed:
+        if self._given > RATIO_FROM and self._given > MAX_RATIO * max(1, self._packed()):
             raise InputError(
                 f"{self._source}: unpacks to over {MAX_RATIO} times its size; unpack it yourself if you trust it."
             )
@@ -134,18 +135,18 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
     size = check_regular(source.path)
     with ExitStack() as stack:
         raw: IO[bytes] = stack.enter_context(open(source.path, "rb"))
-        stream, packed = raw, size
+        stream, start = raw, 0
         if source.member is not None:
             try:
                 archive = stack.enter_context(zipfile.ZipFile(raw))
-                packed = max(1, archive.getinfo(source.member).compress_size)
+                start = archive.getinfo(source.member).header_offset
                 stream = stack.enter_context(archive.open(source.member))
             except (zipfile.BadZipFile, KeyError, OSError, RuntimeError, NotImplementedError):
                 raise InputError(f"{source}: the zip archive is damaged or cut short; get it again.") from None
         if source.name.lower().endswith(".gz"):
             unpacking: Any = gzip.GzipFile(fileobj=stream)
             stream = stack.enter_context(unpacking)
-        guarded = _Guarded(stream, source, packed)
+        guarded = _Guarded(stream, source, lambda: raw.tell() - start)
         yield io.BufferedReader(guarded, 1 << 20)
         if os.fstat(raw.fileno()).st_size != size:
             raise InputError(f"{source}: the file changed while it was read; run again when it is complete.")
