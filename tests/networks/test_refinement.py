@@ -5,7 +5,7 @@ from dpgm.data.domain import Domain
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import FitRule
+from dpgm.products.fitting import FitSettings
 from dpgm.products.targets import LengthTarget, MomentTarget
 
 ITEMS, RECORDS = 6, 1000
@@ -42,7 +42,7 @@ def start(clusters=2):
 
 def refined(mixture, steps, seed=0):
     profile, targets, lengths = planted_targets()
-    rule = FitRule(components=12, steps=steps, coupling=0.0)
+    rule = FitSettings(components=12, steps=steps, penalty=0.0)
     return refine_mixture(
         mixture, RECORDS, profile, targets, lengths, rule, generator=torch.Generator().manual_seed(seed)
     )

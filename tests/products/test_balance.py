@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -116,5 +117,5 @@ def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
     monkeypatch.setattr(balancing, "balance", never)
     certain = Products(Domain.of_items(2), torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
     assert len(certain.sample(100, generator=torch.Generator().manual_seed(0))) == 100
-    monkeypatch.setattr(balancing, "MOST_RECORDS", 50)
+    monkeypatch.setattr(balancing, "SAMPLING", replace(balancing.SAMPLING, balanced_records=50))
     assert len(a_mixture(Domain.of_items(3)).sample(60, generator=torch.Generator().manual_seed(0))) == 60

@@ -5,7 +5,7 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain
 from dpgm.products.entropy import entropy_bound
-from dpgm.products.fitting import FitRule, fit_moments
+from dpgm.products.fitting import FitSettings, fit_moments
 from dpgm.products.targets import MomentTarget
 
 COLUMNS = [slice(0, 2), slice(2, 5), slice(5, 9)]
@@ -65,7 +65,7 @@ def test_a_fit_of_largest_entropy_guesses_triples_better_than_a_fixed_penalty():
         2, positions, torch.ones(4), pairs + noise.where(variances.isfinite(), noise * 0), variances
     )
     errors = []
-    for rule in (FitRule(60, 300, coupling=0.002), FitRule(60, 300, misfit=0.95)):
+    for rule in (FitSettings(60, 300, penalty=0.002), FitSettings(60, 300, misfit=0.95)):
         draws = torch.Generator().manual_seed(1)
         model = fit_moments(domain, records, profile, [items, target], None, rule, generator=draws)
         a, b, c = (model.probabilities[:, column].double() for column in (slice(0, 8), slice(8, 16), slice(16, 24)))

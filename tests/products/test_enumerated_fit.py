@@ -74,7 +74,7 @@ def test_centred_sums_are_shown_and_say_the_same_as_counts():
         expected.append(records * centred @ (weights * truth))
         values, ones = torch.from_numpy(expected[-1]), torch.ones(len(sets))
         shown.append(
-            Shown(masks(sets), values, ones, torch.from_numpy(weights), torch.from_numpy(offsets), price=1e-4)
+            Shown(masks(sets), values, ones, torch.from_numpy(weights), torch.from_numpy(offsets), penalty=1e-4)
         )
     profile = torch.from_numpy(held(width).T @ truth)
     chances = fit_table(profile, records, shown, None).numpy()

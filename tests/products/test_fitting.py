@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.products.fitting import FitRule, fit_moments
+from dpgm.products.fitting import FitSettings, fit_moments
 from dpgm.products.length_law import _law_by_transform, length_law
 from dpgm.products.shrinkage import shrink
 from dpgm.products.targets import LengthTarget, MomentTarget, moments
@@ -67,7 +67,7 @@ def test_a_fit_shows_the_pairs_it_is_given():
         MomentTarget(1, everything, torch.ones(5), 1000 * profile, torch.ones(4)),
         MomentTarget(2, everything, torch.ones(5), wanted, variances),
     ]
-    rule = FitRule(components=6, steps=400, coupling=0.0)
+    rule = FitSettings(components=6, steps=400, penalty=0.0)
     model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
     chances, weights = model.probabilities, model.weights.float()
     shown = 1000 * moments(2, chances, weights, torch.ones(6), torch.zeros(6))
@@ -83,7 +83,7 @@ def test_a_fit_shows_how_many_of_some_items_records_hold():
         MomentTarget(1, torch.arange(8), torch.ones(9), 1000 * profile, torch.ones(8)),
         LengthTarget(few, torch.arange(4), wanted, torch.ones(4)),
     ]
-    rule = FitRule(components=6, steps=400, coupling=0.0)
+    rule = FitSettings(components=6, steps=400, penalty=0.0)
     model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
     held = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
     assert np.abs(np.bincount(held.astype(int), minlength=4) - wanted.numpy()).max() < 30

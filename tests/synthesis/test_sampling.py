@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -17,8 +19,8 @@ def listed(items=10):
 
 def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
-    monkeypatch.setattr(products, "MOST_RECORDS", 1_000)
-    monkeypatch.setattr(products, "LARGEST", 1_000)
+    few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
+    monkeypatch.setattr(products, "SAMPLING", few)
     model, count = listed(), 100_000
     drawn = sample(model, model.domain, count, seed=1).to_dense(np.int64)
     counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
@@ -28,8 +30,8 @@ def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
 
 def test_parts_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(sampling, "CHUNK", 500)
-    monkeypatch.setattr(products, "MOST_RECORDS", 1_000)
-    monkeypatch.setattr(products, "LARGEST", 1_000)
+    few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
+    monkeypatch.setattr(products, "SAMPLING", few)
     alone, together = (list(sample_chunks(listed(), 3_000, seed=2, threads=threads)) for threads in (1, 3))
     assert [len(part) for part in alone] == [500] * 6
     assert all((a.indices == b.indices).all() for a, b in zip(alone, together, strict=True))

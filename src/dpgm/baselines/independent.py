@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.baselines.lengths import LENGTHS, noisy_lengths, quantile
+from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import ArtefactError
@@ -27,8 +28,6 @@ from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 COUNTS = "item counts"
-LENGTH_SHARE = 0.05
-COVERED = 0.99  # share of the records that the clipping leaves whole
 _CHUNK_CELLS = 2**24
 
 
@@ -110,7 +109,7 @@ class IndependentStrategy:
         """Lengths where there are item sets; the rest for the counts."""
         if facts.domain is not None and facts.domain.is_table:
             return Budget((Spend(COUNTS, 1.0),))
-        return Budget((Spend(LENGTHS, LENGTH_SHARE), Spend(COUNTS, 1 - LENGTH_SHARE)))
+        return Budget((Spend(LENGTHS, RULES.lengths), Spend(COUNTS, 1 - RULES.lengths)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """No setting decides it."""
@@ -127,7 +126,7 @@ class IndependentStrategy:
         context.progress("measure", 0, 1)
         cap = len(domain.table_columns)
         if plan.pays_for(LENGTHS):
-            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), COVERED)
+            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), RULES.covered)
         statistic = ItemCounts(domain, min(cap, domain.width))
         noisy = gateway.release(COUNTS, statistic.query(), plan.noise(COUNTS))
         context.progress("measure", 1, 1)

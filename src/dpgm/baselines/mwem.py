@@ -32,6 +32,7 @@ from torch import Tensor
 from dpgm import validation
 from dpgm.baselines.factored_weights import FactoredWeights
 from dpgm.baselines.lengths import LENGTHS, average, noisy_lengths
+from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
@@ -45,10 +46,6 @@ from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
-LENGTH_SHARE = 0.05
-MOST_ITEMS = 2_000
-LARGEST_GROUP = 12  # items
-REPLAYS = 20
 _CHUNK = 8192  # records: float32 sums of so few are exact
 _CHUNK_CELLS = 2**24
 
@@ -135,8 +132,8 @@ class MwemStrategy:
             return f"`preset` paper trains vae or rbm; got model {self.name!r}."
         if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
-        if domain is not None and domain.width > MOST_ITEMS:
-            return f"MWEM handles at most {MOST_ITEMS} items; the domain has {domain.width}."
+        if domain is not None and domain.width > RULES.most_items:
+            return f"MWEM handles at most {RULES.most_items} items; the domain has {domain.width}."
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
@@ -147,9 +144,9 @@ class MwemStrategy:
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Lengths, and half of the rest each for selecting and for measuring."""
         assert isinstance(settings, MwemSettings)
-        half, rounds = (1 - LENGTH_SHARE) / 2, settings.iterations
+        half, rounds = (1 - RULES.lengths) / 2, settings.iterations
         return Budget(
-            (Spend(LENGTHS, LENGTH_SHARE), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)),
+            (Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)),
         )
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
@@ -158,7 +155,7 @@ class MwemStrategy:
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
-        width = MOST_ITEMS if facts.domain is None else facts.domain.width
+        width = RULES.most_items if facts.domain is None else facts.domain.width
         return 80 * width**2 + 8 * _CHUNK * width + 8 * _CHUNK_CELLS
 
     def fit(
@@ -169,7 +166,7 @@ class MwemStrategy:
         mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
         cap = min(width, max(1, round(mean)))
         candidates = _Candidates(width, cap)
-        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), LARGEST_GROUP)
+        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), RULES.largest_group)
         measured: list[tuple[tuple[int, ...], float]] = []
         rounds = context.runs_left({name: plan.mechanism(name).count for name in (SELECT, MEASURE)})
         for done in range(rounds):
@@ -180,7 +177,7 @@ class MwemStrategy:
             answer = gateway.release(MEASURE, candidates.one_answer(chosen), plan.noise(MEASURE))
             weights.join(query[0], query[-1])
             measured.append((query, float(np.clip(answer.item() / count, 0.0, 1.0))))
-            for _ in range(REPLAYS):
+            for _ in range(RULES.replays):
                 for items, share in measured:
                     weights.update(items, share)
             weights.refresh()
@@ -201,7 +198,7 @@ class MwemStrategy:
         if not kinds or any(tensor.dim() != 1 for tensor in (sizes, items, tables)):
             raise ArtefactError("the groups of the release have another shape or type; get it again.")
         counts, members = sizes.tolist(), items.tolist()
-        sound = bool(counts) and all(1 <= size <= LARGEST_GROUP for size in counts)
+        sound = bool(counts) and all(1 <= size <= RULES.largest_group for size in counts)
         if not sound or sorted(members) != list(range(domain.width)) or sum(counts) != domain.width:
             raise ArtefactError("the groups of the release do not hold every item once; get it again.")
         if len(tables) != sum(2**size for size in counts):
@@ -213,7 +210,7 @@ class MwemStrategy:
                 raise ArtefactError("a table of the release does not hold probabilities; get it again.")
             groups.append((members[at : at + size], table.reshape((2,) * size)))
             at, start = at + size, start + 2**size
-        return WeightedGroups(domain, FactoredWeights.of_groups(groups, LARGEST_GROUP), cap)
+        return WeightedGroups(domain, FactoredWeights.of_groups(groups, RULES.largest_group), cap)
 
 
 class _Candidates:

@@ -12,23 +12,13 @@ Everything here is fixed by public numbers (the shape of the image, a public see
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from dpgm.errors import UsageError
 from dpgm.images.bases import cosine_images, squared_frequencies
-
-REFERENCE_PIXELS = 784  # bandwidths are stated for 28 x 28 images and rescaled to others
-_DAMPING = 36.0
-_SMALLEST_WEIGHT = 0.12
-_DIRECTIONS = 6
-_TWO_WIDTHS, _ONE_WIDTH = (7.0, 3.5), (14 / 3,)  # waves per image side
-_PLACES = 7  # windows per side
-_STRENGTH = 0.35  # brings distances between filtered images to the size of those between cosine coefficients
-
-Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
+from dpgm.images.rules import RULES, MapRules, Transform
 
 
 @dataclass(frozen=True)
@@ -49,6 +39,7 @@ class EmbeddingDesign:
     columns: int
     sets: tuple[FeatureSet, ...]
     seed: int = 0
+    map: MapRules = RULES.embedding.map
 
     def __post_init__(self) -> None:
         if not self.sets or any(feature_set.frequencies < 1 for feature_set in self.sets):
@@ -68,12 +59,12 @@ class ImageFeatures:
     def __init__(self, design: EmbeddingDesign, *, device: torch.device | str = "cpu") -> None:
         self.design = design
         self._transforms: dict[str, _CosineTransform | _GaborTransform] = {
-            name: _TRANSFORMS[name](design.height, design.columns, device)
+            name: _transform(name, design, device)
             for name in dict.fromkeys(feature_set.transform for feature_set in design.sets)
         }
         draws = torch.Generator().manual_seed(design.seed)
         self._frequencies: list[Tensor] = []
-        rescale = REFERENCE_PIXELS / (design.height * design.columns)
+        rescale = design.map.reference_pixels / (design.height * design.columns)
         for feature_set in design.sets:
             width = self._transforms[feature_set.transform].width
             deviation = math.sqrt(2 * feature_set.bandwidth * rescale)
@@ -106,11 +97,11 @@ class ImageFeatures:
 
 
 class _CosineTransform:
-    """Damped cosine coefficients w_f DCT(x) with w_f = 1 / (1 + f² / 36), those of weight above 0.12."""
+    """Damped cosine coefficients w_f DCT(x) with w_f = 1 / (1 + f² / damping); small weights are left out."""
 
-    def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
-        weights = 1 / (1 + squared_frequencies(height, columns).flatten() / _DAMPING)
-        kept = torch.nonzero(weights > _SMALLEST_WEIGHT).flatten()
+    def __init__(self, height: int, columns: int, rules: MapRules, device: torch.device | str) -> None:
+        weights = 1 / (1 + squared_frequencies(height, columns).flatten() / rules.damping)
+        kept = torch.nonzero(weights > rules.least_weight).flatten()
         self._matrix = (cosine_images(height, columns, kept) * weights[kept, None]).to(device)
         self.width = len(kept)
 
@@ -121,50 +112,48 @@ class _CosineTransform:
 class _GaborTransform:
     """Modulus of waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength."""
 
-    waves: tuple[float, ...] = _TWO_WIDTHS
-
-    def __init__(self, height: int, columns: int, device: torch.device | str) -> None:
+    def __init__(
+        self, height: int, columns: int, waves: tuple[float, ...], rules: MapRules, device: torch.device | str
+    ) -> None:
         side = math.sqrt(height * columns)
-        waves = [_windowed_waves(height, columns, side / ratio) for ratio in self.waves]
-        self._cosines = torch.cat([cosine for cosine, _ in waves]).T.contiguous().to(device)
-        self._sines = torch.cat([sine for _, sine in waves]).T.contiguous().to(device)
+        windowed = [_windowed_waves(height, columns, side / ratio, rules) for ratio in waves]
+        self._smoothing, self._strength = rules.smoothing, rules.strength * math.sqrt(2 / len(waves))
+        self._cosines = torch.cat([cosine for cosine, _ in windowed]).T.contiguous().to(device)
+        self._sines = torch.cat([sine for _, sine in windowed]).T.contiguous().to(device)
         self.width = self._cosines.shape[1]
 
     def __call__(self, images: Tensor) -> Tensor:
         squares = (images @ self._cosines).square() + (images @ self._sines).square()
-        return (squares + 1e-4).sqrt() * (_STRENGTH * math.sqrt(2 / len(self.waves)))
+        return (squares + self._smoothing).sqrt() * self._strength
 
 
-class _MiddleGaborTransform(_GaborTransform):
-    """One wavelength between the two: half the work."""
-
-    waves = _ONE_WIDTH
-
-
-def _windowed_waves(height: int, columns: int, wavelength: float) -> tuple[Tensor, Tensor]:
+def _windowed_waves(height: int, columns: int, wavelength: float, rules: MapRules) -> tuple[Tensor, Tensor]:
     """Even and odd waves (places * directions, pixels), blind to uniform brightness, of norm about one."""
     spread = 0.5 * wavelength
-    places = torch.cartesian_prod(_centres(height), _centres(columns))
+    places = torch.cartesian_prod(_centres(height, rules), _centres(columns, rules))
     y = (torch.arange(height)[None, :] - places[:, :1])[:, :, None]
     x = (torch.arange(columns)[None, :] - places[:, 1:])[:, None, :]
     window = torch.exp(-(x**2 + y**2) / (2 * spread**2)) / math.sqrt(math.pi * spread**2 / 2)
     mean = math.exp(-((2 * math.pi * spread / wavelength) ** 2) / 2)
     cosines, sines = [], []
-    for number in range(_DIRECTIONS):
-        angle = math.pi * number / _DIRECTIONS
+    for number in range(rules.directions):
+        angle = math.pi * number / rules.directions
         phase = 2 * math.pi / wavelength * (x * math.cos(angle) + y * math.sin(angle))
         cosines.append(window * (torch.cos(phase) - mean))
         sines.append(window * torch.sin(phase))
     return torch.cat(cosines).flatten(1), torch.cat(sines).flatten(1)
 
 
-def _centres(size: int) -> Tensor:
-    places = min(_PLACES, size)
+def _centres(size: int, rules: MapRules) -> Tensor:
+    places = min(rules.places, size)
     return (torch.arange(places) + 0.5) * (size / places) - 0.5
 
 
-_TRANSFORMS: dict[str, type[_CosineTransform] | type[_GaborTransform]] = {
-    "dct": _CosineTransform,
-    "gabor": _GaborTransform,
-    "gabor-middle": _MiddleGaborTransform,
-}
+def _transform(
+    name: Transform, design: EmbeddingDesign, device: torch.device | str
+) -> _CosineTransform | _GaborTransform:
+    height, columns, rules = design.height, design.columns, design.map
+    if name == "dct":
+        return _CosineTransform(height, columns, rules, device)
+    waves = rules.waves if name == "gabor" else rules.waves_middle
+    return _GaborTransform(height, columns, waves, rules, device)

@@ -21,6 +21,7 @@ from dpgm.images.features import ImageFeatures
 from dpgm.images.mean_embedding import ImageMeasurements
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
+from dpgm.images.rules import RULES, ImageFitRules
 
 _MOMENT_BATCHES = 20
 _STORED = (".mean", ".variance")
@@ -38,17 +39,21 @@ class RefinementSettings:
         memory: weight of earlier batches in the generator's own mean embedding, reached half way.
         average: decay of the averaged weights.
         pixels: `mean` matches the features of pixel probabilities, `drawn` those of drawn pixels.
+        warm_up: steps over which the rate rises.
+        half_precision: of convolutions.
+        rules: what networks start from, and the optimiser's other numbers.
     """
 
     steps: int
     images: int
     parts: int = 1
-    learning_rate: float = 3e-3
+    learning_rate: float = RULES.fit.learning_rate
     memory: float = 0.0
-    average: float = 0.998
+    average: float = RULES.fit.average
     pixels: Literal["mean", "drawn"] = "mean"
-    warm_up: int = 50
+    warm_up: int = RULES.fit.warm_up
     half_precision: bool = False
+    rules: ImageFitRules = RULES.fit
 
 
 def fit_images(
@@ -110,14 +115,14 @@ class _Fit:
         self.device, self._settings = device, settings
         self._network = ImageNetwork(architecture, device=device)
         self._features = ImageFeatures(measured.design, device=device)
-        everything = initial_parameters(architecture, generator=generator)
+        everything = initial_parameters(architecture, settings.rules, generator=generator)
         self._parameters: Parameters = {
             name: tensor.to(device).requires_grad_(not name.endswith(_STORED))
             for name, tensor in everything.items()
         }
         self._learned = [tensor for tensor in self._parameters.values() if tensor.requires_grad]
         self._averaged = [tensor.detach().clone() for tensor in self._learned]
-        self._optimiser = torch.optim.Adam(self._learned, lr=settings.learning_rate, betas=(0.9, 0.99))
+        self._optimiser = torch.optim.Adam(self._learned, lr=settings.learning_rate, betas=settings.rules.betas)
         seed = int(torch.randint(2**62, (1,), generator=generator))
         self._draws = torch.Generator(device).manual_seed(seed)
         classes = measured.sums.shape[0]

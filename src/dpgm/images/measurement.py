@@ -5,19 +5,19 @@ have sensitivity 1; everything else is post-processing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.images.features import REFERENCE_PIXELS, EmbeddingDesign, FeatureSet, Transform
+from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout
 from dpgm.images.mean_embedding import ImageMeasurements, class_sizes, mean_embedding
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import convolutional_architecture, dense_architecture
-from dpgm.images.rules import RULES, EmbeddingRules, ImageFitRules, ImageRules
+from dpgm.images.rules import RULES, EmbeddingRules, ImageFitRules, ImageRules, Transform
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend
 from dpgm.strategy.settings import FamilySettings
@@ -57,7 +57,7 @@ def embedding_design(domain: Domain, settings: ImageSettings) -> EmbeddingDesign
     features = min(features, rules.most_values // layout.classes)
     frequencies = max(rules.least_frequencies, features // (2 * len(kinds)))
     sets = tuple(FeatureSet(transform, bandwidth, frequencies, 1 / len(kinds)) for transform, bandwidth in kinds)
-    return EmbeddingDesign(height, columns, sets)
+    return EmbeddingDesign(height, columns, sets, map=rules.map)
 
 
 def measure_images(
@@ -108,14 +108,24 @@ def refinement_rule(
     layout = ImageLayout.of(domain)
     shape = (layout.image.height, layout.image.columns, layout.classes)
     # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
-    fewer = min(1.0, REFERENCE_PIXELS / layout.pixels) / layout.classes
+    fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
+    settings = RefinementSettings(
+        steps=rules.steps,
+        images=rules.images,
+        learning_rate=rules.learning_rate,
+        average=rules.average,
+        warm_up=rules.warm_up,
+        rules=rules,
+    )
     if torch.device(device).type == "cuda":
         images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
-        settings = RefinementSettings(steps=rules.steps_cuda, images=images, half_precision=True)
-        return convolutional_architecture(*shape, latent=rules.latent_cuda, channels=rules.channels), settings
+        settings = replace(settings, steps=rules.steps_cuda, images=images, half_precision=True)
+        return convolutional_architecture(
+            *shape, latent=rules.latent_cuda, channels=rules.channels, rules=rules
+        ), settings
     images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
-    settings = RefinementSettings(steps=rules.steps, images=images, parts=rules.parts)
-    return dense_architecture(*shape, latent=rules.latent, hidden=rules.hidden), settings
+    settings = replace(settings, images=images, parts=rules.parts)
+    return dense_architecture(*shape, latent=rules.latent, hidden=rules.hidden, rules=rules), settings
 
 
 def _device(device: torch.device | str) -> torch.device:

@@ -16,9 +16,9 @@ from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.layout import ImageLayout
 from dpgm.images.networks import ImageNetwork, Parameters, shapes_of
+from dpgm.images.rules import LARGEST_PARAMETER, SHARES_OFF
 
 _CHUNK = 2048
-_LARGEST = 1e6  # of any parameter
 _KEYS = {"network", "height", "columns", "classes", "latent", "hidden", "warp_order"}
 
 
@@ -69,12 +69,12 @@ class ImageGenerator:
             tensor = tensors[name]
             if tuple(tensor.shape) != shape or tensor.dtype != torch.float32:
                 raise ArtefactError(f"the tensor {name!r} must be float32 of shape {shape}.")
-            if not bool(torch.isfinite(tensor).all()) or bool((tensor.abs() > _LARGEST).any()):
+            if not bool(torch.isfinite(tensor).all()) or bool((tensor.abs() > LARGEST_PARAMETER).any()):
                 raise ArtefactError(f"the tensor {name!r} holds a value that is not finite or far too large.")
             if name.endswith(".variance") and bool((tensor < 0).any()):
                 raise ArtefactError(f"the tensor {name!r} holds a negative variance.")
         shares = tensors["class.shares"]
-        if bool((shares < 0).any()) or abs(float(shares.sum()) - 1) > 1e-4:
+        if bool((shares < 0).any()) or abs(float(shares.sum()) - 1) > SHARES_OFF:
             raise ArtefactError("the class shares must be non-negative and add up to 1.")
         return cls(architecture, tensors, domain)
 

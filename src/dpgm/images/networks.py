@@ -16,16 +16,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.images.bases import cosine_images, displacement_basis, resting_grid, squared_frequencies
+from dpgm.images.rules import RULES, ImageFitRules
 
 Parameters = dict[str, Tensor]
 Watched = list[tuple[str, Tensor]]
 
 _VARIANCE_FLOOR = 1e-5
-_FIRST_LOGIT = -1.5
 
 
 def dense_architecture(
-    height: int, columns: int, classes: int, *, latent: int, hidden: tuple[int, int]
+    height: int,
+    columns: int,
+    classes: int,
+    *,
+    latent: int,
+    hidden: tuple[int, int],
+    rules: ImageFitRules = RULES.fit,
 ) -> dict[str, Any]:
     """The CPU network."""
     return {
@@ -35,13 +41,19 @@ def dense_architecture(
         "classes": classes,
         "latent": latent,
         "hidden": list(hidden),
-        "radius": 17.0,
-        "warp_order": 3,
+        "radius": rules.radius,
+        "warp_order": rules.warp_order,
     }
 
 
 def convolutional_architecture(
-    height: int, columns: int, classes: int, *, latent: int, channels: tuple[int, int, int]
+    height: int,
+    columns: int,
+    classes: int,
+    *,
+    latent: int,
+    channels: tuple[int, int, int],
+    rules: ImageFitRules = RULES.fit,
 ) -> dict[str, Any]:
     """The GPU network."""
     return {
@@ -51,7 +63,7 @@ def convolutional_architecture(
         "classes": classes,
         "latent": latent,
         "hidden": list(channels),
-        "warp_order": 3,
+        "warp_order": rules.warp_order,
     }
 
 
@@ -87,7 +99,9 @@ def warp_size(architecture: Mapping[str, Any]) -> int:
     return int(2 * (3 + (int(architecture["warp_order"]) + 1) ** 2 - 3))
 
 
-def initial_parameters(architecture: Mapping[str, Any], *, generator: torch.Generator) -> Parameters:
+def initial_parameters(
+    architecture: Mapping[str, Any], rules: ImageFitRules = RULES.fit, *, generator: torch.Generator
+) -> Parameters:
     """Random weights; a weak warp; images that start mostly dark."""
     parameters: Parameters = {}
     for name, shape in shapes_of(architecture).items():
@@ -98,10 +112,10 @@ def initial_parameters(architecture: Mapping[str, Any], *, generator: torch.Gene
             parameters[name] = torch.ones(shape)
         else:
             parameters[name] = torch.zeros(shape)
-    parameters["output.bias"].fill_(_FIRST_LOGIT)
+    parameters["output.bias"].fill_(rules.first_logit)
     affine = torch.zeros(warp_size(architecture) // 2)
-    affine[:3] = math.log(0.1)
-    affine[3:] = math.log(0.03)
+    affine[:3] = math.log(rules.warp_affine)
+    affine[3:] = math.log(rules.warp_rest)
     parameters["warp.scale"] += torch.cat([affine, affine])
     return parameters
 

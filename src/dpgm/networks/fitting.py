@@ -78,14 +78,15 @@ def _refine(
     mixture: Mixture, measured: Measurements, plan: FitPlan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
-    wanted = moment_targets(measured, mixture.domain, plan.records, settings_of(plan).products, generator=draws)
+    targets = moment_targets(measured, mixture.domain, plan.records, settings_of(plan).products, generator=draws)
     return refine_mixture(
         mixture,
         plan.records,
-        wanted.profile,
-        wanted.moments,
-        wanted.lengths,
-        wanted.rule,
+        targets.profile,
+        targets.moments,
+        targets.lengths,
+        targets.rule,
+        settings_of(plan).rules,
         generator=draws,
         progress=context.percent("refine"),
     )
@@ -127,13 +128,14 @@ def _cluster(
 
 
 def _mixture_weights(gateway: Gateway, plan: FitPlan) -> Tensor:
-    """Shares of the clusters from their noisy sizes, each at least a tenth of an equal share; never the true sizes."""
-    k = settings_of(plan).clusters
+    """Shares of the clusters from their noisy sizes, none near zero; never the true sizes."""
+    settings = settings_of(plan)
+    k = settings.clusters
     if k == 1:
         return torch.ones(1, dtype=torch.float64)
     sizes = ClusterSizes(k)
     noisy = gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double()
-    floored = noisy.clamp(min=max(1.0, 0.001 * plan.records / k))
+    floored = noisy.clamp(min=max(1.0, settings.rules.least_cluster * plan.records / k))
     return floored / floored.sum()
 
 
@@ -141,7 +143,8 @@ def _cluster_frequencies(
     gateway: Gateway, plan: FitPlan, domain: Domain, overall: Tensor, profile: Profile | None, weights: Tensor
 ) -> Tensor:
     """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
-    k = settings_of(plan).clusters
+    settings = settings_of(plan)
+    k = settings.clusters
     if profile is None or not plan.pays_for("cluster profiles"):
         return overall.expand(k, -1)
     asked = ClusterProfiles(domain, k, profile.cap)
@@ -153,7 +156,7 @@ def _cluster_frequencies(
     std = noise * asked.sensitivity / profile.retained
     trust = prior**2 / (prior**2 + std**2)
     counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
-    return (counts / sizes).clamp(1e-6, 1 - 1e-3)
+    return (counts / sizes).clamp(1e-6, 1 - settings.rules.frequency_off_one)
 
 
 def _model(plan: FitPlan, domain: Domain) -> Model:

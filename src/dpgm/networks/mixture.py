@@ -14,6 +14,7 @@ from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
 from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.rbm import RBM
+from dpgm.networks.rules import LARGEST_PARAMETER, SHARES_OFF
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
 
@@ -101,11 +102,11 @@ class Mixture:
             tensor = tensors[name]
             if tuple(tensor.shape) != shape or tensor.dtype != dtype:
                 raise ArtefactError(f"the model's tensor {name!r} has the wrong shape or type.")
-            if tensor.is_floating_point() and not bool((tensor.abs() < 1e30).all()):
+            if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_PARAMETER).all()):
                 raise ArtefactError(f"the model's tensor {name!r} holds values that are not finite.")
         weights = tensors["weights"]
         for shares in (weights, tensors.get("point_shares", weights)):
-            if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > 1e-3).any()):
+            if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > SHARES_OFF).any()):
                 raise ArtefactError("the model's weights are not shares that sum to 1.")
         chains = tensors.get("chains")
         if chains is not None and bool((chains > 1).any()):

@@ -12,9 +12,10 @@ from dpgm import validation
 from dpgm.compute import adam_kernel, fused
 from dpgm.compute.cuda_graphs import Recorded, Upcoming
 from dpgm.errors import ArtefactError
+from dpgm.networks.rules import RULES
 from dpgm.networks.workspace import on_lines
 
-BETAS = (0.9, 0.999)
+BETAS = RULES.betas
 TINY = 1e-8
 AHEAD = 256  # steps whose numbers go to an accelerator at once
 
@@ -24,7 +25,7 @@ class OptimizerSettings:
     """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of steps."""
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 0.002
+    learning_rate: float = RULES.learning_rate
     schedule: Literal["cosine", "constant"] = "cosine"
     averaged_tail: float = 0.5
 

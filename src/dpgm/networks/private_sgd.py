@@ -30,6 +30,7 @@ from dpgm.networks.mixture import Mixture
 from dpgm.networks.norm_bound_on_device import DeviceNormBound
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.rules import RULES
 from dpgm.networks.workspace import on_lines
 
 Progress = Callable[[int, int], None]
@@ -47,7 +48,7 @@ class TrainingSettings:
     norm_noise: float | None
     gradient_noise: float
     records: int
-    norm_quantile: Rule = 0.9
+    norm_quantile: Rule = RULES.norm_quantile
     norm_bins: int = 24
     norm_bound: float | None = None
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)

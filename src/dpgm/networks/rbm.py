@@ -18,6 +18,7 @@ from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout
+from dpgm.networks.rules import RULES
 from dpgm.validation import whole
 
 
@@ -77,7 +78,7 @@ class RBM:
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Weights from N(0, 0.01²), zero biases."""
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
-        self.layout.weight(parameters, "weights").normal_(0.0, 0.01, generator=generator)
+        self.layout.weight(parameters, "weights").normal_(0.0, RULES.rbm_weights, generator=generator)
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:

@@ -13,21 +13,17 @@ import torch
 from torch import Tensor
 
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.rules import RULES, NetworkRules
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import FitRule, chances_of, match_moments
+from dpgm.products.fitting import FitSettings, chances_of, match_moments
 from dpgm.products.targets import LengthTarget, Target
-
-# Learning rates as shares of the rule's (which is made for logits), and a tolerance that starts small: what training
-# has found beyond the measured statistics should survive.
-DECODER_RATE = 0.1
-POINT_RATE = 0.03
-FIRST_TOLERANCE = 0.05
 
 
 class _Decoders:
     """The decoders at their points, as a mixture of products."""
 
-    def __init__(self, model: VAE, parameters: Tensor, points: Tensor, shares: Tensor) -> None:
+    def __init__(self, model: VAE, parameters: Tensor, points: Tensor, shares: Tensor, rules: NetworkRules) -> None:
+        self.rules = rules
         self.model = model
         self.decoder = parameters.clone().requires_grad_()
         self.points = points.clone().requires_grad_()
@@ -35,7 +31,8 @@ class _Decoders:
 
     @property
     def parameters(self) -> Sequence[tuple[Tensor, float]]:
-        return [(self.decoder, DECODER_RATE), (self.points, POINT_RATE), (self.share_logits, 1.0)]
+        rates = self.rules.refined_decoder_rate, self.rules.refined_point_rate
+        return [(self.decoder, rates[0]), (self.points, rates[1]), (self.share_logits, 1.0)]
 
     def probabilities(self) -> Tensor:
         return chances_of(self.model.domain, self.model.decode_all(self.decoder, self.points).flatten(0, 1))
@@ -50,7 +47,8 @@ def refine_mixture(
     profile: Tensor,
     targets: Sequence[Target],
     lengths: LengthTarget | None,
-    rule: FitRule,
+    rule: FitSettings,
+    rules: NetworkRules = RULES,
     *,
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
@@ -64,6 +62,7 @@ def refine_mixture(
         targets: moments to show.
         lengths: record lengths to show, if any.
         rule: public settings; its components are shared out evenly over the networks.
+        rules: tuned numbers.
         generator: source of the points' start.
         progress: told the share of the work done.
     """
@@ -73,8 +72,8 @@ def refine_mixture(
     count = max(1, -(-rule.components // clusters))
     points = torch.randn((clusters, count, model.latent), generator=generator)
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
-    moved = _Decoders(model, mixture.parameters.cpu(), points, shares)
-    gentle = replace(rule, first_tolerance=FIRST_TOLERANCE)
+    moved = _Decoders(model, mixture.parameters.cpu(), points, shares, rules)
+    gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
     match_moments(moved, model.domain, records, profile, targets, lengths, gentle, progress=progress)
     joint = moved.weights().detach().double().view(clusters, count)
     weights = joint.sum(dim=1)

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 
+# Not tuned: parameters of a release beyond this are refused; shares may miss 1 by so much, as float32 sums do.
+LARGEST_PARAMETER = 1e30
+SHARES_OFF = 1e-3
 MOST_FREQUENT = 0.5  # of the start frequencies: a stated mean length may exceed the number of items
 
 
@@ -59,6 +62,25 @@ class NetworkRules:
     cluster_counts_refined: float = 0.01
     cluster_sums_refined: float = 0.04
     cluster_profiles_refined: float = 0.04
+
+    # Refinement of trained networks: rates of decoders and latent points as shares of the one of the fit to moments
+    # (which is made for logits), and a relative tolerance that starts small, so that what training has found beyond
+    # the measured statistics survives. Chosen by hand.
+    refined_decoder_rate: float = 0.1
+    refined_point_rate: float = 0.03
+    refined_tolerance: float = 0.05
+    # Noisy cluster sizes are taken as at least this share of an equal one: no network is given up. Chosen by hand.
+    least_cluster: float = 0.001
+    # Item frequencies within a cluster are kept off 1 by this, since biases are their logits. Chosen by hand.
+    frequency_off_one: float = 1e-3
+    # Private SGD: the quantile of the released gradient norms that becomes the clipping bound; our own rate of Adam.
+    # Chosen by hand; the paper takes the mode instead.
+    norm_quantile: float = 0.9
+    learning_rate: float = 0.002
+    # Deviation of the first weights of an RBM (Hinton's practical guide).
+    rbm_weights: float = 0.01
+    # Decay of Adam's two moments: its authors' own.
+    betas: tuple[float, float] = (0.9, 0.999)
 
 
 RULES = NetworkRules()

@@ -21,13 +21,13 @@ class NetworkSettings(FamilySettings):
     features: int = 200
     hidden: tuple[int, ...] = (200,)
     latent: int = 8
-    sampling_rate: float = 0.01
+    sampling_rate: float = RULES.least_rate
     steps: int = 2000
-    learning_rate: float = 0.002
+    learning_rate: float = RULES.learning_rate
     schedule: Literal["cosine", "constant"] = "cosine"
     optimizer: Literal["adam", "sgd"] = "adam"
     averaged_tail: float = 0.5
-    norm_quantile: float | None = 0.9  # None: the mode of the histogram, as in the paper
+    norm_quantile: float | None = RULES.norm_quantile  # None: the mode of the histogram, as in the paper
     warm_start: bool = True
     calibrate: bool = True
     rules: NetworkRules = RULES

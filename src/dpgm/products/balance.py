@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.swaps import balance
 from dpgm.data.domain import Domain
-
-MOST_RECORDS = 100_000  # beyond, chance errors are small anyway
-_PAIRS = 1000  # the most frequent positions whose pairs are looked at
-_TRIPLES = 60
-_SWEEPS = 50
-_SANITY = 0.001  # counts below this share of the records matter little
+from dpgm.products.rules import SAMPLING
 
 
 def balanced(
@@ -39,7 +34,7 @@ def balanced(
     """
     count = int(sizes.sum())
     certain = bool(((probabilities == 0) | (probabilities == 1)).all())  # nothing is left to chance
-    if not HAS_NUMBA or certain or not 1 < count <= MOST_RECORDS:
+    if not HAS_NUMBA or certain or not 1 < count <= SAMPLING.balanced_records:
         return keys
     frequent = np.argsort(-(weights @ probabilities), kind="stable")
     rank = np.empty(domain.width, dtype=np.int64)
@@ -47,10 +42,10 @@ def balanced(
     groups = np.zeros(domain.width, dtype=np.int64)
     for number, column in enumerate(domain.table_columns, start=1):
         groups[rank[column]] = number
-    chances = probabilities[:, frequent[:_PAIRS]].astype(np.float64)
+    chances = probabilities[:, frequent[: SAMPLING.pairs]].astype(np.float64)
     shares = weights[:, None] / weights.sum()
     pairs = count * (chances * shares).T @ chances
-    few = chances[:, :_TRIPLES]
+    few = chances[:, : SAMPLING.triples]
     triples = count * np.einsum("ca,cb,cd->abd", few * shares, few, few, optimize=True)
     rows, positions = np.divmod(np.sort(keys), domain.width)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
@@ -58,7 +53,7 @@ def balanced(
     balance(
         indptr, items, np.cumsum(sizes) - sizes, sizes, groups,
         -pairs, _weights(pairs, count), -triples, _weights(triples, count),
-        _SWEEPS, random.integers(2**62, size=1, dtype=np.uint64),
+        SAMPLING.sweeps, random.integers(2**62, size=1, dtype=np.uint64),
     )  # fmt: skip
     exchanged: NDArray[np.int64] = rows * domain.width + frequent[items]
     return exchanged
@@ -66,4 +61,4 @@ def balanced(
 
 def _weights(expected: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """What a squared excess costs: errors count relative to what is expected."""
-    return 1 / np.maximum(expected, _SANITY * count) ** 2
+    return 1 / np.maximum(expected, SAMPLING.sanity * count) ** 2

@@ -110,7 +110,7 @@ def draw_likely(
     if len(items) and law[1:].sum() > 0:
         lengths = draws.choice(len(law), count, p=law / law.sum())
         sizes += _held(rise[items], profile[items], lengths, draws, rules.distinct_items)
-    return LikelyRecords(np.maximum(sizes, 1e-3), lengths)
+    return LikelyRecords(np.maximum(sizes, rules.least_size), lengths)
 
 
 def _held(rise: Floats, chances: Floats, lengths: Ints, draws: np.random.Generator, distinct: int) -> Floats:

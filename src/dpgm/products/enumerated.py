@@ -98,7 +98,7 @@ def _profile(items: Measured[CellSets], law: Floats, records: int, rules: ReadRu
     kept = asked.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
     held = items.value.numpy() / records + asked.offsets[0] / STEPS * (law @ kept)
-    return possible_shares(held / max(retained, 1e-3), items.std, records, rules)
+    return possible_shares(held / max(retained, rules.least_weight), items.std, records, rules)
 
 
 def likely_records(profile: Floats, law: Floats) -> Floats:
@@ -135,7 +135,7 @@ def fit_cells(
                 variances=torch.full_like(sums, released.std**2),
                 weights=torch.from_numpy(asked.weight_steps * GRID),
                 offsets=torch.tensor(asked.offsets) / STEPS,
-                price=_price(asked.order, released.std, records, rules),
+                penalty=_penalty(asked.order, released.std, records, rules),
             )
         )
         if asked.whole:
@@ -145,13 +145,13 @@ def fit_cells(
                     values=whole / asked.whole_weight,
                     variances=torch.full_like(whole, (released.std / asked.whole_weight) ** 2),
                     weights=None,
-                    price=rules.enumerated.whole_penalty,
+                    penalty=rules.enumerated.whole_penalty,
                 )
             )
     lengths = ShownLengths(
         torch.from_numpy(seen.groups), torch.from_numpy(seen.counts), torch.from_numpy(seen.stds**2)
     )
-    chances = fit_table(profile, records, shown, lengths, progress=progress)
+    chances = fit_table(profile, records, shown, lengths, rules.enumerated, progress=progress)
     chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
     chosen = chosen[chances[chosen] > rules.enumerated.least_share / records]
     weights = chances[chosen] / chances[chosen].sum()
@@ -159,7 +159,7 @@ def fit_cells(
     return Products(domain, weights, held.float())
 
 
-def _price(order: int, std: float, records: int, rules: ProductRules) -> float:
+def _penalty(order: int, std: float, records: int, rules: ProductRules) -> float:
     """The noisier compared with what matters, the readier these counts give way to what the others imply."""
     least, most = rules.enumerated.least_penalty[order - 1], rules.enumerated.most_penalty[order - 1]
     return float(np.clip(std / (rules.budget.sanity * records), least, most))

@@ -1,7 +1,7 @@
 """For a handful of items: the distribution over all 2^m records that shows the measured statistics, exactly.
 
-Among all distributions the one that minimises (errors / noise)² + price x N x divergence from independent items. The
-problem is convex; its solution is a log-linear model with one parameter a measured number, found by L-BFGS. Sums over
+Among all distributions the one that minimises (errors / noise)² + penalty x N x divergence from independent items. The
+problem is convex; its solution is a log-linear model with one parameter per measured number, found by L-BFGS. Sums over
 all records or all sets take m passes over the table. Post-processing: only released values enter.
 """
 
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PRICE = 0.03
-ROUNDS = (250, 450)
-_ENOUGH = 1e-5  # a slope that is no longer worth following
+from dpgm.products.rules import RULES, EnumeratedRules
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Shown:
     variances: Tensor
     weights: Tensor | None  # (2^m,)
     offsets: Tensor | None = None  # (m,); None: zeros, so that the records that hold the set are counted
-    price: float = PRICE  # how readily these numbers give way to independence
+    penalty: float = RULES.enumerated.length_penalty  # how readily these numbers give way to independence
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ def fit_table(
     records: int,
     shown: Sequence[Shown],
     lengths: ShownLengths | None,
+    rules: EnumeratedRules = RULES.enumerated,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
@@ -56,6 +55,7 @@ def fit_table(
         records: the public number of records.
         shown: what to show.
         lengths: record lengths to show, if any.
+        rules: tuned numbers.
         progress: told the share of the work done.
     """
     width = len(profile)
@@ -75,8 +75,8 @@ def fit_table(
         [part.variances.double() for part in shown] + ([lengths.variances.double()] if lengths else [])
     )
     group = None if lengths is None else lengths.groups[size.clamp(max=len(lengths.groups) - 1)]
-    prices = [part.price for part in shown] + [PRICE] * (lengths is not None)
-    damping = torch.tensor(prices).double().repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
+    penalties = [part.penalty for part in shown] + [rules.length_penalty] * (lengths is not None)
+    damping = torch.tensor(penalties).double().repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
 
     def table(parameters: Tensor) -> Tensor:
         parts = torch.split(parameters, counts)
@@ -105,7 +105,7 @@ def fit_table(
         return (squares - means**2).clamp(min=1 / records)
 
     parameters, chances = torch.zeros(len(values), dtype=torch.float64), start.softmax(0)
-    for past, rounds in ((0, ROUNDS[0]), (ROUNDS[0], ROUNDS[1])):
+    for past, rounds in ((0, rules.rounds[0]), rules.rounds):
         # Scaled so that each parameter's curvature is near 1: at the start, and again where the first rounds led.
         scale = (spread(chances) + damping).rsqrt()
 
@@ -116,11 +116,11 @@ def fit_table(
             slope = scale * (moments((score - level).exp()) - values / records + damping * actual)
             return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
 
-        def told(done: int, past: int = past) -> None:
+        def report(done: int, past: int = past) -> None:
             if progress is not None:
-                progress((past + done) / sum(ROUNDS))
+                progress((past + done) / sum(rules.rounds))
 
-        parameters = scale * _minimise(loss_and_slope, parameters / scale, rounds, told)
+        parameters = scale * _minimise(loss_and_slope, parameters / scale, rounds, report, rules)
         score = table(parameters)
         chances = (score - score.logsumexp(0)).exp()
     return chances
@@ -130,14 +130,14 @@ def _minimise(
     loss_and_slope: Callable[[Tensor], tuple[float, Tensor]],
     point: Tensor,
     rounds: int,
-    told: Callable[[int], None],
-    history: int = 40,
+    report: Callable[[int], None],
+    rules: EnumeratedRules,
 ) -> Tensor:
     """L-BFGS with backtracking; the loss is smooth and convex."""
     loss, slope = loss_and_slope(point)
     steps: list[tuple[Tensor, Tensor, float]] = []
     for done in range(rounds):
-        if float(slope.abs().max()) < _ENOUGH:
+        if float(slope.abs().max()) < rules.flat:
             break
         direction, factors = -slope, []
         for moved, turned, curvature in reversed(steps):
@@ -150,9 +150,9 @@ def _minimise(
             direction = direction + (factor - float(turned @ direction) / curvature) * moved
         fall = float(slope @ direction)
         length = 1.0 if steps else min(1.0, 1.0 / float(direction.norm()))
-        for _ in range(30):
+        for _ in range(rules.halvings):
             new_loss, new_slope = loss_and_slope(point + length * direction)
-            if new_loss <= loss + 1e-4 * length * fall:
+            if new_loss <= loss + rules.sufficient_decrease * length * fall:
                 break
             length /= 2
         else:
@@ -160,9 +160,9 @@ def _minimise(
         moved, turned = length * direction, new_slope - slope
         curvature = float(moved @ turned)
         if curvature > 1e-14:
-            steps = [*steps[-history + 1 :], (moved, turned, curvature)]
+            steps = [*steps[-rules.history + 1 :], (moved, turned, curvature)]
         point, loss, slope = point + moved, new_loss, new_slope
-        told(done + 1)
+        report(done + 1)
     return point
 
 

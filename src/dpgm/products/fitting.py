@@ -11,31 +11,21 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.products.entropy import entropy_bound
 from dpgm.products.model import Products
+from dpgm.products.rules import RULES, DescentRules
 from dpgm.products.targets import LengthTarget, Scale, Target
-
-# The weight of the entropy follows the misfit: every so many steps, by at most exp(pace x fastest), once the first
-# sixth of the steps has brought the components into place.
-_ADJUSTED = 10
-_PACE = 0.1
-_FASTEST = 3.0
-_SETTLING = 1 / 6
 
 
 @dataclass(frozen=True)
-class FitRule:
+class FitSettings:
     """Public settings of the fit."""
 
     components: int
     steps: int
-    learning_rate: float = 0.1
-    warm_up: int = 30
-    first_tolerance: float = 0.3
-    coupling: float = 0.003  # price of mutual information between component and record, per record
-    refresh: int = 5
-    misfit: float | None = (
-        None  # chi-square per target to end with, by as much entropy as that allows; else `coupling`
-    )
-    entropy: float = 0.1  # first weight of the entropy, per record and nat
+    learning_rate: float = RULES.fit.learning_rate
+    penalty: float = 0.0  # on the mutual information between component and record, per record
+    # Chi-square per target to end with, by as much entropy as that allows; else there is `penalty`.
+    misfit: float | None = None
+    descent: DescentRules = RULES.fit.descent
 
 
 class Components(Protocol):
@@ -92,7 +82,7 @@ def fit_moments(
     profile: Tensor,
     targets: Sequence[Target],
     lengths: LengthTarget | None,
-    rule: FitRule,
+    rule: FitSettings,
     *,
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
@@ -122,50 +112,52 @@ def match_moments(
     profile: Tensor,
     targets: Sequence[Target],
     lengths: LengthTarget | None,
-    rule: FitRule,
+    rule: FitSettings,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
     free = torch.tensor(domain.item_positions)
     all_free = bool(free.all())
+    descent = rule.descent
     targets = [*targets, lengths] if lengths is not None else targets
     scalings = [target.scaling(domain) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
-        [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=(0.9, 0.99)
+        [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
     )
     scales: list[Scale] = []
     measured = sum(int(target.variances.isfinite().sum()) for target in targets)
-    entropy_weight = rule.entropy
+    entropy_weight = descent.entropy
     for step in range(rule.steps):
-        rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / rule.warm_up)
+        rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / descent.warm_up)
         for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
             group["lr"] = rule.learning_rate * rate * share
-        done = min(1.0, step / (0.6 * rule.steps))
+        done = min(1.0, step / (descent.tightened * rule.steps))
         probabilities, weights = model.probabilities(), model.weights()
-        if step % rule.refresh == 0:
+        if step % descent.refresh == 0:
             with torch.no_grad():
                 scales = [scaling(probabilities) for scaling in scalings]
         loss = probabilities.new_zeros(())
         misfit = 0.0
+        adjusts = (step + 1) % descent.entropy_every == 0
         for target, scale in zip(targets, scales, strict=True):
             shown = records * target.shown(probabilities, weights, scale)
-            tolerance = rule.first_tolerance * (target.tolerance / rule.first_tolerance) ** done
+            tolerance = descent.first_tolerance * (target.tolerance / descent.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.size) ** 2
             errors = (shown - target.values) ** 2 / scatter
             loss = loss + (target.emphasis * errors).sum()
-            if rule.misfit is not None and step % _ADJUSTED == _ADJUSTED - 1:
+            if rule.misfit is not None and adjusts:
                 misfit += float(errors.detach().sum())
         if rule.misfit is not None:
-            if step % _ADJUSTED == _ADJUSTED - 1 and done > _SETTLING:
-                entropy_weight *= _adjustment(misfit / measured, rule.misfit)
+            if adjusts and done > descent.entropy_from:
+                entropy_weight *= _adjustment(misfit / measured, rule.misfit, descent)
             loss = loss - entropy_weight * records * entropy_bound(domain.table_columns, probabilities, weights)
-        elif rule.coupling > 0:
+        elif rule.penalty > 0:
             bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
             rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
             divergence = bits.sum(dim=1) + (rest if all_free else rest[:, free]).sum(dim=1)
-            loss = loss + rule.coupling * records * (weights * divergence).sum()
+            loss = loss + rule.penalty * records * (weights * divergence).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -173,20 +165,21 @@ def match_moments(
             progress((step + 1) / rule.steps)
 
 
-def _adjustment(misfit: float, wanted: float) -> float:
+def _adjustment(misfit: float, target: float, descent: DescentRules) -> float:
     """The factor by which entropy weighs more where the targets are met too well, and less where they are not."""
-    return math.exp(_PACE * max(-_FASTEST, min(_FASTEST, 1 - misfit / wanted)))
+    most = descent.entropy_most
+    return math.exp(descent.entropy_pace * max(-most, min(most, 1 - misfit / target)))
 
 
 def _start(
     domain: Domain,
     profile: Tensor,
     lengths: LengthTarget | None,
-    rule: FitRule,
+    rule: FitSettings,
     generator: torch.Generator,
 ) -> _Parameters:
     """Components of different lengths: random sets where records are short, random tilts of the profile else."""
-    k, m, free = rule.components, domain.width, torch.tensor(domain.item_positions)
+    descent, k, m, free = rule.descent, rule.components, domain.width, torch.tensor(domain.item_positions)
     items = torch.where(free, profile, torch.zeros(()))
     start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
     tilted = start + torch.randn(k, m, generator=generator)
@@ -194,17 +187,19 @@ def _start(
         groups, values = lengths.groups, lengths.values
         shares = (values / torch.bincount(groups, minlength=len(values)))[groups].clamp(min=0)
         shares = shares.cumsum(0) / shares.sum().clamp(min=1e-9)
-        wanted = torch.searchsorted(shares, (torch.arange(k) + 0.5) / k).clamp(max=len(groups) - 1).float()
-        mean = float(wanted.mean())
-        if mean <= 5:
+        target_lengths = torch.searchsorted(shares, (torch.arange(k) + 0.5) / k).clamp(max=len(groups) - 1).float()
+        mean = float(target_lengths.mean())
+        if mean <= descent.short_records:
             drawn = torch.log(items.clamp(min=1e-12)) + _gumbel((k, m), generator)
             drawn[:, ~free] = -math.inf
             ranks = drawn.argsort(dim=1, descending=True).argsort(dim=1)
-            tilted = torch.logit((0.1 * profile + 0.9 * (ranks < wanted[:, None])).clamp(1e-6, 1 - 1e-6))
+            share = descent.profile_share
+            sets = share * profile + (1 - share) * (ranks < target_lengths[:, None])
+            tilted = torch.logit(sets.clamp(1e-6, 1 - 1e-6))
         else:
-            for _ in range(20):  # shift each component to its length
+            for _ in range(descent.length_rounds):  # shift each component to its length
                 now = torch.sigmoid(tilted[:, free]).sum(dim=1)
-                shift = ((wanted + 0.5) / (now + 0.5)).log()
+                shift = ((target_lengths + 0.5) / (now + 0.5)).log()
                 tilted[:, free] += shift[:, None]
         tilted[:, ~free] = start[:, ~free] + torch.randn(k, m, generator=generator)[:, ~free]
     for column in domain.table_columns:  # logits of a column are logarithms of shares

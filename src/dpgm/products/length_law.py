@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.length_kernel import poisson_binomial
-
-_UNLIKELY = 0.1
+from dpgm.products.rules import SAMPLING
 
 
 def length_law(chances: Tensor, longest: int) -> Tensor:
@@ -57,12 +56,12 @@ def _law_by_transform(chances: Tensor, longest: int) -> Tensor:
     size = longest + 1
     angles = torch.arange(size // 2 + 1, dtype=torch.float32) * (-2 * math.pi / size)
     turn = torch.complex(angles.cos() - 1, angles.sin())
-    likely = int((chances > _UNLIKELY).sum(dim=1).max()) if chances.numel() else 0
+    likely = int((chances > SAMPLING.series_below).sum(dim=1).max()) if chances.numel() else 0
     if 2 * likely < chances.shape[1]:
         large = chances.topk(likely, dim=1).values
-        small = torch.where(chances > _UNLIKELY, chances.new_zeros(()), chances)
+        small = torch.where(chances > SAMPLING.series_below, chances.new_zeros(()), chances)
         # entries of `large` at or below the limit are in the series already
-        large = torch.where(large > _UNLIKELY, large, large.new_zeros(()))
+        large = torch.where(large > SAMPLING.series_below, large, large.new_zeros(()))
         exponent = torch.zeros(len(chances), len(turn), dtype=torch.complex64)
         power, factor = small, turn
         for degree in range(1, 5):

@@ -199,7 +199,7 @@ class Profile:
 def measured_profile(measured: Measurements, domain: Domain, records: int, rules: ReadRules) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
     reading = read(measured.lengths, domain, records, rules)
-    cap, kept = measured.items.statistic.cap, retained(measured.items, reading)
+    cap, kept = measured.items.statistic.cap, retained(measured.items, reading, rules)
     return Profile(last_profile(measured, reading, records, rules), cap, kept)
 
 

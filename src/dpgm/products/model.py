@@ -16,8 +16,9 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
-from dpgm.products.balance import MOST_RECORDS, balanced
-from dpgm.products.rounding import LARGEST, evened
+from dpgm.products.balance import balanced
+from dpgm.products.rounding import evened
+from dpgm.products.rules import SAMPLING, SHARES_OFF
 
 _SORTED_BY = 32
 _SETTLED = 24  # positions
@@ -82,7 +83,7 @@ class Products:
         model = cls(domain, tensors["weights"], tensors["probabilities"])
         sums = [model.weights.sum(dim=0, keepdim=True)]
         sums += [model.probabilities[:, column].double().sum(dim=1) for column in domain.table_columns]
-        if any(bool(((total - 1).abs() > 1e-3).any()) for total in sums):
+        if any(bool(((total - 1).abs() > SHARES_OFF).any()) for total in sums):
             raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
         return model
 
@@ -112,12 +113,12 @@ class Products:
 
     def samples_whole(self, count: int) -> bool:
         """Whether `count` records are few enough to be balanced, or to be rounded as a whole."""
-        return count <= MOST_RECORDS or self._evens_out(count)
+        return count <= SAMPLING.balanced_records or self._evens_out(count)
 
     def _evens_out(self, count: int) -> bool:
         """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
         mean_length = float(self.weights @ self.probabilities.double().sum(dim=1))
-        return self.settled and count * (1 + mean_length) <= LARGEST
+        return self.settled and count * (1 + mean_length) <= SAMPLING.rounded_cells
 
     def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
         order = self._neighbours()

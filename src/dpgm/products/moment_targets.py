@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
-from dpgm.products.fitting import FitRule, fit_moments
+from dpgm.products.fitting import FitSettings, fit_moments
 from dpgm.products.measurement import Measurements, last_profile
 from dpgm.products.model import Products
 from dpgm.products.noisy_items import Reading, item_counts, read
@@ -59,7 +59,7 @@ class Targets:
     profile: torch.Tensor
     moments: tuple[Target, ...]
     lengths: LengthTarget | None
-    rule: FitRule
+    rule: FitSettings
 
 
 def moment_targets(
@@ -73,30 +73,31 @@ def moment_targets(
     emphasis = rule.item_emphasis_narrow if narrow else rule.item_emphasis
     targets: list[Target] = []
     if measurements.scaled is None:
-        targets.append(_item_target(measurements.items, reading, emphasis, rule))
+        targets.append(_item_target(measurements.items, reading, emphasis, rules))
     else:
-        targets.append(scaled_target(measurements.scaled, records, emphasis))
+        targets.append(scaled_target(measurements.scaled, records, emphasis, rules))
     lengths = None
     if reading.lengths is not None:
         lengths = _length_target(reading.lengths, measurements, domain, records, rules)
     table = not domain.item_positions.any() and not narrow
-    fit = FitRule(
+    fit = FitSettings(
         components=_components(domain.width, records, rule),
         steps=rule.steps_narrow if narrow else rule.steps_table if table else rule.steps,
         learning_rate=rule.learning_rate_narrow if narrow else rule.learning_rate,
-        coupling=rule.penalty_narrow / records if narrow else _coupling(reading.whole, records, rule),
+        penalty=rule.penalty_narrow / records if narrow else _penalty(reading.whole, records, rule),
         misfit=rule.table_misfit if table else None,
+        descent=rule.descent,
     )
     targets += _popular_targets(measurements.popular, records, rules)
     start = torch.from_numpy(profile).float()
     if measurements.centred is not None:
-        targets.append(_centred_target(measurements.centred, profile, records, rule, shrunk=not table))
+        targets.append(_centred_target(measurements.centred, profile, records, rules, shrunk=not table))
     for measured in measurements.tuples:
         if measured.statistic.order == 2:
             expected = (
                 None if table else profile[measured.statistic.positions][measured.statistic.tuples].prod(axis=1)
             )
-            targets.append(_tuple_target(measured, expected, profile, reading, records, rule))
+            targets.append(_tuple_target(measured, expected, profile, reading, records, rules))
     higher = [
         measured
         for measured in measurements.tuples
@@ -106,7 +107,7 @@ def moment_targets(
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
         brief = replace(fit, steps=fit.steps // 2)
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
-        targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records, rule) for m in higher]
+        targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records, rules) for m in higher]
     return Targets(start, tuple(targets), lengths, fit)
 
 
@@ -116,8 +117,8 @@ def _items_within(measured: Measured[ItemTuples], profile: Floats, reading: Read
     return float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
 
 
-def _coupling(law: Floats, records: int, rules: FitRules) -> float:
-    """The price of dependence: lower where records are long, since n items make n² / 2 pairs that may depend."""
+def _penalty(law: Floats, records: int, rules: FitRules) -> float:
+    """Mutual-information penalty: lower where records are long, since n items make n² / 2 pairs that may depend."""
     mean = float(law @ np.arange(len(law)) / max(law.sum(), 1e-12))
     level = min(rules.penalty, rules.penalty_records / records)
     return level * min(rules.most_penalty, (rules.penalty_length / max(mean, 1e-12)) ** 2)
@@ -150,9 +151,11 @@ def _room(law: Floats, size: int, rules: FitRules) -> int:
     return int(min(size, len(law) + max(rules.room, len(law) // 2)))
 
 
-def _item_target(items: Measured[ItemCounts], reading: Reading, emphasis: float, rules: FitRules) -> MomentTarget:
-    longest = _room(reading.whole, items.statistic.domain.width, rules)
-    counts, stds = item_counts(items)
+def _item_target(
+    items: Measured[ItemCounts], reading: Reading, emphasis: float, rules: ProductRules
+) -> MomentTarget:
+    longest = _room(reading.whole, items.statistic.domain.width, rules.fit)
+    counts, stds = item_counts(items, rules.read)
     return MomentTarget(
         order=1,
         positions=torch.from_numpy(items.statistic.positions),
@@ -160,6 +163,7 @@ def _item_target(items: Measured[ItemCounts], reading: Reading, emphasis: float,
         values=torch.from_numpy(counts).float(),
         variances=torch.from_numpy(stds**2).float(),
         emphasis=emphasis,
+        tolerance=rules.fit.descent.tolerance,
     )
 
 
@@ -169,7 +173,7 @@ def _tuple_target(
     profile: Floats,
     reading: Reading,
     records: int,
-    rules: FitRules,
+    rules: ProductRules,
 ) -> MomentTarget:
     """Counts shrunk toward what is expected of them, if anything."""
     sets = measured.statistic
@@ -186,15 +190,16 @@ def _tuple_target(
     return MomentTarget(
         order=sets.order,
         positions=torch.from_numpy(sets.positions),
-        kept=_kept(sets.order, sets.cap, _room(law, size, rules)),
+        kept=_kept(sets.order, sets.cap, _room(law, size, rules.fit)),
         values=torch.from_numpy(target).float(),
         variances=torch.from_numpy(variance).float(),
-        emphasis=_pair_emphasis(sets.domain, sets.positions, rules) if sets.order == 2 else 1.0,
+        emphasis=_pair_emphasis(sets.domain, sets.positions, rules.fit) if sets.order == 2 else 1.0,
+        tolerance=rules.fit.descent.tolerance,
     )
 
 
 def _shrunk(
-    measured: Measured[ItemTuples], expected: Floats, law: Floats, records: int, rules: FitRules
+    measured: Measured[ItemTuples], expected: Floats, law: Floats, records: int, rules: ProductRules
 ) -> tuple[Floats, Floats]:
     """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
     sets, values = measured.statistic, measured.value.numpy()
@@ -202,10 +207,10 @@ def _shrunk(
     total = records * float(
         (law * kept) @ np.array([comb(n, sets.order) for n in range(len(law))], dtype=np.float64)
     )
-    doubt = (measured.std**2 * len(values), (rules.total_doubt * total) ** 2)
-    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), 1e-3)
+    doubt = (measured.std**2 * len(values), (rules.fit.total_doubt * total) ** 2)
+    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), rules.fit.least_total)
     expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
-    return shrink(values, measured.std, expected)
+    return shrink(values, measured.std, expected, rules.read.shrink)
 
 
 def _pair_emphasis(domain: Domain, positions: NDArray[np.int64], rules: FitRules) -> torch.Tensor | float:
@@ -217,7 +222,7 @@ def _pair_emphasis(domain: Domain, positions: NDArray[np.int64], rules: FitRules
 
 
 def _centred_target(
-    measured: Measured[CentredPairs], profile: Floats, records: int, rules: FitRules, *, shrunk: bool
+    measured: Measured[CentredPairs], profile: Floats, records: int, rules: ProductRules, *, shrunk: bool
 ) -> CentredTarget:
     """Centred sums, if asked for shrunk toward independence, whose sums are near 0."""
     sets = measured.statistic
@@ -227,7 +232,7 @@ def _centred_target(
     if shrunk:
         off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
         values, stds = shrink_signed(
-            values, measured.std, records * off[i] * off[j], records * spread[i] * spread[j]
+            values, measured.std, records * off[i] * off[j], records * spread[i] * spread[j], rules.read.shrink
         )
     shape = (len(chances), len(chances))
     target, variance = np.zeros(shape), np.full(shape, np.inf)
@@ -240,7 +245,8 @@ def _centred_target(
         values=torch.from_numpy(target).float(),
         variances=torch.from_numpy(variance).float(),
         size=torch.from_numpy(records * np.outer(chances, chances)).float(),
-        emphasis=1.0 if shrunk else _pair_emphasis(sets.domain, sets.positions, rules),
+        emphasis=1.0 if shrunk else _pair_emphasis(sets.domain, sets.positions, rules.fit),
+        tolerance=rules.fit.descent.tolerance,
     )
 
 
@@ -301,4 +307,5 @@ def _counts_of_lengths(
         values=torch.from_numpy(lengths.counts).float(),
         variances=torch.from_numpy(stds**2).float(),
         emphasis=emphasis,
+        tolerance=rules.descent.tolerance,
     )

@@ -48,31 +48,32 @@ def read(lengths: Measured[RecordLengths] | None, domain: Domain, records: int, 
     return Reading(domain, read_lengths(lengths.value.numpy(), lengths.std, records, rules))
 
 
-def item_counts(items: Measured[ItemCounts]) -> tuple[Floats, Floats]:
+def item_counts(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Floats, Floats]:
     """Posterior mean and deviation of every count: rare items are not as frequent as noise makes some of them seem."""
     counts, stds = items.value.numpy().copy(), np.full(len(items.value), items.std)
     free = items.statistic.domain.item_positions
     if free.any():
-        counts[free], stds[free] = shrink_alone(counts[free], items.std)
+        counts[free], stds[free] = shrink_alone(counts[free], items.std, rules.shrink)
     return counts, stds
 
 
 def item_profile(items: Measured[ItemCounts], reading: Reading, records: int, rules: ReadRules) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
     profile = possible_shares(
-        item_counts(items)[0] / (retained(items, reading) * records), items.std, records, rules
+        item_counts(items, rules)[0] / (retained(items, reading, rules) * records), items.std, records, rules
     )
     for column in reading.domain.table_columns:
         profile[column] /= profile[column].sum()
     return profile
 
 
-def retained(items: Measured[ItemCounts], reading: Reading) -> float:
+def retained(items: Measured[ItemCounts], reading: Reading, rules: ReadRules) -> float:
     """Mean weight, in the first release, of the records that hold an item."""
     law = reading.whole
     sizes = np.arange(len(law))
     kept = clip_steps(len(law) - 1, 1, items.statistic.cap) * GRID
-    return max(float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)), 1e-3)
+    mean = float((law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12))
+    return max(mean, rules.least_weight)
 
 
 def possible_shares(shares: Floats, std: float | Floats, records: int, rules: ReadRules) -> Floats:

@@ -75,7 +75,7 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
     kept = np.array(counts)
     single = np.array(widths) == 1
     # A length that nobody has shows noise half of the time, and together such lengths would be a crowd as well.
-    kept[single] = shrink_alone(kept[single], std)[0]
+    kept[single] = shrink_alone(kept[single], std, rules.shrink)[0]
     kept = np.maximum(kept, 0.0)
     if kept.sum() <= 0:
         kept = np.ones(len(kept))

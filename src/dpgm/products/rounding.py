@@ -8,11 +8,7 @@ down there, as long as that brings the counts of items and pairs nearer to what 
 import numpy as np
 from numpy.typing import NDArray
 
-LARGEST = 3_000_000  # records and items of a sample that is rounded as a whole
-_MOVES = 1500
-_CANDIDATES = 4000
-_SANITY = 0.001  # counts below this share of the records matter little
-_STALE = 3  # draws of candidates without an improvement, and it is enough
+from dpgm.products.rules import SAMPLING
 
 
 def evened(
@@ -35,7 +31,7 @@ def evened(
         return sizes
     first, second = np.triu_indices(held.shape[1])
     wanted = (held * expected[:, None]).T @ held
-    yardstick = np.maximum(wanted[first, second], _SANITY * expected.sum())
+    yardstick = np.maximum(wanted[first, second], SAMPLING.sanity * expected.sum())
 
     def features(chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         marked: NDArray[np.float64] = (held[chosen][:, first] & held[chosen][:, second]) / yardstick
@@ -43,13 +39,15 @@ def evened(
 
     gap = ((held * (sizes - expected)[:, None]).T @ held)[first, second] / yardstick
     moves = stale = 0
-    while moves < _MOVES and stale < _STALE:
-        gain, lose = (random.choice(side, min(len(side), _CANDIDATES // 2), replace=False) for side in (up, down))
+    while moves < SAMPLING.moves and stale < SAMPLING.stale_draws:
+        gain, lose = (
+            random.choice(side, min(len(side), SAMPLING.candidates // 2), replace=False) for side in (up, down)
+        )
         gained, lost = features(gain), features(lose)
         gain_squares, lose_squares = (gained**2).sum(axis=1), (lost**2).sum(axis=1)
         free_gain, free_lose = np.ones(len(gain), dtype=np.bool_), np.ones(len(lose), dtype=np.bool_)
         before = moves
-        while moves < _MOVES and free_gain.any() and free_lose.any():
+        while moves < SAMPLING.moves and free_gain.any() and free_lose.any():
             fall = np.where(free_lose, lose_squares - 2 * lost @ gap, np.inf)
             off = int(fall.argmin())
             rise = np.where(free_gain, gain_squares + 2 * gained @ (gap - lost[off]), np.inf)

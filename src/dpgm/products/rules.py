@@ -8,6 +8,9 @@ experiment is named the number is a convention that results hardly depend on.
 
 from dataclasses import dataclass, field
 
+# Not tuned. Shares in a release may miss 1 by this much: float32 sums of many components do.
+SHARES_OFF = 1e-3
+
 
 @dataclass(frozen=True)
 class BudgetRules:
@@ -100,6 +103,38 @@ class BoundRules:
     scale_powers: tuple[float, ...] = (0.25, 0.0)
     # Grid points between which the weight of records that hold an item is interpolated.
     grid_points: int = 9
+    # Sizes of records (sums of squares) are taken as at least this, since bounds divide by them. Chosen by hand.
+    least_size: float = 1e-3
+
+
+@dataclass(frozen=True)
+class ShrinkRules:
+    """Empirical Bayes: the grids on which the distribution of the true counts is estimated. All chosen by hand."""
+
+    # Lifts (a count over its expectation): 0, and so many between the two, evenly in logarithms.
+    least_lift: float = 0.05
+    most_lift: float = 60.0
+    lifts: int = 24
+    # Width of the normal distribution around each lift, a constant and a share of the lift: neighbours overlap.
+    lift_width: float = 0.05
+    lift_width_share: float = 0.16
+    # In the first guess at their distribution lifts below this are as likely as this one.
+    lift_floor: float = 0.02
+    # Counts are grouped by their expectation, in standard deviations of the noise, each group with its own estimate.
+    group_edges: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    # The first guess counts as much as so many noisy counts; fewer where nothing is expected of them.
+    prior_counts: float = 20.0
+    prior_counts_alone: float = 5.0
+    # Counts of which nothing is expected: grid points, from a share of the noise to a little above the largest.
+    sizes: int = 60
+    least_size: float = 0.05
+    largest_size: float = 1.05
+    # Deviations to both sides: grid of their standard deviations, as shares of the scale.
+    spreads: int = 12
+    least_spread: float = 0.003
+    most_spread: float = 1.0
+    # Rounds of expectation maximisation.
+    rounds: int = 60
 
 
 @dataclass(frozen=True)
@@ -121,6 +156,37 @@ class ReadRules:
     floor_records: float = 0.01
     largest_floor: float = 0.5
     largest_share: float = 0.999
+    # Mean weights of down-weighted records are taken as at least this, since counts are divided by them. By hand.
+    least_weight: float = 1e-3
+    shrink: ShrinkRules = field(default_factory=ShrinkRules)
+
+
+@dataclass(frozen=True)
+class DescentRules:
+    """How the components are moved by Adam. Chosen by hand."""
+
+    # Decay of the two moments.
+    betas: tuple[float, float] = (0.9, 0.99)
+    # Steps over which the rate rises.
+    warm_up: int = 30
+    # Relative errors that do not matter: the first, shrinking to the second until this share of the steps is done.
+    first_tolerance: float = 0.3
+    tolerance: float = 0.003
+    tightened: float = 0.6
+    # Every so many steps the weights of down-weighted records are computed anew.
+    refresh: int = 5
+    # First weight of the entropy, per record and nat. It follows the misfit: every so many steps, by at most
+    # exp(pace x most), once this share of the tightening has brought the components into place.
+    entropy: float = 0.1
+    entropy_every: int = 10
+    entropy_pace: float = 0.1
+    entropy_most: float = 3.0
+    entropy_from: float = 1 / 6
+    # Records of up to so many items on average: components start as random sets, mixed with this share of the profile.
+    short_records: float = 5.0
+    profile_share: float = 0.1
+    # Else rounds in which the start of each component is shifted to its length.
+    length_rounds: int = 20
 
 
 @dataclass(frozen=True)
@@ -165,8 +231,11 @@ class FitRules:
     label_emphasis: float = 4.0
     # How far the total of all sets may be off what the lengths say, as a share.
     total_doubt: float = 0.1
+    # The total of all sets is taken as at least this, since expectations are scaled to it. Chosen by hand.
+    least_total: float = 1e-3
     # Longest record that the fit expects: what was seen, and so much room.
     room: int = 16
+    descent: DescentRules = field(default_factory=DescentRules)
 
 
 @dataclass(frozen=True)
@@ -185,8 +254,38 @@ class EnumeratedRules:
     least_penalty: tuple[float, ...] = (0.03, 0.03, 0.03, 0.03)
     most_penalty: tuple[float, ...] = (0.03, 0.03, 0.1, 0.2)
     whole_penalty: float = 0.2
+    # The same for counts of lengths.
+    length_penalty: float = 0.03
     # Frequencies assumed before anything is known are kept off 0 and 1.
     least_frequency: float = 0.001
+    # L-BFGS: iterations before and after the parameters are scaled anew, pairs it remembers, halvings of a step, the
+    # share of the promised decrease that a step must bring (Armijo's usual one), and a slope not worth following.
+    rounds: tuple[int, int] = (250, 450)
+    history: int = 40
+    halvings: int = 30
+    sufficient_decrease: float = 1e-4
+    flat: float = 1e-5
+
+
+@dataclass(frozen=True)
+class SamplingRules:
+    """How samples are drawn from a release, which no plan comes with. Chosen by hand."""
+
+    # Counts below this share of the records matter little.
+    sanity: float = 0.001
+    # Samples of up to so many records are balanced; beyond, chance errors are small anyway.
+    balanced_records: int = 100_000
+    # The most frequent positions whose pairs and triples are looked at, and how often all records are gone through.
+    pairs: int = 1000
+    triples: int = 60
+    sweeps: int = 50
+    # Records and items of a sample that is rounded as a whole; moves, candidates per draw, and draws without success.
+    rounded_cells: int = 3_000_000
+    moves: int = 1500
+    candidates: int = 4000
+    stale_draws: int = 3
+    # Without a compiled kernel: chances below this enter the distribution of lengths through a series of four terms.
+    series_below: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -201,3 +300,4 @@ class ProductRules:
 
 
 RULES = ProductRules()
+SAMPLING = SamplingRules()

@@ -85,14 +85,15 @@ def read_scaled(
     # An item that is found in a record of n is one of the n.
     others = nothing + (likely.sizes - nothing) * (1 - 1 / np.maximum(likely.lengths, 1))
     ladder = np.linspace(rises.min(), rises.max() + 1e-6, rules.bound.grid_points)
-    kept = np.maximum(np.interp(rises, ladder, [likely.shares @ weight(others + rise) for rise in ladder]), 1e-3)
+    mean_weights = [likely.shares @ weight(others + rise) for rise in ladder]
+    kept = np.maximum(np.interp(rises, ladder, mean_weights), rules.read.least_weight)
     beyond = offsets * records * float(weight(likely.sizes).mean())
-    counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales)
+    counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales, rules.read.shrink)
     profile = possible_shares(counts / (kept * records), stds / kept, records, rules.read)
     return ScaledReading(scaled, profile, scales * (counts - beyond), scales * stds)
 
 
-def scaled_target(found: ScaledReading, records: int, emphasis: float) -> ScaledItemTarget:
+def scaled_target(found: ScaledReading, records: int, emphasis: float, rules: ProductRules) -> ScaledItemTarget:
     """What the model should show of the second look."""
     asked = found.released.statistic
     scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (asked.scales, asked.offsets))
@@ -104,4 +105,5 @@ def scaled_target(found: ScaledReading, records: int, emphasis: float) -> Scaled
         variances=torch.from_numpy(found.stds**2).float(),
         size=scales * torch.from_numpy(records * found.profile).float(),
         emphasis=emphasis,
+        tolerance=rules.fit.descent.tolerance,
     )

@@ -1,60 +1,59 @@
 """Empirical Bayes for many noisy counts: pull each toward its expectation as far as all of them together suggest.
 
-A count is its expectation times a *lift*. The law of the lifts is unknown; it is estimated from the noisy counts
+A count is its expectation times a *lift*. The distribution of lifts is unknown; it is estimated from the noisy counts
 themselves (a mixture on a grid, by expectation maximisation), apart for counts of different size, and gives every
-count a posterior mean and deviation. Counts of which nothing is expected have a law of their own, estimated alike:
+count a posterior mean and deviation. Counts without an expectation have a distribution of their own, estimated alike:
 where most items are rare, a small count is mostly noise. Post-processing: only released values enter.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.products.rules import RULES, ShrinkRules
+
 Floats = NDArray[np.float64]
 
-_LIFTS = np.concatenate([[0.0], np.geomspace(0.05, 60.0, 24)])
-_WIDTHS = 0.05 + 0.16 * _LIFTS  # neighbouring grid points overlap
-_ROUNDS = 60
-_EDGES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
-_PSEUDO = 20.0
-_FEW = 5.0
-_SIZES = 60  # of counts, on the grid
-_SPREADS = np.geomspace(0.003, 1.0, 12)
+_RULES = RULES.read.shrink
 
 
-def shrink(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, Floats]:
+def shrink(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules = _RULES) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation of every count, given its noisy value and its expectation.
 
     Args:
         noisy: measured counts.
         std: standard deviation of the noise.
         expected: positive expectations, e.g. under independence.
+        rules: tuned numbers.
     """
     mean, deviation = np.empty_like(noisy), np.empty_like(noisy)
-    stratum = np.digitize(expected / max(std, 1e-12), _EDGES)
+    stratum = np.digitize(expected / max(std, 1e-12), rules.group_edges)
     for level in np.unique(stratum):
         chosen = stratum == level
-        mean[chosen], deviation[chosen] = _shrink_alike(noisy[chosen], std, expected[chosen])
+        mean[chosen], deviation[chosen] = _shrink_alike(noisy[chosen], std, expected[chosen], rules)
     return mean, deviation
 
 
-def shrink_alone(noisy: Floats, std: float | Floats) -> tuple[Floats, Floats]:
+def shrink_alone(noisy: Floats, std: float | Floats, rules: ShrinkRules = _RULES) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation of every count, given nothing but all the noisy values.
 
     Args:
         noisy: measured counts.
         std: standard deviation of the noise, of all or of each.
+        rules: tuned numbers.
     """
     std = np.maximum(std, 1e-12)
     least = float(np.min(std))
-    centres = np.concatenate([[0.0], np.geomspace(0.05 * least, 1.05 * max(float(noisy.max()), 3 * least), _SIZES)])
+    largest = rules.largest_size * max(float(noisy.max()), 3 * least)
+    centres = np.concatenate([[0.0], np.geomspace(rules.least_size * least, largest, rules.sizes)])
     widths = 0.5 * np.gradient(centres)
     start = np.full(len(centres), 1 / len(centres))
-    return _posterior(
-        noisy, np.broadcast_to(std, noisy.shape)[:, None], centres[None, :], widths[None, :], start, _FEW
-    )
+    stds, prior = np.broadcast_to(std, noisy.shape)[:, None], rules.prior_counts_alone
+    return _posterior(noisy, stds, centres[None, :], widths[None, :], start, prior, rules.rounds)
 
 
-def shrink_signed(noisy: Floats, std: float, expected: Floats, scale: Floats) -> tuple[Floats, Floats]:
+def shrink_signed(
+    noisy: Floats, std: float, expected: Floats, scale: Floats, rules: ShrinkRules = _RULES
+) -> tuple[Floats, Floats]:
     """Posterior mean and deviation of numbers that lie on both sides of what is expected of them.
 
     Args:
@@ -62,35 +61,46 @@ def shrink_signed(noisy: Floats, std: float, expected: Floats, scale: Floats) ->
         std: standard deviation of the noise.
         expected: of every number.
         scale: positive; deviations from the expectation are normal, of unknown size on this scale.
+        rules: tuned numbers.
     """
-    prior_variance = (scale[:, None] * _SPREADS) ** 2
+    spreads = np.geomspace(rules.least_spread, rules.most_spread, rules.spreads)
+    prior_variance = (scale[:, None] * spreads) ** 2
     total = prior_variance + std**2
     off = (noisy - expected)[:, None]
     log_likelihood = -0.5 * (off**2 / total + np.log(total))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    start = np.full(len(_SPREADS), 1 / len(_SPREADS))
-    joint = _weigh(likelihood, start, _PSEUDO)
+    start = np.full(len(spreads), 1 / len(spreads))
+    joint = _weigh(likelihood, start, rules.prior_counts, rules.rounds)
     gain = prior_variance / total
     mean = (joint * gain * off).sum(axis=1)
     variance = (joint * (gain * std**2 + (gain * off) ** 2)).sum(axis=1) - mean**2
     return expected + mean, np.sqrt(np.maximum(variance, 1e-12))
 
 
-def _shrink_alike(noisy: Floats, std: float, expected: Floats) -> tuple[Floats, Floats]:
-    start = np.exp(-0.5 * np.log(np.maximum(_LIFTS, 0.02)) ** 2)
+def _shrink_alike(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules) -> tuple[Floats, Floats]:
+    lifts = np.concatenate([[0.0], np.geomspace(rules.least_lift, rules.most_lift, rules.lifts)])
+    widths = rules.lift_width + rules.lift_width_share * lifts
+    start = np.exp(-0.5 * np.log(np.maximum(lifts, rules.lift_floor)) ** 2)
     start /= start.sum()
-    return _posterior(noisy, std, expected[:, None] * _LIFTS, expected[:, None] * _WIDTHS, start, _PSEUDO)
+    expected, prior = expected[:, None], rules.prior_counts
+    return _posterior(noisy, std, expected * lifts, expected * widths, start, prior, rules.rounds)
 
 
 def _posterior(
-    noisy: Floats, std: float | Floats, centres: Floats, widths: Floats, start: Floats, pseudo: float
+    noisy: Floats,
+    std: float | Floats,
+    centres: Floats,
+    widths: Floats,
+    start: Floats,
+    prior_counts: float,
+    rounds: int,
 ) -> tuple[Floats, Floats]:
-    """Counts are drawn from normal laws (centres, widths) in unknown shares; `start` counts as `pseudo` of them."""
+    """Counts come from normal distributions (centres, widths) in unknown shares, `start` by a first guess."""
     prior_variance = widths**2
     total = prior_variance + std**2
     log_likelihood = -0.5 * ((noisy[:, None] - centres) ** 2 / total + np.log(total))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    joint = _weigh(likelihood, start, pseudo)
+    joint = _weigh(likelihood, start, prior_counts, rounds)
     gain = prior_variance / total
     means = centres + gain * (noisy[:, None] - centres)
     mean = (joint * means).sum(axis=1)
@@ -98,12 +108,12 @@ def _posterior(
     return mean, np.sqrt(np.maximum(variance, 1e-12))
 
 
-def _weigh(likelihood: Floats, start: Floats, pseudo: float) -> Floats:
-    """Share of every law in every number, the laws' own shares found by expectation maximisation."""
-    law = start.copy()
-    for _ in range(_ROUNDS):
-        joint = likelihood * law
+def _weigh(likelihood: Floats, start: Floats, prior_counts: float, rounds: int) -> Floats:
+    """Posterior of the component that every number comes from; their shares by expectation maximisation."""
+    shares = start.copy()
+    for _ in range(rounds):
+        joint = likelihood * shares
         joint /= joint.sum(axis=1, keepdims=True)
-        law = (joint.sum(axis=0) + pseudo * start) / (len(likelihood) + pseudo)
-    joint = likelihood * law
+        shares = (joint.sum(axis=0) + prior_counts * start) / (len(likelihood) + prior_counts)
+    joint = likelihood * shares
     return joint / joint.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.products.length_law import length_law
+from dpgm.products.rules import RULES
 
 Scale: TypeAlias = tuple[Tensor, Tensor]  # of every component's moments: a level and a slope
-_RUNGS = 9  # between which the weight of records that hold an item is interpolated
 
 
 class Target(Protocol):
@@ -72,7 +72,7 @@ class MomentTarget:
     values: Tensor
     variances: Tensor
     emphasis: float | Tensor = 1.0
-    tolerance: float = 0.003  # relative errors below this do not matter
+    tolerance: float = RULES.fit.descent.tolerance  # relative errors below this do not matter
 
     @property
     def size(self) -> Tensor:
@@ -103,12 +103,12 @@ class ScaledItemTarget:
     variances: Tensor
     size: Tensor
     emphasis: float = 1.0
-    tolerance: float = 0.003
+    tolerance: float = RULES.fit.descent.tolerance
 
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
         """Mean weight of every component's records, and by how much that of records that hold an item differs."""
         rises, nothing = self.scales**2 * (1 - 2 * self.offsets), ((self.scales * self.offsets) ** 2).sum()
-        ladder = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, _RUNGS)
+        ladder = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, RULES.bound.grid_points)
         near = (1 - (rises - ladder[:, None]).abs() / (ladder[1] - ladder[0])).clamp(min=0)
 
         def scale(chances: Tensor) -> Scale:
@@ -144,7 +144,7 @@ class CentredTarget:
     variances: Tensor
     size: Tensor
     emphasis: float | Tensor = 1.0
-    tolerance: float = 0.003
+    tolerance: float = RULES.fit.descent.tolerance
 
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
         """Mean weight of every component's records, and how it falls as s grows; s taken as normal."""
@@ -156,7 +156,7 @@ class CentredTarget:
             mean = (self.offsets**2).sum() + chances @ rise
             joint = _column_sums(chances * rise, self.owners)
             spread = (chances @ rise**2 - (joint**2).sum(dim=1)).clamp(min=1e-6).sqrt()
-            s = (mean[:, None] + spread[:, None] * nodes).clamp(min=1e-3)
+            s = (mean[:, None] + spread[:, None] * nodes).clamp(min=RULES.bound.least_size)
             weight = (self.limit / s).clamp(max=1.0) * shares
             return weight.sum(dim=1), (weight * nodes).sum(dim=1) / spread
 
@@ -185,7 +185,7 @@ class LengthTarget:
     values: Tensor
     variances: Tensor
     emphasis: float = 1.0
-    tolerance: float = 0.003
+    tolerance: float = RULES.fit.descent.tolerance
 
     @property
     def size(self) -> Tensor:
