@@ -13,7 +13,7 @@ import dpgm
 SRC = Path(dpgm.__file__).parent
 PLAIN = {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 10.0}
 SMALLEST = 1e-5  # and below: guards
-FAMILIES = ("products", "images", "networks", "baselines")
+FAMILIES = ("products", "images", "networks", "baselines", "clustering", "strategy")
 
 
 def bare_numbers(path):

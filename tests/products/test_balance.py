@@ -10,6 +10,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.products import balance as balancing
 from dpgm.products.model import Products
+from dpgm.products.rules import SAMPLING
 
 
 def a_mixture(domain, components=6, seed=0):
@@ -50,7 +51,7 @@ def test_balanced_records_show_pairs_and_triples_better_than_chance(monkeypatch,
     model = a_mixture(Domain.of_items(12))
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
         errors.append(rms_of_distinct(together(drawn, order) - expected(model, 3000, order)))
     assert errors[1] < at_most * errors[0]
@@ -60,7 +61,7 @@ def test_exchanges_leave_lengths_and_item_counts_alone(monkeypatch):
     model = a_mixture(Domain.of_items(30))
     drawn = []
     for sweeps in (0, 20):
-        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn.append(model.sample(2000, generator=torch.Generator().manual_seed(2)))
     before, after = drawn
     assert np.array_equal(before.lengths, after.lengths)
@@ -73,7 +74,7 @@ def test_columns_keep_one_value_each_and_their_pairs_are_balanced(monkeypatch):
     model = a_mixture(domain)
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(balancing, "_SWEEPS", sweeps)
+        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(2000, generator=torch.Generator().manual_seed(3))
         drawn.check()
         counts = together(drawn, 2)
@@ -117,5 +118,5 @@ def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
     monkeypatch.setattr(balancing, "balance", never)
     certain = Products(Domain.of_items(2), torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
     assert len(certain.sample(100, generator=torch.Generator().manual_seed(0))) == 100
-    monkeypatch.setattr(balancing, "SAMPLING", replace(balancing.SAMPLING, balanced_records=50))
+    monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, balanced_records=50))
     assert len(a_mixture(Domain.of_items(3)).sample(60, generator=torch.Generator().manual_seed(0))) == 60

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpgm.clustering.rules import RULES
 from dpgm.statistics.fourier_features import FeatureMap
-
-_LEAST_KEPT = 0.1  # of a centre's distance from the mean, so that centres never fall together
-_SPLIT = 0.1  # how far from the centre it splits a re-seeded centre starts, in units of the norm bound
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class CenterUpdate:
         if bool(small.any()):
             largest = centers[int(counts.argmax())]
             offsets = torch.randn(centers.shape, generator=generator, dtype=torch.float64)
-            length = _SPLIT * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
+            length = RULES.split_distance * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
             centers = torch.where(small[:, None], self._project(largest + length * offsets), centers)
         return centers
 
@@ -65,7 +63,7 @@ class CenterUpdate:
             mean = sums.sum(dim=0) / counts.sum().clamp(min=1.0)
             noise = centers.shape[1] * (self.sum_noise * self.feature_map.norm_bound / sizes) ** 2
             distance = ((centers - mean) ** 2).sum(dim=1, keepdim=True).clamp(min=1e-12)
-            centers = mean + (1 - noise / distance).clamp(min=_LEAST_KEPT) * (centers - mean)
+            centers = mean + (1 - noise / distance).clamp(min=RULES.least_distance) * (centers - mean)
         return self._project(centers)
 
     def _project(self, centers: Tensor) -> Tensor:

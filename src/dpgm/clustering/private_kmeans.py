@@ -17,6 +17,7 @@ from torch import Tensor
 from dpgm.clustering.center_update import CenterUpdate
 from dpgm.clustering.lloyd import cache_features, count_and_sum, nearest
 from dpgm.clustering.merging import merge_clusters
+from dpgm.clustering.rules import RULES
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -110,13 +111,13 @@ def private_kmeans(
 
 
 def default_features(records: int, clusters: int, sum_noise: float) -> int:
-    """How many features the noise allows: between 50 and 400, by public numbers alone.
+    """How many features the noise allows, by public numbers alone.
 
-    A centre of an average cluster carries noise of length sum_noise x sqrt(d) x clusters / records; a quarter of the
-    length of a feature vector is about what k-means bears.
+    A centre of an average cluster carries noise of length sum_noise x sqrt(d) x clusters / records; the rules
+    say how much of that, beside the length of a feature vector, k-means bears.
     """
-    bearable = (0.25 * records / (clusters * max(sum_noise, 1e-9))) ** 2
-    return 2 * round(min(400.0, max(50.0, bearable)) / 2)
+    bearable = (RULES.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
+    return 2 * round(min(RULES.most_features, max(RULES.least_features, bearable)) / 2)
 
 
 def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Query, Query]:

@@ -3,7 +3,7 @@
 The numbers are public: they depend on no row, are kept in the plan and printed by `dpgm plan --rules`. "Measured" means
 chosen on the development sets of docs/fidelity.md (msweb, plants, accidents, retail, Adult, simulated transit) and
 judged on fresh seeds and on sets of other origin (experiments/results/fidelity_fresh.csv, fidelity_other.csv). Where no
-experiment is named the number is a convention that results hardly depend on.
+experiment is named the number was chosen by hand; results hardly depend on most of these.
 """
 
 from dataclasses import dataclass, field
