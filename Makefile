@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 
-.PHONY: help demo test lint check slow bench clean install metamorphic audit proofs mutants faults fuzz security
+.PHONY: docs wheel help demo test lint check slow bench clean install metamorphic audit proofs mutants faults fuzz security
 
 help:
 	@echo "make demo   install, fit the embedded sample data at epsilon = 1, write demo/report.html"
@@ -18,6 +18,8 @@ help:
 	@echo "make proofs  playback, sensitivity, coins and noise of whole fits, at length"
 	@echo "make mutants planted bugs: each must be found"
 	@echo "make faults  kills, failing writes, full disks, damaged checkpoints: writes docs/security/faults.json"
+	@echo "make docs   the site, in site/ (open site/index.html)"
+	@echo "make wheel  build wheel and sdist in dist/, install the wheel in an empty environment, import it, run a small demo"
 	@echo "make bench  speed and memory (prints ratios)"
 	@echo "make security  promise, test, figure: runs the tests, gathers docs/security/*.json, writes SECURITY.md"
 
@@ -91,5 +93,16 @@ security: $(STAMP)
 	@echo "== dpgm: promises, tests, figures"
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/security.py
 
+docs: $(STAMP)
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[docs]"
+	@echo "== dpgm: the site"
+	@$(BIN)/python tools/docs_reference.py
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/python -m mkdocs build --quiet --strict --site-dir site
+	@echo "open site/index.html"
+
+DIST ?= dist
+wheel: $(STAMP)
+	@$(BIN)/python tools/check_wheel.py --out $(DIST)
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) demo site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,12 +1,15 @@
-"""Tables of docs/fidelity.md and docs/fidelity-images.md, and the figure, from the CSV files; nothing typed by hand.
+"""Tables of the README, docs/fidelity.md and docs/fidelity-images.md, and the figure, from the CSV files.
 
     python experiments/fidelity_report.py
+
+Nothing is typed by hand; `tests/test_results_tables.py` fails if a page and the CSV files disagree.
 
 A marker in a page names a function of `TABLES`: what stands between `<!-- table: NAME -->` and `<!-- end -->` is
 replaced.
 """
 
 import re
+import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +17,10 @@ from pathlib import Path
 import numpy as np
 from fidelity import ANY, PAPER, POPULAR, RESULTS, TABLE, Row, read
 
-PAGES = [Path(__file__).parents[1] / "docs" / name for name in ("fidelity.md", "fidelity-images.md")]
+PAGES = [
+    Path(__file__).parents[1] / name
+    for name in ("README.md", "docs/fidelity.md", "docs/fidelity-images.md", "experiments/notes/fidelity.md")
+]
 SETS = {
     "msnbc": "msnbc, 990k x 17",
     "msweb": "msweb, 32.7k x 294",
@@ -234,7 +240,34 @@ def images(runs: Runs) -> str:
     return lines(["judged on", "preset, network", "device", "epsilon", "seed 0", "seed 1", "seed 2", "mean"], rows)
 
 
+def _mean_of(file: str, column: str, **wanted: str) -> str:
+    """Mean of one column over the rows of a CSV file that match, as a percentage; empty if there are none."""
+    rows = [row for row in read(RESULTS / file) if all(row[key] == value for key, value in wanted.items())]
+    found = [float(row[column]) for row in rows]
+    return f"{np.mean(found):.1%}" if found else ""
+
+
+def summary(runs: Runs) -> str:
+    """One line per data set for the README: pairs of items, pairs of columns, accuracy; epsilon = 1."""
+    mixture = {"msweb": "msweb", "transit": "transit 1200000"}  # as `paper_networks.csv` calls them
+    rows = []
+    for data in ("msnbc", "retail", "msweb", "tw_ny", "transit"):
+        means = [runs.mean(data, method, 1.0, 1, "pop2") for method in ("ours", "independent", "mst")]
+        shown = ["" if mean is None else f"{mean:.1%}" for mean in means]
+        paper = _mean_of("paper_networks.csv", "pop2", data=mixture.get(data, ""), name="VAE k = 10, epsilon 1")
+        rows.append([SETS[data], "relative error of popular pairs", *shown, paper])
+    for metric, title in (("tv2", "distance of pairs of columns"), ("logistic", "accuracy of a classifier")):
+        means = [runs.mean("adult", method, 1.0, 1, metric) for method in ("ours", "independent", "mst dpmm")]
+        rows.append(["Adult, 32.6k x 15 columns", title, *("" if m is None else f"{m:.1%}" for m in means), ""])
+    default = {"preset": "default", "split": "test", "epsilon": "1.0"}
+    gpu, cpu = (_mean_of("fidelity_images.csv", "accuracy", device=d, **default) for d in ("cuda", "cpu"))
+    paper = _mean_of("paper_networks.csv", "accuracy", name="VAE with clustering, epsilon 1.74")
+    rows.append(["MNIST, 60k images", "accuracy of a classifier", f"{gpu} (CPU: {cpu})", "", "", paper])
+    return lines(["data", "measure", "dpgm", "independent counts", "MST", "the paper's mixture"], rows)
+
+
 TABLES = {
+    "summary": summary,
     "sets": sets,
     "more": more,
     "ratios": ratios,
@@ -284,12 +317,18 @@ def plot(runs: Runs, path: Path) -> None:
     plt.close(figure)
 
 
+def all_runs() -> Runs:
+    """Every committed run on item sets and tables."""
+    return Runs([*read(RESULTS / "fidelity.csv"), *read(RESULTS / "fidelity_other.csv")])
+
+
 def main() -> None:
     """Rewrite the pages and draw the figure."""
-    runs = Runs([*read(RESULTS / "fidelity.csv"), *read(RESULTS / "fidelity_other.csv")])
+    runs = all_runs()
     for page in PAGES:
         page.write_text(rewrite(page.read_text(), runs))
     plot(runs, RESULTS / "fidelity.png")
+    shutil.copy(RESULTS / "fidelity.png", Path(__file__).parents[1] / "docs" / "images" / "fidelity.png")
 
 
 if __name__ == "__main__":

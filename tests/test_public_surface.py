@@ -95,7 +95,7 @@ def test_every_command_is_in_the_readme_or_the_docs():
     from dpgm.cli.app import app, load_commands
 
     load_commands()
-    text = (ROOT / "README.md").read_text() + "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    text = (ROOT / "README.md").read_text() + "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
     for command in app.registered_commands:
         name = command.name or command.callback.__name__
         assert re.search(rf"dpgm {name}\b", text), f"`dpgm {name}` is not documented"
@@ -115,8 +115,9 @@ def test_links_in_the_docs_lead_somewhere():
 
 
 def test_nothing_refers_to_a_file_that_is_not_here_or_to_one_machine():
-    known = {
-        path.name for folder in ("", "docs", "experiments", "benchmarks") for path in (ROOT / folder).glob("*.md")
+    known = {path.name for path in ROOT.glob("*.md")}
+    known |= {
+        path.name for folder in ("docs", "experiments", "benchmarks") for path in (ROOT / folder).rglob("*.md")
     }
     known |= {"README.md"}  # of a release
     folders = [ROOT / name for name in ("src", "tests", "docs", "experiments", "benchmarks")]

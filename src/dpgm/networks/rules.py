@@ -50,8 +50,8 @@ class NetworkRules:
     records_per_network: int = 10_000
     most_networks: int = 30
 
-    # Shares of mu². What networks are refined to gets most of the budget (measured: docs/fidelity.md, "Is private SGD
-    # worth its budget?"); then clusters get less.
+    # Shares of mu². What networks are refined to gets most of the budget (measured: experiments/notes/fidelity.md, "Is
+    # private SGD worth its budget?"); then clusters get less.
     refined: float = 0.8
     lengths: float = 0.01
     items: float = 0.10

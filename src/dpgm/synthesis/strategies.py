@@ -25,8 +25,8 @@ STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, M
 # What `model="auto"` tries, in this order; the first that does not refuse is taken. Products before networks: on msweb,
 # plants, accidents, 100,000 transit records and Adult they had smaller errors than VAEs trained by private SGD and
 # refined to the same statistics, or equal ones (within .002), on sets of up to three items and on marginals, in a half
-# to a third of the time (docs/fidelity.md). SGD won on sets of four and six items of plants at epsilon 1 (by 11 and
-# 16 %) and lost on those of accidents (by 20 %); nothing public tells the two apart.
+# to a third of the time (experiments/notes/fidelity.md). SGD won on sets of four and six items of plants at epsilon 1
+# (by 11 and 16 %) and lost on those of accidents (by 20 %); nothing public tells the two apart.
 AUTO: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES)
 
 

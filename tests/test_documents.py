@@ -1,0 +1,130 @@
+"""Nothing is undocumented: commands, options, public names, kinds of errors, fields of certificate and plan."""
+
+import dataclasses
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import dpgm
+from dpgm import errors
+from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.privacy.events import Mechanism
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+LOADED = re.compile(
+    r"""(?:src|poster)\s*=\s*["']?(?:https?:)?//|<link\b[^>]*href\s*=\s*["']?(?:https?:)?//|@import|url\(["']?https?:"""
+)
+
+
+def _load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return _load(ROOT / "tools" / "docs_reference.py")
+
+
+def test_the_page_of_commands_is_what_the_commands_say(reference):
+    assert reference.CLI.read_text() == reference.cli_page(), "run `python tools/docs_reference.py`"
+
+
+def test_every_command_and_option_is_on_that_page(reference):
+    page = reference.CLI.read_text()
+    for name, command in reference.commands().items():
+        section = page.split(f"## dpgm {name}\n")[1].split("\n## ")[0]
+        for parameter in command.params:
+            for option in parameter.opts if parameter.param_type_name == "option" else ():
+                assert f"`{option}`" in section or option in ("--help", "-h"), f"dpgm {name} {option}"
+            assert parameter.name == "help" or (parameter.help or "").strip(), f"dpgm {name}: {parameter.name}"
+
+
+def test_the_page_of_python_names_has_every_public_name_once(reference):
+    assert reference.PYTHON.read_text() == reference.python_page(), "run `python tools/docs_reference.py`"
+    named = " ".join(reference.GROUPS.values()).split()
+    assert sorted(named) == sorted(name for name in dpgm.__all__ if name != "__version__")
+
+
+def test_every_kind_of_error_is_explained():
+    page = (DOCS / "reference" / "errors.md").read_text()
+    for thing in vars(errors).values():
+        if isinstance(thing, type) and issubclass(thing, Exception | Warning):
+            assert f"`{thing.__name__}`" in page, thing
+            assert f"`{getattr(thing, 'kind', thing.__name__)}`" in page, thing
+
+
+def test_every_field_of_certificate_plan_and_mechanism_is_explained():
+    page = (DOCS / "reference" / "files.md").read_text()
+    certificate, plan = page.split("## The certificate")[1].split("## The plan")
+    plan = plan.split("## The ledger")[0]
+    for kind in (dpgm.Certificate, LedgerMark, Mechanism):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in certificate, f"{kind.__name__}.{field.name}"
+    written = dpgm.make_plan(dpgm.Config(1.0), 1000, dpgm.Domain.of_items(5)).to_json()
+    assert set(re.findall(r"^\| `(\w+)` \|", plan, flags=re.MULTILINE)) == set(written)
+    for name in ("certificate.json", "model.safetensors", "domain.json", "README.md", "certificate.sig"):
+        assert f"`{name}`" in page
+
+
+def _pages(entry):
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for value in entry.values() if isinstance(entry, dict) else entry:
+            yield from _pages(value)
+
+
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere():
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    listed = list(_pages(settings["nav"]))
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+    assert settings["theme"]["font"] is False
+    assert settings["theme"].get("custom_dir") is None
+    assert settings["extra"] == {"generator": False}
+    assert not {"extra_javascript", "extra_css", "hooks"} & set(settings)
+    for path in DOCS.rglob("*.md"):
+        text = path.read_text()
+        assert not LOADED.search(text), path
+        assert not re.search(r"!\[[^\]]*\]\(https?:", text), path
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in DOCS.rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), (
+                f"{page.relative_to(ROOT)} links to {target}, which is not there"
+            )
+
+
+def test_no_document_holds_a_merge_conflict():
+    for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]:
+        assert not re.search(r"^(<{7} |>{7} )", path.read_text(), flags=re.MULTILINE), path
+
+
+def test_versions_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == dpgm.__version__
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("the extra `docs` is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 20
+    for path in pages:
+        assert not LOADED.search(path.read_text()), path
+    shutil.rmtree(tmp_path / "site")
