@@ -64,7 +64,7 @@ def main() -> None:
         if str(folder) not in where:
             raise SystemExit(f"not the wheel was imported but {where}")
         print(f"import dpgm: {where.split()[0]}")
-        run(python, "-m", "dpgm", "demo", "--records", "500", "--quiet", "--out", "demo", cwd=folder)
+        run(python, "-m", "dpgm", "demo", "--records", "50", "--quiet", "--out", "demo", cwd=folder)
         if not (folder / "demo" / "report.html").exists():
             raise SystemExit("the demo wrote no report")
         print("dpgm demo: done")

@@ -35,7 +35,7 @@ def main() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    domain = dpgm.load(arguments.demo / "release").domain
+    domain = dpgm.load_domain(arguments.demo / "release" / "domain.json")
     real, synthetic = (
         dpgm.read_records(arguments.demo / name, domain=domain) for name in ("people.parquet", "synthetic.parquet")
     )
