@@ -13,7 +13,7 @@ from dpgm.data.opening import locate
 from dpgm.data.options import ReadOptions
 from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
-from dpgm.errors import DpgmError, UsageError
+from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.comparable import position_names
 from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
 from dpgm.evaluation.raw_columns import RawColumns, raw_columns
@@ -117,6 +117,8 @@ def read_raw(path: str, options: ReadOptions, domain: Domain | None) -> "pyarrow
         file = table_columns(source, guess_options(source, said))
     else:
         file = columns_of(source, said)
+    if len(set(file.names)) < len(file.names):
+        raise InputError(f"{source}: two columns have the same name; names must differ (or say --no-header).")
     return _thinned(chunk.table for chunk in file.chunks)
 
 
