@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from dpgm.products.enumerated_fit import Shown, ShownLengths, fit_table
+from dpgm.products.enumerated_fit import LengthCounts, SetSums, fit_table
 
 
 def held(width):
@@ -26,17 +26,17 @@ def test_the_table_shows_what_was_measured_and_nothing_beyond_it():
     truth = draws.dirichlet(np.full(2**width, 0.5))
     kept = np.array([1.0, 1.0, 1.0, 0.8, 0.6, 0.5])
     sizes = held(width).sum(axis=1)
-    shown = []
+    targets = []
     for order in (1, 2):
         sets = list(combinations(range(width), order))
         values = torch.from_numpy(counts_of(truth, sets, width, records, kept))
-        shown.append(Shown(masks(sets), values, torch.ones(len(sets)), torch.from_numpy(kept[sizes])))
+        targets.append(SetSums(masks(sets), values, torch.ones(len(sets)), torch.from_numpy(kept[sizes])))
     lengths = torch.from_numpy(records * np.bincount(sizes, truth, minlength=width + 1))
     profile = torch.from_numpy(held(width).T @ truth)
     groups = torch.arange(width + 1)
-    chances = fit_table(profile, records, shown, ShownLengths(groups, lengths, torch.ones(width + 1))).numpy()
+    chances = fit_table(profile, records, targets, LengthCounts(groups, lengths, torch.ones(width + 1))).numpy()
     assert abs(chances.sum() - 1) < 1e-9
-    for part in shown:
+    for part in targets:
         order = int(part.sets[0]).bit_count()
         sets = list(combinations(range(width), order))
         assert np.abs(counts_of(chances, sets, width, records, kept) - part.values.numpy()).max() < 20
@@ -46,8 +46,8 @@ def test_the_table_shows_what_was_measured_and_nothing_beyond_it():
 def test_without_measured_dependence_items_stay_independent():
     profile = torch.tensor([0.2, 0.5, 0.7])
     sets = [(0,), (1,), (2,)]
-    shown = Shown(masks(sets), 1000 * profile, torch.ones(3), torch.ones(8))
-    chances = fit_table(profile, 1000, [shown], None).numpy()
+    targets = SetSums(masks(sets), 1000 * profile, torch.ones(3), torch.ones(8))
+    chances = fit_table(profile, 1000, [targets], None).numpy()
     rows, shares = held(3), profile.numpy()
     assert np.allclose(chances, np.where(rows == 1, shares, 1 - shares).prod(axis=1), atol=1e-4)
 
@@ -58,7 +58,7 @@ def test_records_counted_whole_are_shown_whole():
     cells = torch.arange(2**width)
     values = torch.from_numpy(records * truth)
     profile = torch.from_numpy(held(width).T @ truth)
-    chances = fit_table(profile, records, [Shown(cells, values, torch.ones(2**width), None)], None).numpy()
+    chances = fit_table(profile, records, [SetSums(cells, values, torch.ones(2**width), None)], None).numpy()
     assert np.abs(chances - truth).max() * records < 20
 
 
@@ -67,18 +67,18 @@ def test_centred_sums_are_shown_and_say_the_same_as_counts():
     truth = np.random.default_rng(2).dirichlet(np.full(2**width, 0.5))
     weights = np.random.default_rng(3).uniform(0.5, 1.0, 2**width)
     offsets = np.array([0.5, 0.25, 0.0, 0.75])
-    shown, expected = [], []
+    targets, expected = [], []
     for order in range(1, width + 1):
         sets = list(combinations(range(width), order))
         centred = np.array([(held(width)[:, list(s)] - offsets[list(s)]).prod(axis=1) for s in sets])
         expected.append(records * centred @ (weights * truth))
         values, ones = torch.from_numpy(expected[-1]), torch.ones(len(sets))
-        shown.append(
-            Shown(masks(sets), values, ones, torch.from_numpy(weights), torch.from_numpy(offsets), penalty=1e-4)
+        targets.append(
+            SetSums(masks(sets), values, ones, torch.from_numpy(weights), torch.from_numpy(offsets), penalty=1e-4)
         )
     profile = torch.from_numpy(held(width).T @ truth)
-    chances = fit_table(profile, records, shown, None).numpy()
-    for part, wanted in zip(shown, expected, strict=True):
+    chances = fit_table(profile, records, targets, None).numpy()
+    for part, wanted in zip(targets, expected, strict=True):
         sets = [[item for item in range(width) if mask >> item & 1] for mask in part.sets.tolist()]
         centred = np.array([(held(width)[:, s] - offsets[s]).prod(axis=1) for s in sets])
         assert np.abs(records * centred @ (weights * chances) - wanted).max() < 20

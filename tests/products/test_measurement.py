@@ -13,7 +13,7 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.products import measurement
 from dpgm.products import moment_targets as products_fit
 from dpgm.products.bounds import choose_cap
-from dpgm.products.enumerated import fit_cells, lists_cells, measure_cells
+from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.moment_targets import fit_products
 from dpgm.products.noisy_lengths import read_lengths, thinned
@@ -41,9 +41,9 @@ def random_records(domain, count, seed=0, chance=0.3):
 
 def fit(gateway, domain, count, noises):
     """What a plan of products does: all that was released, and the generator."""
-    if lists_cells(domain, RULES.enumerated):
-        measured = measure_cells(gateway, domain, count, noises, RULES)
-        return measured.sums, fit_cells(measured, domain, count, RULES)
+    if is_enumerated(domain, RULES.enumerated):
+        measured = measure_enumerated(gateway, domain, count, noises, RULES)
+        return measured.sums, fit_enumerated(measured, domain, count, RULES)
     measured = measure(gateway, domain, count, noises, RULES)
     return measured.tuples, fit_products(measured, domain, count, BRIEF, generator=torch.Generator().manual_seed(0))
 

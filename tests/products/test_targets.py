@@ -19,7 +19,7 @@ def test_centred_moments_are_those_of_drawn_records(limit):
     owners = torch.tensor([*range(30), 30, 30, 30])
     unused = torch.zeros(33, 33)
     target = CentredTarget(torch.arange(33), owners, offsets, limit, unused, unused, unused)
-    shown = target.shown(chances, weights, target.scaling(DOMAIN)(chances)).numpy()
+    predicted = target.predicted(chances, weights, target.scaling(DOMAIN)(chances)).numpy()
 
     drawn = Products(DOMAIN, weights.double(), chances).sample(400_000, generator=draws).to_dense(np.float32)
     centred = drawn - offsets.numpy()
@@ -28,7 +28,7 @@ def test_centred_moments_are_those_of_drawn_records(limit):
     measured = np.ones((33, 33), dtype=bool)
     measured[30:, 30:] = False
     np.fill_diagonal(measured, False)
-    assert np.abs(shown - wanted)[measured].max() < 0.004
+    assert np.abs(predicted - wanted)[measured].max() < 0.004
     assert np.abs(wanted[measured]).max() > 0.02 * min(limit, 10)
 
 
@@ -43,11 +43,11 @@ def test_scaled_items_are_those_of_drawn_records(limit, likely):
     offsets = (weights @ chances * 16).round() / 16
     unused = torch.zeros(40)
     target = ScaledItemTarget(scales, offsets, limit, unused, unused, unused)
-    shown = target.shown(chances, weights, target.scaling(domain)(chances)).numpy()
+    predicted = target.predicted(chances, weights, target.scaling(domain)(chances)).numpy()
 
     drawn = Products(domain, weights.double(), chances).sample(100_000, generator=draws).to_dense(np.float32)
     scaled = (drawn - offsets.numpy()) * scales.numpy()
     kept = np.sqrt(np.minimum(1, limit / (scaled**2).sum(axis=1).clip(1e-9)))
     wanted = (scaled * kept[:, None]).mean(axis=0)
-    assert np.abs(shown - wanted).max() < 0.002
+    assert np.abs(predicted - wanted).max() < 0.002
     assert np.abs(wanted).max() > 0.008

@@ -7,8 +7,8 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.statistic import GRID
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))

@@ -7,7 +7,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.statistics.cell_sets import STEPS
+from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import GRID
 

@@ -58,10 +58,10 @@ def centers_from_records(
 
 
 def _independent_records(profile: Tensor, count: int, domain: Domain, generator: torch.Generator) -> Records:
-    """Records whose positions are drawn independently, one a field where a field takes exactly one value."""
+    """Records whose positions are drawn independently, one per field where a field takes exactly one value."""
     if profile.shape != (domain.width,):
         raise UsageError(
-            f"`profile` must hold one frequency a position, ({domain.width},); got {tuple(profile.shape)}."
+            f"`profile` must hold one frequency per position, ({domain.width},); got {tuple(profile.shape)}."
         )
     frequencies = profile.double().nan_to_num().clamp(0, 1)
     drawn = np.zeros((count, domain.width), dtype=bool)

@@ -35,7 +35,7 @@ class Clustering:
     """Released centres and the map from a record to its cluster. Holds nothing private.
 
     Attributes:
-        centers: (k, d) float64; fewer than asked for where clusters were dropped as too small.
+        centers: (k, d) float64; fewer than `clusters` where clusters were dropped as too small.
         noisy_counts: (k,) float64, from the last iteration; positive.
         feature_map: the public map from records to features.
     """

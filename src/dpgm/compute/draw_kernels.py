@@ -78,7 +78,7 @@ def draw_rows(
     """Binary rows drawn from logits, as CSR indices and row lengths.
 
     Columns [starts[b], stops[b]) are independent Bernoulli; chosen[i] lists the columns set in row i besides (one
-    of each softmax block). `keys` holds 64 random bits a row. Overwrites `logits` (float32).
+    of each softmax block). `keys` holds 64 random bits per row. Overwrites `logits` (float32).
     """
     lengths = np.empty(len(logits), dtype=np.int64)
     if HAS_NUMBA:

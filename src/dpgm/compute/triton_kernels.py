@@ -1,4 +1,4 @@
-"""Triton kernels of training on an accelerator; `fused.py` calls them. One program a record, or a stretch of numbers.
+"""Triton kernels of training on an accelerator; `fused.py` calls them. One program per record, or a stretch of numbers.
 
 A matrix of records is (tiles, places, width); record number `at` lies in row at % places of tile at // places, which
 start `row` and `tile` numbers apart. Constants are written out: a compiled kernel sees no global of another module.

@@ -1,9 +1,9 @@
 """Fit an image generator to noisy class-wise mean embeddings. Post-processing: nothing here sees a record.
 
 Every step draws images of every class and moves the network down the squared distance between their mean features
-m_c and the measured ones M_c. The part |m_c|² is estimated without bias from pairs of different images and, if asked
-for, from a memory of the last batches. The weights that are kept are an average over the last steps; the moments of
-the hidden layers are measured once for them at the end.
+m_c and the measured ones M_c. The part |m_c|² is estimated without bias from pairs of different images and, with
+`memory`, from a memory of the last batches. The released weights are an average over the last steps; the moments of the
+hidden layers are measured once for them at the end.
 """
 
 import math
@@ -33,7 +33,7 @@ class RefinementSettings:
 
     Attributes:
         steps: optimisation steps.
-        images: images of each class a step.
+        images: images of each class per step.
         parts: a step matches every `parts`-th frequency, in turn.
         learning_rate: of Adam; warmed up, then brought to zero along a cosine.
         memory: weight of earlier batches in the generator's own mean embedding, reached half way.
@@ -75,7 +75,7 @@ def fit_images(
         settings: how the fit runs.
         generator: randomness of initial weights and latent draws (on the CPU).
         device: where to compute.
-        progress: told the share of the work done.
+        progress: is given the share of the work done.
     """
     fit = _Fit(measured, architecture, settings, generator, torch.device(device))
     with matrix_precision("high" if fit.device.type == "cuda" else "highest"):

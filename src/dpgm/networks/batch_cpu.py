@@ -1,6 +1,6 @@
 """Records on their way through k models on the CPU: sparse, sorted by model.
 
-Matrix products run over one segment a model, everything else over the whole batch at once. Results go into a
+Matrix products run over one segment per model, everything else over the whole batch at once. Results go into a
 `Workspace`, so that a steady state allocates next to nothing.
 """
 

@@ -30,13 +30,13 @@ def calibrate_biases(mixture: Mixture, frequencies: Tensor, *, generator: torch.
     last = model.layout.blocks[-1].name
     weights = mixture.weights.double()
     draws = [max(64, round(DRAWS * float(weight))) for weight in weights]
-    wanted = model.outputs.log_odds(frequencies.double().unsqueeze(0))[0]
+    target = model.outputs.log_odds(frequencies.double().unsqueeze(0))[0]
     for step in range(STEPS):
-        shown = torch.zeros_like(wanted)
+        generated = torch.zeros_like(target)
         for s, count in enumerate(draws):
             logits = model.generate(parameters[s : s + 1], None, count, generator=generator)
-            shown += weights[s] * model.outputs.probabilities(logits).double().mean(0)
-        gap = wanted - model.outputs.log_odds(shown.unsqueeze(0))[0]
+            generated += weights[s] * model.outputs.probabilities(logits).double().mean(0)
+        gap = target - model.outputs.log_odds(generated.unsqueeze(0))[0]
         rate = 1.0 if step < STEPS // 2 else 0.5  # later steps average out the sampling error
         shift = (rate * gap).clamp(-LARGEST_SHIFT, LARGEST_SHIFT)
         model.layout.bias(parameters, last).add_(shift.to(parameters))

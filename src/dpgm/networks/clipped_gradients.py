@@ -1,4 +1,4 @@
-"""What one look at a Poisson sample computes: gradient norms, then the sum of clipped gradients.
+"""One pass over a Poisson sample: gradient norms, then the sum of clipped gradients.
 
 These objects hold private values between the two queries of a step and live inside queries only. The factors of
 a sample are computed once; both queries use them. A record whose gradient is not finite contributes nothing to either.
@@ -22,10 +22,10 @@ SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of 
 
 
 class Pass(Protocol):
-    """Two queries' exact values, from one look at a step's sample."""
+    """Two queries' exact values, from one pass over a step's sample."""
 
     def histogram(self, view: View, step: int) -> Tensor:
-        """Counts of gradient norms by bin, int64; one bin a record."""
+        """Counts of gradient norms by bin, int64; one bin per record."""
         ...
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class SegmentedPass:
         return diagnose(self._norms, float(bound))
 
     def _look(self, view: View, step: int) -> SegmentedBatch:
-        # The two releases of a step share one sample; a sample drawn anew is never answered from an older look.
+        # The two releases of a step share one sample; a sample drawn anew is never answered from an older pass.
         if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
         batch = self._batch_of(view)

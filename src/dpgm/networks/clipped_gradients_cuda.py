@@ -1,4 +1,4 @@
-"""The pass on an accelerator: dense tiles of records, batched products, two CUDA graphs a step.
+"""The pass on an accelerator: dense tiles of records, batched products, two CUDA graphs per step.
 
 Records stay on the device as bytes where they fit; otherwise a step's rows are sent there. Only the sampled rows'
 numbers travel then. The first graph computes factors, norms and their histogram; the gateway releases; the second

@@ -147,13 +147,13 @@ def _cluster_frequencies(
     k = settings.clusters
     if profile is None or not plan.pays_for("cluster profiles"):
         return overall.expand(k, -1)
-    asked = ClusterProfiles(domain, k, profile.cap)
-    noise = plan.noise(asked.name)
-    noisy = gateway.release(asked.name, asked.query(), noise).double() / profile.retained
+    statistic = ClusterProfiles(domain, k, profile.cap)
+    noise = plan.noise(statistic.name)
+    noisy = gateway.release(statistic.name, statistic.query(), noise).double() / profile.retained
     sizes = (weights * plan.records).unsqueeze(1)
     # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
     prior = sizes * overall
-    std = noise * asked.sensitivity / profile.retained
+    std = noise * statistic.sensitivity / profile.retained
     trust = prior**2 / (prior**2 + std**2)
     counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
     return (counts / sizes).clamp(1e-6, 1 - settings.rules.frequency_off_one)

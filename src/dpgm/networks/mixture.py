@@ -87,18 +87,18 @@ class Mixture:
         ):
             raise ArtefactError("the model's number of latent points is not valid; get the release again.")
         model = model_of(sizes, domain)
-        wanted: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "parameters": ((clusters, model.layout.size), torch.float32),
             "weights": ((clusters,), torch.float32),
         }
         if with_chains:
-            wanted["chains"] = ((clusters, sizes["chains"], domain.width), torch.uint8)
+            expected["chains"] = ((clusters, sizes["chains"], domain.width), torch.uint8)
         if points is not None:
-            wanted["points"] = ((clusters, points, sizes["latent"]), torch.float32)
-            wanted["point_shares"] = ((clusters, points), torch.float32)
-        if set(tensors) != set(wanted):
+            expected["points"] = ((clusters, points, sizes["latent"]), torch.float32)
+            expected["point_shares"] = ((clusters, points), torch.float32)
+        if set(tensors) != set(expected):
             raise ArtefactError("the model's tensors are not the ones its architecture asks for.")
-        for name, (shape, dtype) in wanted.items():
+        for name, (shape, dtype) in expected.items():
             tensor = tensors[name]
             if tuple(tensor.shape) != shape or tensor.dtype != dtype:
                 raise ArtefactError(f"the model's tensor {name!r} has the wrong shape or type.")

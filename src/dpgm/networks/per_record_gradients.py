@@ -5,7 +5,7 @@ activation a of a record (a one appended for the bias) and the back-propagated d
 gradient of the block is the outer product of the two. So, without ever forming per-record gradients,
 
     squared norm of record i = sum over blocks |a_i|² |delta_i|²
-    weighted sum             = a' diag(weights) delta, one matrix product a block
+    weighted sum             = a' diag(weights) delta, one matrix product per block
 
 which is all private training needs. The parameters of k models lie in one (k, P) tensor, so that one noise fill
 and one optimiser call serve them all. A model that is not of this shape can use one block without inputs whose

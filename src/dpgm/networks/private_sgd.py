@@ -267,7 +267,7 @@ def _shares(weights: Tensor | None, clusters: int) -> Tensor:
     if weights is None:
         return torch.full((clusters,), 1.0 / clusters, dtype=torch.float64)
     if weights.shape != (clusters,):
-        raise UsageError(f"`cluster_weights` must hold one number a cluster ({clusters}).")
+        raise UsageError(f"`cluster_weights` must hold one number per cluster ({clusters}).")
     shares = weights.double().cpu().clamp(min=0)
     total = float(shares.sum())
     if not math.isfinite(total) or total <= 0:

@@ -1,8 +1,8 @@
-"""Moves the decoders of a mixture of VAEs until generated data shows the measured statistics. Never sees data.
+"""Fits the decoders of a mixture of VAEs to the measured statistics. Never sees data.
 
 At a latent point a decoder is a product: independent items. So k decoders at n points each are a mixture of k x n
-products, whose moments are exact, and the loss of `refinement` applies as it stands. The points start as draws from
-the prior and are moved too, and so is the share of every point: the normal prior becomes a discrete one that is
+products, whose moments are exact, and the loss of `products/fitting.py` applies as it stands. The points start as draws
+from the prior and are moved too, and so is the share of every point: the normal prior becomes a discrete one that is
 released with the networks. (A prior fitted to the encoder's posteriors instead would have to read the records.)
 """
 
@@ -59,12 +59,12 @@ def refine_mixture(
         mixture: of VAEs, as trained.
         records: the public number of records; targets are counts out of so many.
         profile: (m,) share of the records that hold each item.
-        targets: moments to show.
-        lengths: record lengths to show, if any.
+        targets: the measured moments.
+        lengths: the measured record lengths, if any.
         rule: public settings; its components are shared out evenly over the networks.
         rules: tuned numbers.
         generator: source of the points' start.
-        progress: told the share of the work done.
+        progress: is given the share of the work done.
     """
     model = mixture.model
     assert isinstance(model, VAE)

@@ -1,4 +1,4 @@
-"""Makes a sample of a mixture of products show the mixture's pairs and triples more exactly than chance would.
+"""Brings the pair and triple counts of a sample nearer to those of its mixture than independent draws would.
 
 Records of one component are independent draws, so a pair that should occur 25 times occurs 20 or 30 times. Here
 items are exchanged between records of the same component (record lengths and item counts stay as they are) as long

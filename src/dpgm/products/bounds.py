@@ -1,4 +1,4 @@
-"""How far long records are cut: the bound that balances noise against what cutting distorts.
+"""How far long records are scaled down: the bound that balances noise against distortion.
 
 A larger bound keeps more of long records and needs more noise. Both are weighed as relative errors of popular sets of
 items, from lengths and frequencies that were released before.

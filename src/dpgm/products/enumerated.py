@@ -1,4 +1,4 @@
-"""Few items: all 2^m possible records are listed, sets are measured centred, and the fit is a convex problem."""
+"""Few items: all 2^m possible records are enumerated, sets are measured centred, and the fit is a convex problem."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.bounds import choose_bound, popular_sets
-from dpgm.products.enumerated_fit import Shown, ShownLengths, fit_table
+from dpgm.products.enumerated_fit import LengthCounts, SetSums, fit_table
 from dpgm.products.model import Products
 from dpgm.products.noisy_items import possible_shares
 from dpgm.products.noisy_lengths import read_lengths
 from dpgm.products.rules import EnumeratedRules, ProductRules, ReadRules
-from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
+from dpgm.statistics.enumerated_sets import STEPS, EnumeratedSets, offsets_near
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import RecordLengths, record_lengths
 from dpgm.statistics.statistic import GRID, Measured, ask
@@ -25,35 +25,35 @@ from dpgm.statistics.statistic import GRID, Measured, ask
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def lists_cells(domain: Domain, rules: EnumeratedRules) -> bool:
-    """Whether the domain is of so few items, and of items alone."""
+def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
+    """Whether all possible records are enumerated: the domain has few items, and items alone."""
     return domain.width <= rules.widest and not domain.table_columns
 
 
 @dataclass(frozen=True)
-class CellMeasurements:
+class EnumeratedMeasurements:
     """Everything that was released: record lengths, and centred sums of items, pairs and larger sets."""
 
     lengths: Measured[RecordLengths]
-    sums: tuple[Measured[CellSets], ...]
+    sums: tuple[Measured[EnumeratedSets], ...]
 
 
-def measure_cells(
+def measure_enumerated(
     gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
-) -> CellMeasurements:
+) -> EnumeratedMeasurements:
     """Release every statistic the plan pays for; arguments as in `measure`."""
-    asked = record_lengths(domain)
-    lengths = ask(gateway, asked, noises[asked.name])
+    statistic = record_lengths(domain)
+    lengths = ask(gateway, statistic, noises[statistic.name])
     law = read_lengths(lengths.value.numpy(), lengths.std, records, rules.read).law
     # Before anything is known of the items, each is as frequent as the mean length says.
     least = rules.enumerated.least_frequency
     profile = np.full(domain.width, np.clip(law @ np.arange(len(law)) / domain.width, least, 1 - least))
-    sums: list[Measured[CellSets]] = []
+    sums: list[Measured[EnumeratedSets]] = []
     for order in (order for order in NAMES if NAMES[order] in noises):
         sums.append(_ask_sums(gateway, domain, order, profile, law, records, noises[NAMES[order]], rules))
         if order == 1:
             profile = _profile(sums[0], law, records, rules.read)
-    return CellMeasurements(lengths, tuple(sums))
+    return EnumeratedMeasurements(lengths, tuple(sums))
 
 
 def _ask_sums(
@@ -65,16 +65,16 @@ def _ask_sums(
     records: int,
     noise: float,
     rules: ProductRules,
-) -> Measured[CellSets]:
+) -> Measured[EnumeratedSets]:
     """Centred sums of sets, within the bound that balances noise against what scaling down distorts."""
     chances = likely_records(profile, law)
     held = np.bitwise_count(np.arange(1 << domain.width))
     parted = chances * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[held]
     popular, doubt = popular_sets(order, law, profile, records, rules), rules.bound.enumerated_doubt[order - 1]
     tried = []
-    for lean in rules.bound.offset_candidates:
-        offsets, whole = offsets_near(profile + lean * (0.5 - profile)), order in rules.enumerated.whole_orders
-        free = CellSets(domain, order, offsets, 1.0, whole=whole)
+    for candidate in rules.bound.offset_candidates:
+        offsets, whole = offsets_near(profile + candidate * (0.5 - profile)), order in rules.enumerated.whole_orders
+        free = EnumeratedSets(domain, order, offsets, 1.0, whole=whole)
         parted[free.whole_records] = 0.0
         bounds = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
         bounds = bounds[bounds > 0]
@@ -85,19 +85,19 @@ def _ask_sums(
             errors = popular.noise(noise * bounds, retained), popular.distortion(order, retained, rules, doubt)
             best, best_cost = choose_bound(bounds.tolist(), *errors)
         tried.append((best_cost, replace(free, bound=max(best, 1 / STEPS**order))))
-    plain, leaning = tried[0], min(tried[1:], key=lambda found: found[0])
+    plain, moved = tried[0], min(tried[1:], key=lambda found: found[0])
     gain = rules.bound.enumerated_gain[order - 1] ** 2
-    return ask(gateway, (leaning if leaning[0] < gain * plain[0] else plain)[1], noise)
+    return ask(gateway, (moved if moved[0] < gain * plain[0] else plain)[1], noise)
 
 
-def _profile(items: Measured[CellSets], law: Floats, records: int, rules: ReadRules) -> Floats:
+def _profile(items: Measured[EnumeratedSets], law: Floats, records: int, rules: ReadRules) -> Floats:
     """Share of the records that hold each item, from sums with one offset for all items."""
-    asked = items.statistic
-    sizes = np.arange(min(len(law), asked.width + 1))
+    statistic = items.statistic
+    sizes = np.arange(min(len(law), statistic.width + 1))
     law = law[: len(sizes)] / max(law[: len(sizes)].sum(), 1e-12)
-    kept = asked.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
+    kept = statistic.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
     retained = (law * sizes * kept).sum() / max((law * sizes).sum(), 1e-12)
-    held = items.value.numpy() / records + asked.offsets[0] / STEPS * (law @ kept)
+    held = items.value.numpy() / records + statistic.offsets[0] / STEPS * (law @ kept)
     return possible_shares(held / max(retained, rules.least_weight), items.std, records, rules)
 
 
@@ -113,8 +113,8 @@ def likely_records(profile: Floats, law: Floats) -> Floats:
     return guess
 
 
-def fit_cells(
-    measured: CellMeasurements,
+def fit_enumerated(
+    measured: EnumeratedMeasurements,
     domain: Domain,
     records: int,
     rules: ProductRules,
@@ -124,34 +124,34 @@ def fit_cells(
     """The records that are likely to occur become components of one record each. Post-processing."""
     seen = read_lengths(measured.lengths.value.numpy(), measured.lengths.std, records, rules.read)
     profile = torch.from_numpy(_profile(measured.sums[0], seen.law, records, rules.read)).float()
-    shown = []
+    targets = []
     for released in measured.sums:
-        asked = released.statistic
-        sums, whole = released.value[: len(asked.sets)], released.value[len(asked.sets) :]
-        shown.append(
-            Shown(
-                sets=torch.from_numpy(asked.sets),
+        statistic = released.statistic
+        sums, whole = released.value[: len(statistic.sets)], released.value[len(statistic.sets) :]
+        targets.append(
+            SetSums(
+                sets=torch.from_numpy(statistic.sets),
                 values=sums,
                 variances=torch.full_like(sums, released.std**2),
-                weights=torch.from_numpy(asked.weight_steps * GRID),
-                offsets=torch.tensor(asked.offsets) / STEPS,
-                penalty=_penalty(asked.order, released.std, records, rules),
+                weights=torch.from_numpy(statistic.weight_steps * GRID),
+                offsets=torch.tensor(statistic.offsets) / STEPS,
+                penalty=_penalty(statistic.order, released.std, records, rules),
             )
         )
-        if asked.whole:
-            shown.append(
-                Shown(
-                    sets=torch.from_numpy(asked.whole_records),
-                    values=whole / asked.whole_weight,
-                    variances=torch.full_like(whole, (released.std / asked.whole_weight) ** 2),
+        if statistic.whole:
+            targets.append(
+                SetSums(
+                    sets=torch.from_numpy(statistic.whole_records),
+                    values=whole / statistic.whole_weight,
+                    variances=torch.full_like(whole, (released.std / statistic.whole_weight) ** 2),
                     weights=None,
                     penalty=rules.enumerated.whole_penalty,
                 )
             )
-    lengths = ShownLengths(
+    lengths = LengthCounts(
         torch.from_numpy(seen.groups), torch.from_numpy(seen.counts), torch.from_numpy(seen.stds**2)
     )
-    chances = fit_table(profile, records, shown, lengths, rules.enumerated, progress=progress)
+    chances = fit_table(profile, records, targets, lengths, rules.enumerated, progress=progress)
     chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
     chosen = chosen[chances[chosen] > rules.enumerated.least_share / records]
     weights = chances[chosen] / chances[chosen].sum()

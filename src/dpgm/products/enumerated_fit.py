@@ -1,4 +1,4 @@
-"""For a handful of items: the distribution over all 2^m records that shows the measured statistics, exactly.
+"""For a handful of items: a distribution over all 2^m records, fitted to the measured statistics.
 
 Among all distributions the one that minimises (errors / noise)² + penalty x N x divergence from independent items. The
 problem is convex; its solution is a log-linear model with one parameter per measured number, found by L-BFGS. Sums over
@@ -15,7 +15,7 @@ from dpgm.products.rules import RULES, EnumeratedRules
 
 
 @dataclass(frozen=True)
-class Shown:
+class SetSums:
     """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
 
     Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
@@ -31,7 +31,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class ShownLengths:
+class LengthCounts:
     """Noisy counts of records by group of lengths; `groups[n]` is the group of n items."""
 
     groups: Tensor
@@ -42,8 +42,8 @@ class ShownLengths:
 def fit_table(
     profile: Tensor,
     records: int,
-    shown: Sequence[Shown],
-    lengths: ShownLengths | None,
+    targets: Sequence[SetSums],
+    lengths: LengthCounts | None,
     rules: EnumeratedRules = RULES.enumerated,
     *,
     progress: Callable[[float], None] | None = None,
@@ -53,35 +53,35 @@ def fit_table(
     Args:
         profile: (m,) share of the records that hold each item; the independent distribution to stay near.
         records: the public number of records.
-        shown: what to show.
-        lengths: record lengths to show, if any.
+        targets: the measured sums.
+        lengths: the measured counts of lengths, if any.
         rules: tuned numbers.
-        progress: told the share of the work done.
+        progress: is given the share of the work done.
     """
     width = len(profile)
     cells = torch.arange(2**width)
     size = torch.zeros(2**width, dtype=torch.long)
     start = torch.zeros(2**width, dtype=torch.float64)
     for item, share in enumerate(profile.double().clamp(1e-6, 1 - 1e-6)):
-        held = (cells >> item) & 1
-        size += held
-        start += torch.where(held == 1, share.log(), (1 - share).log())
-    weights = [None if part.weights is None else part.weights.double() for part in shown]
+        present = (cells >> item) & 1
+        size += present
+        start += torch.where(present == 1, share.log(), (1 - share).log())
+    weights = [None if part.weights is None else part.weights.double() for part in targets]
     none = torch.zeros(width, dtype=torch.float64)
-    offsets = [none if part.offsets is None else part.offsets.double() for part in shown]
-    counts = [len(part.sets) for part in shown] + ([len(lengths.values)] if lengths is not None else [])
-    values = torch.cat([part.values.double() for part in shown] + ([lengths.values.double()] if lengths else []))
+    offsets = [none if part.offsets is None else part.offsets.double() for part in targets]
+    counts = [len(part.sets) for part in targets] + ([len(lengths.values)] if lengths is not None else [])
+    values = torch.cat([part.values.double() for part in targets] + ([lengths.values.double()] if lengths else []))
     variances = torch.cat(
-        [part.variances.double() for part in shown] + ([lengths.variances.double()] if lengths else [])
+        [part.variances.double() for part in targets] + ([lengths.variances.double()] if lengths else [])
     )
     group = None if lengths is None else lengths.groups[size.clamp(max=len(lengths.groups) - 1)]
-    penalties = [part.penalty for part in shown] + [rules.length_penalty] * (lengths is not None)
+    penalties = [part.penalty for part in targets] + [rules.length_penalty] * (lengths is not None)
     damping = torch.tensor(penalties).double().repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
 
     def table(parameters: Tensor) -> Tensor:
         parts = torch.split(parameters, counts)
         score = start.clone()
-        for part, weight, offset, parameter in zip(shown, weights, offsets, parts, strict=False):
+        for part, weight, offset, parameter in zip(targets, weights, offsets, parts, strict=False):
             placed = torch.zeros_like(start).index_add_(0, part.sets, parameter)
             score += placed if weight is None else weight * _sums_over_sets(placed, offset)
         return score if group is None else score + parts[-1][group]
@@ -89,7 +89,7 @@ def fit_table(
     def moments(chances: Tensor) -> Tensor:
         shares = [
             (chances if weight is None else _sums_over_records(weight * chances, offset))[part.sets]
-            for part, weight, offset in zip(shown, weights, offsets, strict=True)
+            for part, weight, offset in zip(targets, weights, offsets, strict=True)
         ]
         if group is not None:
             shares.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
@@ -99,7 +99,7 @@ def fit_table(
         """Variance of what each parameter multiplies: its own curvature."""
         means = moments(chances)
         squares = means.clone()
-        for part, weight, offset, own in zip(shown, weights, offsets, torch.split(squares, counts), strict=False):
+        for part, weight, offset, own in zip(targets, weights, offsets, torch.split(squares, counts), strict=False):
             if weight is not None:
                 own[:] = _squares_over_records(weight**2 * chances, offset)[part.sets]
         return (squares - means**2).clamp(min=1 / records)

@@ -1,4 +1,4 @@
-"""Moves a mixture of products until it shows the measured statistics. Sees released values only, never data."""
+"""Fits a mixture of products to the measured statistics by gradient descent. Sees released values only, never data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -87,17 +87,17 @@ def fit_moments(
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
 ) -> Products:
-    """A mixture of products that shows the targets.
+    """A mixture of products whose statistics are near the targets.
 
     Args:
         domain: the public domain.
         records: the public number of records; targets are counts out of so many.
         profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
-        targets: moments to show.
-        lengths: record lengths to show, if any.
+        targets: the measured moments.
+        lengths: the measured record lengths, if any.
         rule: public settings.
         generator: source of the random start.
-        progress: told the share of the work done.
+        progress: is given the share of the work done.
     """
     model = _start(domain, profile, lengths, rule, generator)
     match_moments(model, domain, records, profile, targets, lengths, rule, progress=progress)
@@ -116,7 +116,7 @@ def match_moments(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Move the parameters of `model`, in place, until it shows the targets; arguments as in `fit_moments`."""
+    """Move the parameters of `model`, in place, toward the targets; arguments as in `fit_moments`."""
     free = torch.tensor(domain.item_positions)
     all_free = bool(free.all())
     descent = rule.descent
@@ -142,10 +142,10 @@ def match_moments(
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
         for target, scale in zip(targets, scales, strict=True):
-            shown = records * target.shown(probabilities, weights, scale)
+            predicted = records * target.predicted(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (target.tolerance / descent.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.size) ** 2
-            errors = (shown - target.values) ** 2 / scatter
+            errors = (predicted - target.values) ** 2 / scatter
             loss = loss + (target.emphasis * errors).sum()
             if rule.misfit is not None and adjusts:
                 misfit += float(errors.detach().sum())

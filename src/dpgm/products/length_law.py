@@ -1,4 +1,4 @@
-"""The law of the number of ones of a product: Poisson binomial, for many components at once.
+"""Distribution of the number of ones of a product (Poisson binomial), for many components at once.
 
 On a CPU a compiled recursion over the units. Elsewhere (an accelerator, a machine without numba) the characteristic
 function, exact for the likely items and a short series in power sums for the unlikely ones, and one inverse FFT.

@@ -1,10 +1,10 @@
 """Measure low-order statistics once: what item sets and tables are generated from by default.
 
 `measurement_spends` says what a plan must pay for, from public numbers alone. `measure` asks the gateway: record
-lengths first, then item counts (a rough look, and where there are items alone a second one on scales that suit them),
-then counts of pairs, triples and quadruples of the items that rank highest (or, instead of triples that cannot be
-afforded, how many of these items records hold); how far long records are down-weighted, and whether pairs are centred,
-follows from the values released before.
+lengths first, then item counts (in two stages where there are items alone: a pilot, then counts scaled by it), then
+counts of pairs, triples and quadruples of the most popular items. Where triples cannot be afforded it measures how many
+of these items records hold instead. How far long records are down-weighted, and whether pairs are centred, follows from
+the values released before.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.products.bounds import choose_cap, choose_limit, draw_likely, popular_sets
-from dpgm.products.enumerated import lists_cells
+from dpgm.products.enumerated import is_enumerated
 from dpgm.products.noisy_items import Reading, item_profile, read, retained
 from dpgm.products.rules import BudgetRules, ProductRules, ReadRules
 from dpgm.products.scaled_items import ScaledReading, read_scaled, scaled_items
-from dpgm.statistics.cell_sets import STEPS, offsets_near
 from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.enumerated_sets import STEPS, offsets_near
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
 from dpgm.statistics.popular_lengths import NAME as POPULAR
@@ -45,7 +45,7 @@ class Measurements:
     items: Measured[ItemCounts]
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
-    scaled: ScaledReading | None = None  # the second look at items, and what it says
+    scaled: ScaledReading | None = None  # the second stage of item counts
     popular: Measured[PopularLengths] | None = None  # where triples are not measured
 
 
@@ -62,7 +62,7 @@ def measurement_spends(
     free = width if domain is None else int(domain.item_positions.sum())
     columns = 0 if domain is None else len(domain.table_columns)
     sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
-    listed = cells and domain is not None and lists_cells(domain, rules.enumerated)
+    listed = cells and domain is not None and is_enumerated(domain, rules.enumerated)
     order = _largest_sets(width, free, columns, sigma, records, listed, rule)
     first = _item_share(width, free, sigma, records, listed, rule)
     left = 1 - rule.lengths - first
@@ -123,8 +123,8 @@ def measure(
     """
     lengths = None
     if "record lengths" in noises:
-        asked = record_lengths(domain)
-        lengths = ask(gateway, asked, noises[asked.name])
+        statistic = record_lengths(domain)
+        lengths = ask(gateway, statistic, noises[statistic.name])
     reading = read(lengths, domain, records, rules.read)
     noise = noises["item counts"]
     law = reading.whole
@@ -204,7 +204,7 @@ def measured_profile(measured: Measurements, domain: Domain, records: int, rules
 
 
 def last_profile(measured: Measurements, reading: Reading, records: int, rules: ReadRules) -> Floats:
-    """Share of the records that hold each position, by the last look at them."""
+    """Share of the records that hold each position, by the last release of item counts."""
     if measured.scaled is not None:
         return measured.scaled.profile
     return item_profile(measured.items, reading, records, rules)

@@ -1,4 +1,4 @@
-"""A mixture of products that shows what was measured. Post-processing: only released values enter."""
+"""From released statistics to the targets of a fit: which ones, shrunk how far, weighted how much. Post-processing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ from dpgm.products.rules import FitRules, ProductRules
 from dpgm.products.scaled_items import scaled_target
 from dpgm.products.shrinkage import shrink, shrink_signed
 from dpgm.products.targets import CentredTarget, LengthTarget, MomentTarget, Target, moments
-from dpgm.statistics.cell_sets import STEPS
 from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples, pair_places
 from dpgm.statistics.popular_lengths import PopularLengths
@@ -39,14 +39,14 @@ def fit_products(
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
-    wanted = moment_targets(measurements, domain, records, rules, generator=generator)
+    targets = moment_targets(measurements, domain, records, rules, generator=generator)
     return fit_moments(
         domain,
         records,
-        wanted.profile,
-        wanted.moments,
-        wanted.lengths,
-        wanted.rule,
+        targets.profile,
+        targets.moments,
+        targets.lengths,
+        targets.rule,
         generator=generator,
         progress=progress,
     )
@@ -107,7 +107,9 @@ def moment_targets(
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
         brief = replace(fit, steps=fit.steps // 2)
         first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
-        targets += [_tuple_target(m, _shown(first, m.statistic), profile, reading, records, rules) for m in higher]
+        targets += [
+            _tuple_target(m, _predicted(first, m.statistic), profile, reading, records, rules) for m in higher
+        ]
     return Targets(start, tuple(targets), lengths, fit)
 
 
@@ -134,12 +136,12 @@ def _components(width: int, records: int, rules: FitRules) -> int:
     return int(np.clip(sqrt(records) / 2, least, max(rules.components, least)))
 
 
-def _shown(model: Products, sets: ItemTuples) -> Floats:
+def _predicted(model: Products, sets: ItemTuples) -> Floats:
     """Share of the model's records that hold each of the sets."""
     chances = model.probabilities[:, torch.from_numpy(sets.positions)]
     whole, none = torch.ones(model.components), torch.zeros(model.components)
-    shown = moments(sets.order, chances, model.weights.float(), whole, none)
-    return shown[_places(sets)].double().numpy()
+    predicted = moments(sets.order, chances, model.weights.float(), whole, none)
+    return predicted[_places(sets)].double().numpy()
 
 
 def _kept(order: int, cap: int, longest: int) -> torch.Tensor:
@@ -214,7 +216,7 @@ def _shrunk(
 
 
 def _pair_emphasis(domain: Domain, positions: NDArray[np.int64], rules: FitRules) -> torch.Tensor | float:
-    """Pairs with the label of a table are held on to: what predicts it is worth more than entropy."""
+    """Pairs with the label of a table weigh more: what predicts it is worth more than entropy."""
     label = domain.label_positions[positions]
     if not label.any():
         return 1.0
@@ -224,7 +226,7 @@ def _pair_emphasis(domain: Domain, positions: NDArray[np.int64], rules: FitRules
 def _centred_target(
     measured: Measured[CentredPairs], profile: Floats, records: int, rules: ProductRules, *, shrunk: bool
 ) -> CentredTarget:
-    """Centred sums, if asked for shrunk toward independence, whose sums are near 0."""
+    """Centred sums; with `shrunk`, shrunk toward independence, whose sums are near 0."""
     sets = measured.statistic
     chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
     i, j = sets.tuples.T

@@ -1,4 +1,4 @@
-"""What released lengths and item counts say of the records: the law of lengths, the frequency of every item."""
+"""From released lengths and item counts to the distribution of lengths and the frequency of every item."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

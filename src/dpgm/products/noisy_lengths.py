@@ -1,4 +1,4 @@
-"""Reads a noisy histogram of record lengths: what is signal and what is tail. Post-processing."""
+"""Denoises a histogram of record lengths: joins rare lengths, cuts a tail that is only noise. Post-processing."""
 
 from dataclasses import dataclass
 

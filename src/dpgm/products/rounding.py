@@ -14,7 +14,7 @@ from dpgm.products.rules import SAMPLING
 def evened(
     expected: NDArray[np.float64],
     sizes: NDArray[np.int64],
-    held: NDArray[np.bool_],
+    present: NDArray[np.bool_],
     random: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Sizes with the same total, each next to its expectation, whose items and pairs are nearer to the expected ones.
@@ -22,22 +22,22 @@ def evened(
     Args:
         expected: (k,) records that each component should have.
         sizes: (k,) whole numbers to start from.
-        held: (k, m) what the records of each component hold.
+        present: (k, m) what the records of each component hold.
         random: source of the moves tried.
     """
     sizes = sizes.copy()
     up, down = np.flatnonzero(sizes < expected), np.flatnonzero(sizes > expected)
     if not len(up) or not len(down):
         return sizes
-    first, second = np.triu_indices(held.shape[1])
-    wanted = (held * expected[:, None]).T @ held
-    yardstick = np.maximum(wanted[first, second], SAMPLING.sanity * expected.sum())
+    first, second = np.triu_indices(present.shape[1])
+    target = (present * expected[:, None]).T @ present
+    yardstick = np.maximum(target[first, second], SAMPLING.sanity * expected.sum())
 
     def features(chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        marked: NDArray[np.float64] = (held[chosen][:, first] & held[chosen][:, second]) / yardstick
+        marked: NDArray[np.float64] = (present[chosen][:, first] & present[chosen][:, second]) / yardstick
         return marked
 
-    gap = ((held * (sizes - expected)[:, None]).T @ held)[first, second] / yardstick
+    gap = ((present * (sizes - expected)[:, None]).T @ present)[first, second] / yardstick
     moves = stale = 0
     while moves < SAMPLING.moves and stale < SAMPLING.stale_draws:
         gain, lose = (

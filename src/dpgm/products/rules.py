@@ -149,7 +149,7 @@ class ReadRules:
     nearly_all: float = 0.9
     # After a gap there may be more lengths: noise alone is hardly ever so large, in standard deviations.
     after_gap: float = 4.0
-    # Lengths beyond the last one that is seen, of which the model is told that nobody has them.
+    # Lengths beyond the last visible one whose counts the fit takes to be zero.
     beyond: int = 16
     # Shares of the records are kept above this part of the noise and this number of records, and off 1.
     floor_noise: float = 0.2

@@ -1,4 +1,4 @@
-"""The second look at items: which scales and offsets to ask for, and what the answer says."""
+"""Two-stage item counts, the second stage: scales and offsets chosen by a pilot release, and how counts are read."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +13,7 @@ from dpgm.products.noisy_items import Reading, possible_shares
 from dpgm.products.rules import ProductRules
 from dpgm.products.shrinkage import shrink_alone
 from dpgm.products.targets import ScaledItemTarget
-from dpgm.statistics.cell_sets import STEPS, offsets_near
+from dpgm.statistics.enumerated_sets import STEPS, offsets_near
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import Measured
 
@@ -32,10 +32,10 @@ def scaled_items(profile: Floats, reading: Reading, records: int, noise: float, 
     """
     domain = reading.domain
     tried = []
-    for power, lean in product(rules.bound.scale_powers, rules.bound.offset_candidates):
+    for power, candidate in product(rules.bound.scale_powers, rules.bound.offset_candidates):
         weights = np.maximum(profile, rules.budget.sanity) ** -power
         scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
-        offsets = offsets_near(profile + lean * (0.5 - profile))
+        offsets = offsets_near(profile + candidate * (0.5 - profile))
         likely = draw_likely(
             np.array(offsets) / STEPS,
             np.arange(domain.width),
@@ -61,22 +61,22 @@ class ScaledReading:
 
 
 def read_scaled(
-    scaled: Measured[ScaledItems], rough: Floats, reading: Reading, records: int, rules: ProductRules
+    scaled: Measured[ScaledItems], pilot: Floats, reading: Reading, records: int, rules: ProductRules
 ) -> ScaledReading:
-    """What the second look says.
+    """Item frequencies from the scaled counts.
 
     Args:
         scaled: the release.
-        rough: share of the records that hold each item by the first look; it tells which records to expect.
+        pilot: share of the records that hold each item by the pilot release; it tells which records to expect.
         reading: the lengths.
         records: the public number of records.
         rules: tuned numbers.
     """
-    asked = scaled.statistic
-    scales, offsets = np.array(asked.scales) / STEPS, np.array(asked.offsets) / STEPS
-    everything = np.arange(asked.domain.width)
-    likely = draw_likely(offsets, everything, rough, reading.whole, asked.domain, rules.bound, scales)
-    rises, nothing, limit = asked.rises / STEPS**4, asked.nothing / STEPS**4, asked.limit / STEPS**4
+    statistic = scaled.statistic
+    scales, offsets = np.array(statistic.scales) / STEPS, np.array(statistic.offsets) / STEPS
+    everything = np.arange(statistic.domain.width)
+    likely = draw_likely(offsets, everything, pilot, reading.whole, statistic.domain, rules.bound, scales)
+    rises, nothing, limit = statistic.rises / STEPS**4, statistic.nothing / STEPS**4, statistic.limit / STEPS**4
 
     def weight(sizes: Floats) -> Floats:
         weights: Floats = np.sqrt(np.minimum(1.0, limit / np.maximum(sizes, 1e-9)))
@@ -84,9 +84,9 @@ def read_scaled(
 
     # An item that is found in a record of n is one of the n.
     others = nothing + (likely.sizes - nothing) * (1 - 1 / np.maximum(likely.lengths, 1))
-    ladder = np.linspace(rises.min(), rises.max() + 1e-6, rules.bound.grid_points)
-    mean_weights = [likely.shares @ weight(others + rise) for rise in ladder]
-    kept = np.maximum(np.interp(rises, ladder, mean_weights), rules.read.least_weight)
+    grid = np.linspace(rises.min(), rises.max() + 1e-6, rules.bound.grid_points)
+    mean_weights = [likely.shares @ weight(others + rise) for rise in grid]
+    kept = np.maximum(np.interp(rises, grid, mean_weights), rules.read.least_weight)
     beyond = offsets * records * float(weight(likely.sizes).mean())
     counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales, rules.read.shrink)
     profile = possible_shares(counts / (kept * records), stds / kept, records, rules.read)
@@ -94,13 +94,15 @@ def read_scaled(
 
 
 def scaled_target(found: ScaledReading, records: int, emphasis: float, rules: ProductRules) -> ScaledItemTarget:
-    """What the model should show of the second look."""
-    asked = found.released.statistic
-    scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (asked.scales, asked.offsets))
+    """The scaled counts as a target of the fit."""
+    statistic = found.released.statistic
+    scales, offsets = (
+        torch.tensor(of, dtype=torch.float32) / STEPS for of in (statistic.scales, statistic.offsets)
+    )
     return ScaledItemTarget(
         scales=scales,
         offsets=offsets,
-        limit=asked.limit / STEPS**4,
+        limit=statistic.limit / STEPS**4,
         values=torch.from_numpy(found.values).float(),
         variances=torch.from_numpy(found.stds**2).float(),
         size=scales * torch.from_numpy(records * found.profile).float(),

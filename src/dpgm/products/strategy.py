@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.products.enumerated import fit_cells, lists_cells, measure_cells
+from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.model import Products
 from dpgm.products.moment_targets import fit_products
@@ -35,7 +35,7 @@ def _rules(settings: FamilySettings) -> ProductRules:
 
 
 class ProductStrategy:
-    """Item sets and tables; with up to 17 items all possible records are enumerated (`cell_measurement`)."""
+    """Item sets and tables; with up to 17 items all possible records are enumerated (`enumerated.py`)."""
 
     name = Products.kind
     settings_type = ProductSettings
@@ -105,10 +105,10 @@ class ProductStrategy:
         rules, percent = _rules(plan.settings.family), context.percent("refine")
         context.progress("measure", 0, 1)
         # What was discovered may be few, where the plan was made for many.
-        if lists_cells(domain, rules.enumerated) and not plan.pays_for("discovered values"):
-            listed = measure_cells(gateway, domain, plan.records, plan.noises, rules)
+        if is_enumerated(domain, rules.enumerated) and not plan.pays_for("discovered values"):
+            listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
-            return fit_cells(listed, domain, plan.records, rules, progress=percent)
+            return fit_enumerated(listed, domain, plan.records, rules, progress=percent)
         measured = measure(gateway, domain, plan.records, plan.noises, rules)
         context.progress("measure", 1, 1)
         return fit_products(measured, domain, plan.records, rules, generator=draws, progress=percent)

@@ -1,7 +1,7 @@
-"""What a mixture of products should show: moments, centred moments, record lengths; and what it does show.
+"""Targets of the fit: moments, centred moments and record lengths, as measured and as a mixture predicts them.
 
 The moments of a mixture of products are exact: order 1 is w'p, order 2 p'diag(w)p, orders 3 and 4 the products of
-pairs. Long records were down-weighted when the statistics were measured, so the model is asked for the same
+pairs. Long records were down-weighted when the statistics were measured, so the model predicts the same
 down-weighted statistic: each component's moments are scaled by the mean weight its records would have had.
 """
 
@@ -52,7 +52,7 @@ class Target(Protocol):
         """How down-weighting of records scales the moments of components with given probabilities (k, m)."""
         ...
 
-    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def predicted(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """What the mixture shows, as shares of the records; differentiable."""
         ...
 
@@ -84,7 +84,7 @@ class MomentTarget:
         units = _units(domain, self.positions)
         return lambda probabilities: _retention(self, units(probabilities))
 
-    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def predicted(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records that hold each set, weighted."""
         return moments(self.order, probabilities.index_select(1, self.positions), weights, *scale)
 
@@ -108,13 +108,13 @@ class ScaledItemTarget:
     def scaling(self, domain: Domain) -> Callable[[Tensor], Scale]:
         """Mean weight of every component's records, and by how much that of records that hold an item differs."""
         rises, nothing = self.scales**2 * (1 - 2 * self.offsets), ((self.scales * self.offsets) ** 2).sum()
-        ladder = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, RULES.bound.grid_points)
-        near = (1 - (rises - ladder[:, None]).abs() / (ladder[1] - ladder[0])).clamp(min=0)
+        grid = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, RULES.bound.grid_points)
+        near = (1 - (rises - grid[:, None]).abs() / (grid[1] - grid[0])).clamp(min=0)
 
         def scale(chances: Tensor) -> Scale:
             s, shares = _skewed(nothing + chances @ rises, chances, rises)
             mean = (self._weight(s) * shares).sum(dim=1)
-            with_item = torch.stack([(self._weight(s + rise) * shares).sum(dim=1) for rise in ladder], dim=1)
+            with_item = torch.stack([(self._weight(s + rise) * shares).sum(dim=1) for rise in grid], dim=1)
             return mean, (with_item - mean[:, None]) @ near
 
         return scale
@@ -122,7 +122,7 @@ class ScaledItemTarget:
     def _weight(self, s: Tensor) -> Tensor:
         return (self.limit / s.clamp(min=1e-9)).sqrt().clamp(max=1.0)
 
-    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def predicted(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Mean of each sum over the records, weighted."""
         mean, difference = scale
         off = (weights * mean) @ (probabilities - self.offsets)
@@ -162,7 +162,7 @@ class CentredTarget:
 
         return scale
 
-    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def predicted(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Mean of each centred product over the records, weighted: to first order in how s depends on i and j."""
         chances, rise = probabilities.index_select(1, self.positions), 1 - 2 * self.offsets
         level, slope = (weights * scale[0])[:, None], (weights * scale[1])[:, None]
@@ -196,7 +196,7 @@ class LengthTarget:
         """All records weigh alike."""
         return lambda probabilities: (probabilities.new_ones(()), probabilities.new_zeros(()))
 
-    def shown(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def predicted(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records in each group."""
         law = length_law(probabilities.index_select(1, self.positions), len(self.groups) - 1)
         return torch.zeros(len(self.values)).index_add(0, self.groups, weights @ law)

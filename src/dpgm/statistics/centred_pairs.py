@@ -19,12 +19,12 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.cell_sets import STEPS
+from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.item_tuples import NAMES, dense_rows, possible_sets
 from dpgm.statistics.statistic import GRID
 
 _CHUNK = 1 << 14  # 2^14 rows of weights up to 256 stay below 2^24, where float32 sums are exact
-_WHOLE = round(1 / GRID)
+_FULL_WEIGHT = round(1 / GRID)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CentredPairs:
 
     def weight_steps(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Weight of records of the given s (in steps), in grid steps, rounded down."""
-        steps: NDArray[np.int64] = np.minimum(_WHOLE, _WHOLE * self.limit // np.maximum(sizes, 1))
+        steps: NDArray[np.int64] = np.minimum(_FULL_WEIGHT, _FULL_WEIGHT * self.limit // np.maximum(sizes, 1))
         return steps
 
     def sizes(self, rows: Records) -> NDArray[np.int64]:

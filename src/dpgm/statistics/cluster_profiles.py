@@ -28,7 +28,7 @@ class ClusterSizes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a cluster."""
+        """One number per cluster."""
         return (self.clusters,)
 
     def query(self) -> Query:

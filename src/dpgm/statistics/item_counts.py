@@ -33,7 +33,7 @@ class ItemCounts:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a position."""
+        """One number per position."""
         return (self.domain.width,)
 
     def query(self) -> Query:

@@ -1,4 +1,4 @@
-"""How many records hold n of the most popular items: nested histograms, one bin a record in each."""
+"""How many records hold n of the most popular items: nested histograms, one bin per record in each."""
 
 from dataclasses import dataclass
 from math import sqrt

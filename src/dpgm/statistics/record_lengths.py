@@ -1,4 +1,4 @@
-"""How many records hold n items: a histogram, one bin a record."""
+"""How many records hold n items: a histogram, one bin per record."""
 
 from dataclasses import dataclass
 

@@ -19,11 +19,11 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.cell_sets import STEPS
+from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.statistic import GRID
 
 NAME = "scaled item counts"
-_WHOLE = round(1 / GRID)
+_FULL_WEIGHT = round(1 / GRID)
 _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
 
 
@@ -44,7 +44,7 @@ class ScaledItems:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a position."""
+        """One number per position."""
         return (self.domain.width,)
 
     def query(self) -> Query:
@@ -66,7 +66,9 @@ class ScaledItems:
     def weight_steps(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Weight of records of the given s, in grid steps, rounded down."""
         shares = np.sqrt(self.limit / np.maximum(sizes, 1)) * _MARGIN
-        steps: NDArray[np.int64] = np.where(sizes <= self.limit, _WHOLE, np.floor(_WHOLE * shares)).astype(np.int64)
+        steps: NDArray[np.int64] = np.where(
+            sizes <= self.limit, _FULL_WEIGHT, np.floor(_FULL_WEIGHT * shares)
+        ).astype(np.int64)
         return steps
 
     def sizes(self, rows: Records) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Centred counts of sets of items over a domain of so few items that all 2^m possible records can be listed.
+"""Centred counts of sets of items over a domain of so few items that all 2^m possible records can be enumerated.
 
 For a set S, the sum over records of the product of (x_i - offset_i) over i in S, with offsets near the items'
 frequencies. Where records are dense this says as much as counting the records that hold S, but a record's vector is
@@ -8,7 +8,7 @@ down to `bound`. All is done in whole numbers: offsets are multiples of 1/16, we
 
 Records of at most `order` items can be counted `whole` instead: such a record adds the full norm to the one cell that
 stands for exactly these items, and nothing to the sets. The same release then holds two statistics of different
-records at the price of one.
+records for the noise of one.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never roun
 
 
 @dataclass(frozen=True)
-class CellSets:
+class EnumeratedSets:
     """Centred sums of all sets of `order` items, in the order of `sets`; then `whole_records`."""
 
     domain: Domain
@@ -111,7 +111,7 @@ class CellSets:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a set, and one a record that is counted whole."""
+        """One number per set, and one per record that is counted whole."""
         return (len(self.sets) + len(self.whole_records),)
 
     def query(self) -> Query:
@@ -126,7 +126,7 @@ class CellSets:
             masks = np.bincount(rows, weights=bits, minlength=len(chunk)).astype(np.int64)
             cells += np.bincount(masks, minlength=len(cells))
         sums = cells * self.weight_steps
-        # Item by item, from "which records" to "which sets"; larger sets than asked for may overflow, unread.
+        # Item by item, from "which records" to "which sets"; larger sets than those counted may overflow, unread.
         for item, offset in enumerate(self.offsets):
             halves = sums.reshape(-1, 2, 1 << item)
             without, held = halves[:, 0].copy(), halves[:, 1].copy()

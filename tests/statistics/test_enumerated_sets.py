@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
-from dpgm.statistics.cell_sets import STEPS, CellSets, offsets_near
+from dpgm.statistics.enumerated_sets import STEPS, EnumeratedSets, offsets_near
 from dpgm.statistics.statistic import GRID
 
 ITEMS = Domain.of_items(6)
@@ -29,7 +29,9 @@ def exact(statistic, some):
 
 def asked(whole):
     return [
-        CellSets(ITEMS, order, OFFSETS, bound, whole) for order in (1, 2, 3, 4) for bound in (0.05, 0.4, 1.0, 100.0)
+        EnumeratedSets(ITEMS, order, OFFSETS, bound, whole)
+        for order in (1, 2, 3, 4)
+        for bound in (0.05, 0.4, 1.0, 100.0)
     ]
 
 
@@ -80,13 +82,13 @@ def test_short_records_are_counted_whole_and_in_no_set(some):
         masks = [sum(1 << item for item in record) for record in short]
         expected = [masks.count(mask) * statistic.whole_weight for mask in statistic.whole_records.tolist()]
         assert np.allclose(cells, expected)
-        apart = CellSets(ITEMS, statistic.order, OFFSETS, statistic.bound)
+        apart = EnumeratedSets(ITEMS, statistic.order, OFFSETS, statistic.bound)
         assert np.allclose(sets, exact(apart, long))
 
 
 def test_without_offsets_and_bound_sets_are_plainly_counted():
     some = [[0, 1, 2], [0, 1], [3], [], [0, 1, 2, 3, 4, 5]]
-    counted = exact(CellSets(ITEMS, 2, (0,) * 6, 100.0), some)
+    counted = exact(EnumeratedSets(ITEMS, 2, (0,) * 6, 100.0), some)
     pairs = list(combinations(range(6), 2))
     assert counted.tolist() == [sum(set(pair) <= set(record) for record in some) for pair in pairs]
 
@@ -97,5 +99,5 @@ def test_offsets_lie_next_to_the_frequencies():
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_dense_records_are_shorter_when_centred(order):
-    dense = CellSets(ITEMS, order, (14,) * 6, 1.0).norms[-1]
-    assert dense < 0.1 * CellSets(ITEMS, order, (0,) * 6, 1.0).norms[-1]
+    dense = EnumeratedSets(ITEMS, order, (14,) * 6, 1.0).norms[-1]
+    assert dense < 0.1 * EnumeratedSets(ITEMS, order, (0,) * 6, 1.0).norms[-1]
