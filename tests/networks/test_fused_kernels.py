@@ -7,8 +7,8 @@ import torch
 
 from dpgm.compute import adam_kernel, fused
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
-from dpgm.networks.latent import latent_gradient, sample_latent
 from dpgm.networks.norm_bound_on_device import DeviceNormBound
+from dpgm.networks.vae import latent_gradient, sample_latent
 
 TILES, PLACES = 3, 5
 DEVICE = "cuda"

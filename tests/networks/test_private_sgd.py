@@ -11,12 +11,11 @@ from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.networks.autograd import autograd_factor
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import Block, Factor, Layout
+from dpgm.networks.per_record_gradients import Block, Factor, Layout, autograd_factor
 from dpgm.networks.private_sgd import Trainer, TrainingSettings, train
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE

@@ -48,7 +48,7 @@ def fourier_features(
 
     Args:
         records: n records of width m.
-        angles: (m, f) parts of a turn, one row a position.
+        angles: (m, f) parts of a turn, one row per position.
         offsets: (f,) parts of a turn added to every record.
         tables: cosine tables (`TABLE`,); the result has f columns a table.
         device: where the work is done and the result lies.

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from dpgm.compute import layer_kernels, sparse_kernels
 from dpgm.data.records import Records
-from dpgm.networks.latent import latent_gradient, sample_latent
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import Activation, Block, Factor, Signal, Squares, _Records
+from dpgm.networks.vae import latent_gradient, sample_latent
 from dpgm.networks.workspace import BlockViews, Workspace
 
 
@@ -221,7 +221,7 @@ class SegmentedBatch:
             if len(matrices) == 1:
                 torch.mm(left.T, delta, out=matrices[0])
                 continue
-            # Splitting takes one call where slicing takes one a model.
+            # Splitting takes one call where slicing takes one per model.
             for part, slope, matrix in zip(
                 left.T.split_with_sizes(self._sizes, 1), delta.split_with_sizes(self._sizes), matrices, strict=True
             ):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from dpgm.compute import fused
-from dpgm.networks.latent import latent_gradient, sample_latent
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import Activation, Block, Factor, Layout, Signal, Squares, _Records
+from dpgm.networks.vae import latent_gradient, sample_latent
 from dpgm.networks.workspace import Workspace
 
 

@@ -11,13 +11,12 @@ from dpgm.clustering.initial_centers import centers_from_records, draw_initial_c
 from dpgm.clustering.private_kmeans import STARTS, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.networks.bias_calibration import calibrate_biases
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
-from dpgm.networks.refinement import refine_mixture
+from dpgm.networks.refinement import calibrate_biases, refine_mixture
 from dpgm.networks.rules import start_frequencies
 from dpgm.networks.settings import settings_of
 from dpgm.networks.vae import VAE
@@ -55,7 +54,8 @@ def fit_networks(
     if measured.tuples or measured.centred is not None:
         return _refine(mixture, measured, plan, draws, context)
     if settings_of(plan).calibrate:
-        mixture = calibrate_biases(mixture, torch.from_numpy(profile.frequencies), generator=draws)
+        frequencies = torch.from_numpy(profile.frequencies)
+        mixture = calibrate_biases(mixture, frequencies, settings_of(plan).rules, generator=draws)
     return mixture
 
 

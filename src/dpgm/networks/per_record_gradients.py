@@ -9,10 +9,10 @@ gradient of the block is the outer product of the two. So, without ever forming 
 
 which is all private training needs. The parameters of k models lie in one (k, P) tensor, so that one noise fill
 and one optimiser call serve them all. A model that is not of this shape can use one block without inputs whose
-delta is the whole per-record gradient (`networks/autograd.py`): slower, same guarantee.
+delta is the whole per-record gradient (`autograd_factor`): slower, same guarantee.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
@@ -247,3 +247,18 @@ class Model(Protocol):
     ) -> Tensor:
         """Output logits (count, m) of generated records from one model's parameters (1, P) and state (1, ...)."""
         ...
+
+
+def autograd_factor(block: Block, loss: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch) -> Factor:
+    """The gradient of `loss(parameters (P,), record (m,), draws)` for every record, as one factor.
+
+    For any differentiable loss, by torch.func: slower, same guarantee. `block` has no inputs and P outputs: its delta
+    is the whole gradient.
+    """
+    delta = batch.space(f"{block.name} delta", block.outputs)
+    if delta.numel():  # torch.func cannot map over an empty batch
+        records, parameters = batch.dense(), batch.parameters()
+        gradient = torch.func.vmap(torch.func.grad(loss))
+        flat = gradient(parameters.reshape(-1, block.outputs), records.flatten(0, -2), batch.draws.flatten(0, -2))
+        delta.copy_(flat.reshape(delta.shape))
+    return Factor(block, batch.signal(f"{block.name} one", 0), delta)

@@ -1,4 +1,4 @@
-"""Fits the decoders of a mixture of VAEs to the measured statistics. Never sees data.
+"""Fits the decoders of a mixture of VAEs, or their output biases alone, to measured statistics. Never sees data.
 
 At a latent point a decoder is a product: independent items. So k decoders at n points each are a mixture of k x n
 products, whose moments are exact, and the loss of `products/fitting.py` applies as it stands. The points start as draws
@@ -84,3 +84,33 @@ def refine_mixture(
         points=moved.points.detach(),
         point_shares=(joint / weights.unsqueeze(1)).float(),
     )
+
+
+def calibrate_biases(
+    mixture: Mixture, frequencies: Tensor, rules: NetworkRules = RULES, *, generator: torch.Generator
+) -> Mixture:
+    """The mixture with output biases shifted toward item frequencies (m,).
+
+    The simplest refinement, by fixed-point steps: generate, compare the frequency of each position with the measured
+    one, shift its bias by the difference in log-odds (the same for all networks, so that what tells clusters apart
+    stays). Networks whose outputs are not a decoder's (RBM) are returned as they are: their frequencies follow from
+    chains.
+    """
+    model = mixture.model
+    if not isinstance(model, VAE):
+        return mixture
+    parameters = mixture.parameters.clone()
+    last = model.layout.blocks[-1].name
+    weights = mixture.weights.double()
+    draws = [max(64, round(rules.calibration_draws * float(weight))) for weight in weights]
+    target = model.outputs.log_odds(frequencies.double().unsqueeze(0))[0]
+    for step in range(rules.calibration_steps):
+        generated = torch.zeros_like(target)
+        for s, count in enumerate(draws):
+            logits = model.generate(parameters[s : s + 1], None, count, generator=generator)
+            generated += weights[s] * model.outputs.probabilities(logits).double().mean(0)
+        gap = target - model.outputs.log_odds(generated.unsqueeze(0))[0]
+        rate = 1.0 if step < rules.calibration_steps // 2 else 0.5  # later steps average out the sampling error
+        shift = (rate * gap).clamp(-rules.largest_shift, rules.largest_shift)
+        model.layout.bias(parameters, last).add_(shift.to(parameters))
+    return replace(mixture, parameters=parameters)

@@ -69,6 +69,11 @@ class NetworkRules:
     refined_decoder_rate: float = 0.1
     refined_point_rate: float = 0.03
     refined_tolerance: float = 0.05
+    # Calibration of output biases: fixed-point steps, records generated in each, and the largest shift of a log-odds in
+    # one of them. Chosen by hand.
+    calibration_steps: int = 25
+    calibration_draws: int = 4096
+    largest_shift: float = 1.0
     # Noisy cluster sizes are taken as at least this share of an equal one: no network is given up. Chosen by hand.
     least_cluster: float = 0.001
     # Item frequencies within a cluster are kept off 1 by this, since biases are their logits. Chosen by hand.

@@ -96,7 +96,7 @@ def on_lines(values: Tensor) -> Tensor:
 
 
 class BlockViews:
-    """Every block of (k, P) parameters as matrices, one a model; made once, since making views takes time.
+    """Every block of (k, P) parameters as matrices, one per model; made once, since making views takes time.
 
     `array` holds the parameters for the kernels; its rows may be longer.
     """

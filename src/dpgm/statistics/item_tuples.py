@@ -56,7 +56,7 @@ class ItemTuples:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a set."""
+        """One number per set."""
         return (len(self.tuples),)
 
     def query(self) -> Query:
