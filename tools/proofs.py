@@ -126,14 +126,14 @@ def some_record(domain: Domain, records: Records, rng: np.random.Generator, kind
 def prepare() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    original = refinement.FitRule.__init__
+    original = refinement.FitSettings.__init__
 
     def short(self: Any, *args: Any, **named: Any) -> None:
         original(self, *args, **named)
         object.__setattr__(self, "steps", 4)
         object.__setattr__(self, "components", 8)
 
-    refinement.FitRule.__init__ = short  # type: ignore[method-assign]  # refinement is post-processing
+    refinement.FitSettings.__init__ = short  # type: ignore[method-assign]  # refinement is post-processing
 
 
 def sensitivity(name: str, first: int, calls: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import dpgm.products.fitting as refinement
 @pytest.fixture
 def short_refinement():
     """Use with `pytest.mark.usefixtures`."""
-    original = refinement.FitRule.__init__
+    original = refinement.FitSettings.__init__
 
     def short(self, *args, **named):
         original(self, *args, **named)
@@ -16,5 +16,5 @@ def short_refinement():
         object.__setattr__(self, "components", 10)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refinement.FitRule, "__init__", short)
+        patch.setattr(refinement.FitSettings, "__init__", short)
         yield
