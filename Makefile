@@ -56,13 +56,13 @@ test: lint
 
 fuzz: $(STAMP)
 	@echo "== dpgm: changed files of every format (writes docs/security/reader_fuzz.json)"
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/readers.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/readers.py --out docs/security/reader_fuzz.json
 	@echo "== dpgm: mutated releases (writes docs/security/release_fuzz.json)"
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/release_fuzz.py --count 100000 --workers 2 --out docs/security/release_fuzz.json
 
 metamorphic: $(STAMP)
-	@echo "== dpgm: 20,000 pairs of files that differ in one row, all formats and shapes"
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/metamorphic.py --pairs 20000
+	@echo "== dpgm: 20,000 pairs of files that differ in one row, all formats and shapes (writes docs/security/metamorphic.json)"
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/metamorphic.py --pairs 20000 --out docs/security/metamorphic.json
 
 slow: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -m slow

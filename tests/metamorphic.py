@@ -594,11 +594,17 @@ def small_blocks(size: int | None) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def run(pairs: int, seed: int, only: str = "", echo: Callable[[str], None] = lambda line: None) -> Counter[str]:
-    """`pairs` pairs over all cases, half of them with small blocks."""
+def run(
+    pairs: int,
+    seed: int,
+    only: str = "",
+    echo: Callable[[str], None] = lambda line: None,
+    total: Counter[str] | None = None,
+) -> Counter[str]:
+    """`pairs` pairs over all cases, half of them with small blocks; `total` is counted up as they are done."""
     chosen = [case for case in cases() if only in case.name]
     each = -(-pairs // (2 * len(chosen)))
-    total: Counter[str] = Counter()
+    total = Counter() if total is None else total
     with tempfile.TemporaryDirectory() as name:
         for case in chosen:
             done: Counter[str] = Counter()
@@ -606,7 +612,7 @@ def run(pairs: int, seed: int, only: str = "", echo: Callable[[str], None] = lam
                 with small_blocks(size):
                     done += run_case(case, each, seed + (size or 0), Path(name))
             echo(f"{case.name:32} {done['pairs']:6} pairs, {done['refused']:6} with a row that is refused")
-            total += done
+            total.update(done)
     return total
 
 
@@ -615,11 +621,26 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--out", type=Path, help="write the figures to this file as well")
     chosen = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    total: Counter[str] = Counter()
+    violation = ""
     try:
-        total = run(chosen.pairs, chosen.seed, chosen.only, print)
-    except Violation as violation:
+        run(chosen.pairs, chosen.seed, chosen.only, print, total)
+    except Violation as found:
+        violation = str(found)
+    if chosen.out is not None:
+        figures = {
+            "pairs": total["pairs"],
+            "with_a_refused_row": total["refused"],
+            "cases": sum(chosen.only in case.name for case in cases()),
+            "seed": chosen.seed,
+            "violations": int(bool(violation)),  # it stops at the first
+        }
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    if violation:
         sys.exit(f"violation: {violation}")
     print(f"{total['pairs']:,} pairs over {len(cases())} cases: 0 where one row changed another")
 

@@ -8,6 +8,7 @@ seed that makes it again. `make fuzz` runs 20,000 files; `make test` some hundre
 
 import argparse
 import gzip
+import json
 import random
 import resource
 import signal
@@ -143,12 +144,15 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=2_000)
+    parser.add_argument("--out", type=Path, help="write the figures to this file as well")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker is not None:
         _capped(options.worker, options.batch)
         return
     total: Counter[str] = Counter()
+    crashes = hangs = 0
+    failure = ""
     for at in range(-(-options.files // options.batch)):
         command = [sys.executable, __file__, "--worker", str(options.seed + at), "--batch", str(options.batch)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -156,8 +160,24 @@ def main() -> None:
         total += Counter(line.split()[1] for line in lines if line.startswith("outcome"))
         if done.returncode:
             last = next(line for line in reversed(lines) if line.startswith("at "))
-            sys.exit(f"a reader failed (exit {done.returncode}) {last}\n{done.stderr[-3000:]}")
+            hung = done.returncode == -signal.SIGALRM
+            crashes, hangs = crashes + (not hung), hangs + hung
+            failure = f"a reader failed (exit {done.returncode}) {last}\n{done.stderr[-3000:]}"
+            break
         print(f"{sum(total.values()):,} changed files: {dict(total)}", flush=True)
+    if options.out is not None:
+        figures = {
+            "inputs": sum(total.values()) + crashes + hangs,
+            "crashes": crashes,
+            "hangs_over_10_s": hangs,
+            "outcomes": dict(sorted(total.items())),
+            "memory_allowed_bytes": ROOM,
+            "seed": options.seed,
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    if failure:
+        sys.exit(failure)
     print(
         f"{sum(total.values()):,} changed files read or refused; 0 crashes, 0 over {SECONDS} s, memory within the cap"
     )
