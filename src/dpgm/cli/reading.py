@@ -51,7 +51,7 @@ READ_OPTIONS: dict[str, Any] = {
     "format": _option(
         str | None,
         "--format",
-        "Where the ending does not tell: parquet, csv, tsv, jsonl, fimi, npz, npy, idx, msweb, msnbc.",
+        "Where the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, msweb, msnbc.",
     ),
     "shape": _option(
         str | None,
@@ -71,6 +71,9 @@ READ_OPTIONS: dict[str, Any] = {
     "header": _option(bool | None, "--header/--no-header", "Whether the first line names columns."),
     "missing": _option(list[str] | None, "--missing", "A text that means missing (repeatable).", "TEXT"),
     "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
+    "encoding": _option(str, "--encoding", "The encoding of a text file, such as cp1252 or utf-16.", "NAME"),
+    "decimal": _option(str, "--decimal", "The decimal mark of numbers in text files: . or ,", "MARK"),
+    "thousands": _option(str | None, "--thousands", "The mark between thousands in text files.", "MARK"),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
     "memory": _option(
         str | None, "--memory", "Keep rows that do not fit into so much memory in a private file.", "SIZE"
@@ -82,6 +85,8 @@ _DEFAULTS: dict[str, Any] = {
     "assume_public_domain": False,
     "discover": False,
     "strip_suffix": "",
+    "encoding": "utf-8",
+    "decimal": ".",
 }
 
 

@@ -194,9 +194,11 @@ def fit(
     from dpgm.data.readers import read_records
     from dpgm.data.shares import read_share
     from dpgm.errors import UsageError
+    from dpgm.strategy.config import Config
     from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
     from dpgm.synthesis.plan import read_plan
     from dpgm.synthesis.release import check_target
+    from dpgm.synthesis.strategies import strategy_of
     from dpgm.synthesis.synthesizer import Synthesizer
 
     if out is None:
@@ -218,6 +220,11 @@ def fit(
         options.public_domain.refuse_draft()
     if options.memory is not None and options.cache is None:
         options = replace(options, cache=out.absolute().parent)
+    budget = epsilon if epsilon is not None else planned.target_epsilon  # type: ignore[union-attr]
+    # What can be refused cheaply is refused before the file is read.
+    Config(budget, delta, clusters, model, preset, mean_length)  # type: ignore[arg-type]
+    if model != "auto":
+        strategy_of(model)
     records, source = read_share(data, options, *launched())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
@@ -227,7 +234,7 @@ def fit(
     near = None if public is None else read_records(public, replace(options, labels=None))
     book = _open_ledger(ledger) if is_first() else None
     synthesizer = Synthesizer(
-        epsilon if epsilon is not None else planned.target_epsilon,  # type: ignore[union-attr]
+        budget,
         delta,
         clusters,
         model,

@@ -37,7 +37,7 @@ def read_basket_lines(
     if options.person is not None or options.item is not None:
         raise UsageError(f"{source}: lines of items have no columns; leave out --person and --item.")
     gatherer = BasketGatherer(goal_for(options, str(source)), options.room)
-    for block in blocks_of(source, quoted=not integers):
+    for block in blocks_of(source, quoted=not integers, encoding=options.encoding):
         add_basket_block(gatherer, block, separator, integers=integers, options=options)
     records = gatherer.finish(str(source))
     if not len(records):

@@ -69,12 +69,15 @@ def need(columns: Columns, name: str | None, option: str) -> str:
             " if it holds no names."
         )
     if name not in columns.names:
-        listed = ", ".join(repr(one) for one in columns.names[:12])
-        more = ", ..." if len(columns.names) > 12 else ""
         raise InputError(
-            f"{columns.file}: there is no column {name!r} for --{option}; the columns are {listed}{more}."
+            f"{columns.file}: there is no column {name!r} for --{option}; the columns are {listed_names(columns)}."
         )
     return name
+
+
+def listed_names(columns: Columns) -> str:
+    """The first names of columns, for a message; only of names that are certain not to be a record."""
+    return ", ".join(repr(one) for one in columns.names[:12]) + (", ..." if len(columns.names) > 12 else "")
 
 
 def in_column(place: Place, name: str | int) -> Place:

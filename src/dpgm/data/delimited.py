@@ -28,7 +28,7 @@ def holds_lines_of_items(options: ReadOptions) -> bool:
 
 def delimited_columns(source: Input, options: ReadOptions, default: str) -> Columns:
     """A delimited file as named columns."""
-    first = _first_row(source, options.comment)
+    first = _first_row(source, options)
     if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
         raise UsageError(
             f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), --person"
@@ -45,10 +45,10 @@ def _zeros_and_ones(row: bytes, options: ReadOptions, default: str) -> bool:
     return len(cells) > 2 and set(cells) <= {b"0", b"1"}
 
 
-def _first_row(source: Input, comment: str | None) -> bytes:
-    for block in blocks_of(source, quoted=True):
+def _first_row(source: Input, options: ReadOptions) -> bytes:
+    for block in blocks_of(source, quoted=True, encoding=options.encoding):
         for row in block.rows():
-            if is_kept(row, comment):
+            if is_kept(row, options.comment):
                 return row
     raise InputError(f"{source}: holds no records; give a file with at least one.")
 
@@ -56,7 +56,7 @@ def _first_row(source: Input, comment: str | None) -> bytes:
 def _chunks(source: Input, options: ReadOptions, layout: Layout) -> Iterator[Chunk]:
     skip_header, comment = layout.header, options.comment
     wanted = _wanted(layout.names, options)
-    for block in blocks_of(source, quoted=True):
+    for block in blocks_of(source, quoted=True, encoding=options.encoding):
         text, kept = block.text, None
         if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
             rows = block.rows()

@@ -9,7 +9,7 @@ from dpgm.errors import UsageError
 
 Shape: TypeAlias = Literal["basket", "long", "wide"]
 SHAPES: tuple[Shape, ...] = ("basket", "long", "wide")
-FORMATS = ("parquet", "csv", "tsv", "jsonl", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
+FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
 
 _ENDINGS = {
     ".parquet": "parquet",
@@ -20,6 +20,8 @@ _ENDINGS = {
     ".test": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
+    ".xlsx": "xlsx",
     ".dat": "fimi",
     ".npz": "npz",
     ".npy": "npy",
@@ -27,8 +29,10 @@ _ENDINGS = {
     "-ubyte": "idx",
     ".seq": "msnbc",
 }
-KNOWN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
-_SELF_CONTAINED = ("parquet", "npz", "npy")
+KNOWN_ENDINGS = (
+    ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
+)
+_SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy")
 
 
 @dataclass(frozen=True)

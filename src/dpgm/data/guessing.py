@@ -63,7 +63,7 @@ def table_columns(source: Input, guess: Guess) -> Columns:
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
-    block = first_block(source, quoted=True)
+    block = first_block(source, quoted=True, encoding=options.encoding)
     rows = [row for row in block.rows()[:_ROWS] if is_kept(row, options.comment)]
     if not rows or options.shape == "basket":
         return Guess(options)

@@ -1,32 +1,37 @@
-"""JSON lines: one object per row, or a bare list of items per record.
+"""JSON lines, or one JSON array: one object per row, or a bare list of items per record.
 
 The members that are looked at come from the options and the domain; every value is read by itself, so that a row of
 other types changes no other row.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpgm.data.chunks import Chunk, Columns, in_column
 from dpgm.data.domain import Image, ItemSet
+from dpgm.data.encodings import UTF8
 from dpgm.data.formats import Shape, set_field
 from dpgm.data.items import Place
 from dpgm.data.lines import TextBlock, blocks_of
-from dpgm.data.opening import Input
+from dpgm.data.opening import Input, read_all
 from dpgm.data.options import ReadOptions
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _BARE = "items"
 _ROWS = 32_768  # at a time: a short line takes a hundred times its bytes as objects
+_MAX_ARRAY = 1 << 30  # bytes of one array
+_SPACE = re.compile(r"[ \t\r\n]*")
 _Row = dict[str, Any]
+_Piece = tuple[list[_Row | list[Any]], Place]
 # How the values of a member become a column: values, the place of each row.
 _Reader = Callable[[list[Any], Place], Any]
 
 
-def json_columns(source: Input, options: ReadOptions) -> Columns:
-    """A file of JSON lines as named columns: those that the options and the domain name."""
+def json_columns(source: Input, options: ReadOptions, *, array: bool = False) -> Columns:
+    """A file of JSON lines, or of one array, as named columns: those that the options and the domain name."""
     shape: Shape = options.stated_shape or "basket"
     members: dict[str, _Reader] = {}
     if options.person is not None:
@@ -53,7 +58,10 @@ def json_columns(source: Input, options: ReadOptions) -> Columns:
             for one in domain.fields:
                 sets = isinstance(one, (ItemSet, Image))
                 members[one.name] = object_lists if sets else object_texts
-    return Columns(str(source), tuple(members), lists, _chunks(source, options, shape, members), shape=shape)
+    pieces = _elements(source, options.encoding) if array else _lines(source, options.encoding)
+    return Columns(
+        str(source), tuple(members), lists, _chunks(source, pieces, options, shape, members), shape=shape
+    )
 
 
 def _scalars_or_lists(values: list[Any], where: Place) -> Any:
@@ -94,20 +102,71 @@ def _rows(block: TextBlock, first: int) -> tuple[list[_Row | list[Any]], list[in
     return rows, kept
 
 
-def _chunks(source: Input, options: ReadOptions, shape: Shape, members: dict[str, _Reader]) -> Iterator[Chunk]:
+def _lines(source: Input, encoding: str) -> Iterator[_Piece]:
+    """The rows of JSON lines, some at a time."""
+    for block in blocks_of(source, quoted=False, encoding=encoding):
+        for first in range(0, len(block.ends), _ROWS):
+            rows, kept = _rows(block, first)
+            if rows:
+                yield rows, _line_places(block, kept)
+
+
+def _line_places(block: TextBlock, kept: list[int]) -> Place:
+    return lambda row: block.place(kept[row])
+
+
+def _elements(source: Input, encoding: str) -> Iterator[_Piece]:
+    """The elements of one JSON array, some at a time; the text is held whole, the objects are not."""
+    fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
+    try:
+        text = read_all(source, _MAX_ARRAY).decode("utf-8-sig" if encoding == UTF8 else encoding)
+    except UnicodeError:
+        raise InputError(f"{source}: is not {encoding} text; save it as UTF-8, or state its --encoding.") from None
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    at = _SPACE.match(text).end()  # type: ignore[union-attr]
+    if text[at : at + 1] != "[":
+        raise InputError(fault)
+    at = _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
+    ended, done = text[at : at + 1] == "]", 0
+    rows: list[_Row | list[Any]] = []
+    while not ended:
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            raise InputError(
+                f"{source}: element {done + len(rows) + 1}: is not JSON with finite numbers; correct the file."
+            ) from None
+        if not isinstance(value, (dict, list)):
+            raise InputError(
+                f"{source}: element {done + len(rows) + 1}: is neither a JSON object nor a list; correct the file."
+            )
+        rows.append(value)
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        mark, at = text[at : at + 1], _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
+        if mark not in ("]", ",") or not mark:
+            raise InputError(fault)
+        ended = mark == "]"
+        if ended or len(rows) == _ROWS:
+            yield rows, _element_places(str(source), done)
+            done, rows = done + len(rows), []
+    if not done:
+        raise InputError(f"{source}: holds no records; give a file with at least one.")
+    if _SPACE.match(text, at).end() != len(text):  # type: ignore[union-attr]
+        raise InputError(fault)
+
+
+def _element_places(file: str, first: int) -> Place:
+    return lambda row: f"{file}: element {first + row + 1}"
+
+
+def _chunks(
+    source: Input, pieces: Iterator[_Piece], options: ReadOptions, shape: Shape, members: dict[str, _Reader]
+) -> Iterator[Chunk]:
     import pyarrow as pa
 
     field = None if options.public_domain is None else set_field(options.public_domain)
     unseen = set(members)
-    pieces = ((block, at) for block in blocks_of(source, quoted=False) for at in range(0, len(block.ends), _ROWS))
-    for block, first in pieces:
-        rows, kept = _rows(block, first)
-        if not rows:
-            continue
-
-        def place(row: int, block: TextBlock = block, kept: list[int] = kept) -> str:
-            return block.place(kept[row])
-
+    for rows, place in pieces:
         if shape == "basket":
             named = None if field is None else field.name
             objects = [_basket(row, options, named, place, at) for at, row in enumerate(rows)]

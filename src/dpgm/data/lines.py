@@ -4,6 +4,7 @@ Every text format reads through here, so that a fault is named by its line and n
 stays that of a few blocks whatever the file holds.
 """
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.encodings import UTF8, AsUtf8
 from dpgm.data.opening import Input, open_bytes
 from dpgm.errors import InputError
 
@@ -78,7 +80,7 @@ def _one_line_end(data: bytes, quoted: bool) -> bytes:
 
 def _refuse_utf16(data: bytes, file: str) -> None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8.")
+        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
 
 
 def _without_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
@@ -101,7 +103,9 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + text.count(b"\n", 0, error.start)
-        raise InputError(f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8.") from None
+        raise InputError(
+            f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8, or state its --encoding."
+        ) from None
 
 
 def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterator[TextBlock]:
@@ -142,15 +146,17 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterat
             return
 
 
-def blocks_of(source: Input, *, quoted: bool) -> Iterator[TextBlock]:
+def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8) -> Iterator[TextBlock]:
     """The text of an input in blocks of whole rows."""
     with open_bytes(source) as stream:
+        if encoding != UTF8:
+            stream = io.BufferedReader(AsUtf8(stream, encoding, str(source)), 1 << 20)
         yield from text_blocks(stream, str(source), quoted=quoted)
 
 
-def first_block(source: Input, *, quoted: bool) -> TextBlock:
+def first_block(source: Input, *, quoted: bool, encoding: str = UTF8) -> TextBlock:
     """The first block alone, to see what the file holds."""
-    block = next(blocks_of(source, quoted=quoted), None)
+    block = next(blocks_of(source, quoted=quoted, encoding=encoding), None)
     if block is None:
         raise InputError(f"{source}: the file is empty; give a file with records.")
     return block

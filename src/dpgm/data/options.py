@@ -11,7 +11,9 @@ from typing import Any, TypedDict, Unpack
 
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_from_plain, load_domain
+from dpgm.data.encodings import UTF8, checked_encoding
 from dpgm.data.formats import SHAPES, Shape, set_field
+from dpgm.data.number_marks import check_marks
 from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
 
@@ -36,8 +38,8 @@ class ReadOptions:
         assume_public_domain: Declare that a domain that `inspect` drafted from the data is public knowledge.
         discover: Find items privately when a generator is fitted, instead of listing them; of a table without a domain
             (Parquet), the names and types of columns are taken from the schema, and all else is found privately.
-        format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `fimi`, `npz`, `npy`, `idx`,
-            `msweb` or `msnbc`.
+        format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `json`, `xlsx`, `fimi`, `npz`,
+            `npy`, `idx`, `msweb` or `msnbc`.
         shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
             column per field, or one 0/1 column per item).
         person: The column of persons. In the long shape their rows are grouped; in the others it must be distinct.
@@ -54,6 +56,9 @@ class ReadOptions:
             domain or the other options give.
         missing: Texts that stand for a missing value, besides the empty cell.
         comment: Lines that start with this text are left out.
+        encoding: The encoding of a text file, such as `cp1252` or `utf-16` (by default UTF-8).
+        decimal: The decimal mark of numbers in text files: the point, or the comma.
+        thousands: The mark between thousands of numbers in text files, such as `.`, `,` or a space.
         strip_suffix: Taken off the end of category values, such as a dot.
         memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a file
             that has no name and goes with the process, and are read from there.
@@ -81,6 +86,9 @@ class ReadOptions:
     missing: Sequence[str] = ()
     comment: str | None = None
     strip_suffix: str = ""
+    encoding: str = UTF8
+    decimal: str = "."
+    thousands: str | None = None
     memory: str | int | None = None
     cache: Paths | None = None
 
@@ -96,6 +104,8 @@ class ReadOptions:
             raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {self.shape!r}.")
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
+        object.__setattr__(self, "encoding", checked_encoding(self.encoding))
+        check_marks(self.decimal, self.thousands)
         if self.comment == "":
             raise UsageError("`comment` must be the text that comment lines start with.")
         Room.within(self.memory)  # refuses what is no size
@@ -157,6 +167,9 @@ class ReadKeywords(TypedDict, total=False):
     missing: Sequence[str]
     comment: str | None
     strip_suffix: str
+    encoding: str
+    decimal: str
+    thousands: str | None
     memory: str | int | None
     cache: Paths | None
 

@@ -11,6 +11,7 @@ from dpgm.data.basket_lines import read_basket_lines
 from dpgm.data.chunks import Columns, joined
 from dpgm.data.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
+from dpgm.data.excel import excel_columns
 from dpgm.data.formats import format_of
 from dpgm.data.json_lines import json_columns
 from dpgm.data.opening import Input, locate, open_bytes
@@ -139,8 +140,10 @@ def columns_of(source: Input, options: ReadOptions) -> Columns:
     name = format_name(source, options)
     if name == "parquet":
         return parquet_columns(source, options)
-    if name == "jsonl":
-        return json_columns(source, options)
+    if name in ("jsonl", "json"):
+        return json_columns(source, options, array=name == "json")
+    if name == "xlsx":
+        return excel_columns(source, options)
     if name in ("csv", "tsv"):
         return delimited_columns(source, options, "\t" if name == "tsv" else ",")
-    raise UsageError(f"{source}: several files can be read together only as Parquet, CSV or JSON lines.")
+    raise UsageError(f"{source}: several files can be read together only as Parquet, CSV, Excel or JSON.")

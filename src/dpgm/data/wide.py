@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.chunks import Chunk, Columns, in_column, people_of, plain_name
+from dpgm.data.chunks import Chunk, Columns, in_column, listed_names, people_of, plain_name
 from dpgm.data.columns import flat_column, floats, written_numbers
-from dpgm.data.domain import Domain, Image, ItemSet, Label
+from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric
 from dpgm.data.formats import set_field
 from dpgm.data.gathering import joined_records
 from dpgm.data.items import KnownItems, Place
+from dpgm.data.number_fields import ShapedNumber
+from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.source import Source
@@ -40,15 +42,20 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
     if domain is not None and set_field(domain) is None:
         absent = [field.name for field in domain.fields if field.name not in columns.names]
         if absent:
+            listed = f"; the columns are {listed_names(columns)}" if columns.certain else ""
             raise InputError(
-                f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have; correct the"
-                " domain or the file, or say that the file has no header with --no-header."
+                f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
+                " correct the domain or the file, or say that the file has no header with --no-header."
             )
+        numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
         encoder = TableEncoder(domain, options.missing, options.strip_suffix)
 
         def encoded() -> Iterator[Records]:
             for chunk in columns.chunks:
-                yield encoder.encode(chunk.table, chunk.place)
+                table = with_plain_numbers(
+                    chunk.table, numeric, options.decimal, options.thousands, options.missing, chunk.place
+                )
+                yield encoder.encode(table, chunk.place)
                 people.see(chunk)
 
         return joined_records(encoded(), domain, options.room), Source(people.unit(), False, "wide")

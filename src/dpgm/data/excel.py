@@ -1,0 +1,126 @@
+"""Excel workbooks (.xlsx) of one sheet as named columns of texts, read cell by cell.
+
+Formulas are never evaluated: a cell that holds one is read as the value that was saved with it. Types come from the
+domain and not from the cells, as in delimited text.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from dpgm.data.chunks import Chunk, Columns, plain_name
+from dpgm.data.opening import Input
+from dpgm.data.options import ReadOptions
+from dpgm.data.values import object_texts, scalar_text
+from dpgm.errors import InputError, ResourceError, UsageError
+
+_ROWS = 16_384
+_MAX_UNPACKED = 4 << 30
+_MAX_RATIO = 200  # sheets are XML, which compresses some twenty times
+_RATIO_FROM = 64 << 20
+
+
+def excel_columns(source: Input, options: ReadOptions) -> Columns:
+    """The only sheet of a workbook as named columns; its first row names them unless `header` is False."""
+    first = next(_rows(source), None)
+    if first is None:
+        raise InputError(f"{source}: holds no records; give a file with at least one.")
+    domain = options.table_domain
+    if options.header is False:
+        names = tuple(str(at) for at in range(len(first)))
+        if domain is not None and len(domain.fields) == len(first):
+            names = tuple(field.name for field in domain.fields)
+        return Columns(str(source), names, (), _chunks(source, names, 0))
+    names = tuple(plain_name((text or "").strip()) for text in first)
+    stated = bool(options.named_columns) and set(options.named_columns) <= set(names)
+    if not stated and not options.header and not options.named_columns:
+        raise UsageError(
+            f"{source}: row 1 may be a record, and a header would be published; say --no-header if it is a record, or"
+            " --header if it names the columns."
+        )
+    return Columns(str(source), names, (), _chunks(source, names, 1), stated or options.header is True)
+
+
+def _rows(source: Input) -> Iterator[list[str | None]]:
+    """The rows of the only sheet as texts, without empty cells at their ends; the place of a fault is told."""
+    if source.member is not None:
+        raise InputError(f"{source}: Excel workbooks are read from the disk; unpack the archive first.")
+    try:
+        import openpyxl
+    except ImportError:
+        raise UsageError(
+            f"{source}: reading Excel needs openpyxl; install dpgm[excel], or save the sheet as CSV."
+        ) from None
+    _check_size(source)
+    fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
+    try:
+        book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
+    except MemoryError:
+        raise
+    except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
+        raise InputError(fault) from None
+    try:
+        if len(book.worksheets) != 1:
+            raise InputError(
+                f"{source}: holds {len(book.worksheets)} sheets; save the one to read as a file of its own."
+            )
+        values = book.worksheets[0].iter_rows(values_only=True)
+        for number in range(1, 1 << 31):
+            try:
+                row = next(values, None)
+            except MemoryError:
+                raise
+            except Exception:
+                raise InputError(fault) from None
+            if row is None:
+                return
+            yield _texts(row, f"{source}: row {number}")
+    finally:
+        book.close()
+
+
+def _check_size(source: Input) -> None:
+    try:
+        with zipfile.ZipFile(source.path) as archive:
+            unpacked = sum(one.file_size for one in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        raise InputError(
+            f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again."
+        ) from None
+    packed = source.path.stat().st_size
+    if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * packed):
+        raise ResourceError(f"{source}: would unpack to {unpacked >> 20:,} MB; save the sheet as CSV.")
+
+
+def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:
+    try:
+        texts = [scalar_text(value) for value in row]
+    except (TypeError, ValueError):
+        raise InputError(f"{where}: a cell holds neither a text, a number, a date nor a truth value.") from None
+    while texts and texts[-1] is None:
+        texts.pop()
+    return texts
+
+
+def _chunks(source: Input, names: tuple[str, ...], skip: int) -> Iterator[Chunk]:
+    import pyarrow as pa
+
+    numbered = islice(enumerate(_rows(source), start=1), skip, None)
+    filled = ((number, row) for number, row in numbered if row)
+    while piece := list(islice(filled, _ROWS)):
+        numbers = [number for number, _ in piece]
+        for number, row in piece:
+            if len(row) > len(names):
+                raise InputError(
+                    f"{source}: row {number}: has {len(row)} cells where {len(names)} are expected; correct the row."
+                )
+
+        def place(row: int, numbers: list[int] = numbers) -> str:
+            return f"{source}: row {numbers[row]}"
+
+        columns = [
+            object_texts([row[at] if at < len(row) else None for _, row in piece], place)
+            for at in range(len(names))
+        ]
+        yield Chunk(pa.table(columns, names=list(names)), place)
