@@ -242,3 +242,12 @@ def test_cheap_checks_come_before_the_file_is_read(tmp_path, capsys):
         told = capsys.readouterr().err
         assert word in told
         assert "no such file" not in told
+
+
+@pytest.mark.parametrize("ending", [".json", ".xlsx"])
+def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
+    from dpgm.data.writers import RecordWriter
+
+    with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / f"x{ending}", ITEMS):
+        pass
+    assert not list(tmp_path.iterdir())

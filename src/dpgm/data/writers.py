@@ -154,8 +154,10 @@ def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None) -> Shape
 
 def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
     field = set_field(domain)
-    if format.name in ("msweb", "msnbc"):
-        raise UsageError(f"{path}: the format {format.name} can only be read; write .csv, .parquet or .dat.")
+    if format.name in ("msweb", "msnbc", "json", "xlsx"):
+        raise UsageError(
+            f"{path}: the format {format.name} can only be read; write .csv, .parquet, .jsonl or .dat."
+        )
     if format.name == "fimi" and (field is None or not isinstance(field.items[0], int)):
         raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
     if format.name == "idx" and not isinstance(field, Image):
