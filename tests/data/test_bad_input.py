@@ -274,13 +274,13 @@ def test_zip_archives_are_read_only_where_one_member_is_meant(tmp_path):
         read_records(text(tmp_path / "cut.zip", whole[:-40]), domain=ITEMS)
 
 
-def test_bombs_and_endless_lines_are_refused_within_little_memory(tmp_path):
-    with gzip.open(tmp_path / "line.csv.gz", "wb", 1) as file:
-        for _ in range(200):
+def test_endless_lines_are_refused_within_little_memory(tmp_path):
+    with open(tmp_path / "line.csv", "wb") as file:
+        for _ in range(60):
             file.write(b"a" * (1 << 20))
-    with gzip.open(tmp_path / "quote.csv.gz", "wb", 1) as file:
+    with open(tmp_path / "quote.csv", "wb") as file:
         file.write(b'colour,size\nred,1\n"')
-        for _ in range(200):
+        for _ in range(60):
             file.write(b"red,1\n" * 170_000)
     program = (
         "import re, sys; from dpgm.data.readers import read_records; from dpgm.errors import InputError\n"
@@ -290,7 +290,7 @@ def test_bombs_and_endless_lines_are_refused_within_little_memory(tmp_path):
         # not ru_maxrss, which a child inherits from the process that started it
         "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)"
     )
-    for name, line in (("line.csv.gz", "line 1"), ("quote.csv.gz", "line 3")):
+    for name, line in (("line.csv", "line 1"), ("quote.csv", "line 3")):
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path / name)], capture_output=True, text=True, check=True
         )

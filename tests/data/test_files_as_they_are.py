@@ -251,3 +251,15 @@ def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
     with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / f"x{ending}", ITEMS):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", [".json", ".xlsx"])
+def test_inspect_drafts_arrays_and_workbooks(tmp_path, ending):
+    from dpgm.data.inspection import inspect_file
+
+    path = tmp_path / f"x{ending}"
+    if ending == ".json":
+        path.write_text(json.dumps([{"age": 30 + row % 20, "town": "ab"[row % 2]} for row in range(50)]))
+    else:
+        workbook(path, [["age", "town"], *([30 + row % 20, "ab"[row % 2]] for row in range(50))])
+    assert {field.name for field in inspect_file(path).domain.fields} == {"age", "town"}

@@ -12,8 +12,9 @@ from dpgm.data.chunks import Columns
 from dpgm.data.columns import flat_column
 from dpgm.data.delimited import delimited_columns, is_kept
 from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.excel import excel_columns
 from dpgm.data.header import SEPARATORS, split_cells
-from dpgm.data.json_lines import json_columns
+from dpgm.data.json_lines import array_elements, json_columns
 from dpgm.data.lines import first_block
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
@@ -41,22 +42,28 @@ def guess_options(source: Input, options: ReadOptions) -> Guess:
         return Guess(options)
     if name == "parquet":
         return _guess_parquet(source, options)
-    if name == "jsonl":
+    if name in ("jsonl", "json"):
         return _guess_json(source, options)
+    if name == "xlsx":
+        return Guess(replace(options, shape="wide", header=options.header is not False), table=True)
     return Guess(options)
 
 
 def table_columns(source: Input, guess: Guess) -> Columns:
     """The columns of a table without a domain, so that one can be drafted."""
     name = format_name(source, guess.options)
-    if name == "jsonl":
-        rows = _json_rows(source)
+    if name == "xlsx":
+        return excel_columns(source, guess.options)
+    if name in ("jsonl", "json"):
+        rows = _json_rows(source, guess.options)
         names = tuple(dict.fromkeys(member for row in rows if isinstance(row, dict) for member in row))
         lists = {member for row in rows if isinstance(row, dict) for member in row if isinstance(row[member], list)}
         fields = tuple(
             ItemSet(one, (0,)) if one in lists else Categorical(one, (0,)) for one in names if one.strip()
         )
-        return json_columns(source, replace(guess.options, domain=Domain(fields), shape="wide"))
+        return json_columns(
+            source, replace(guess.options, domain=Domain(fields), shape="wide"), array=name == "json"
+        )
     if name == "parquet":
         return parquet_columns(source, guess.options)
     return delimited_columns(source, replace(guess.options, shape="wide"), "\t" if name == "tsv" else ",")
@@ -112,9 +119,11 @@ def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
     return Guess(replace(options, shape="wide"), table=not binary)
 
 
-def _json_rows(source: Input) -> list[Any]:
-    rows = []
-    for line in first_block(source, quoted=False).rows():
+def _json_rows(source: Input, options: ReadOptions) -> list[Any]:
+    rows: list[Any] = []
+    if format_name(source, options) == "json":
+        return next((some for some, _ in array_elements(source, options.encoding)), rows)
+    for line in first_block(source, quoted=False, encoding=options.encoding).rows():
         if line.strip():
             try:
                 rows.append(json.loads(line))
@@ -124,7 +133,7 @@ def _json_rows(source: Input) -> list[Any]:
 
 
 def _guess_json(source: Input, options: ReadOptions) -> Guess:
-    rows = _json_rows(source)
+    rows = _json_rows(source, options)
     lists = {name for row in rows if isinstance(row, dict) for name in row if isinstance(row[name], list)}
     if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
         return Guess(options)

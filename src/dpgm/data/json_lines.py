@@ -58,7 +58,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False) ->
             for one in domain.fields:
                 sets = isinstance(one, (ItemSet, Image))
                 members[one.name] = object_lists if sets else object_texts
-    pieces = _elements(source, options.encoding) if array else _lines(source, options.encoding)
+    pieces = array_elements(source, options.encoding) if array else _lines(source, options.encoding)
     return Columns(
         str(source), tuple(members), lists, _chunks(source, pieces, options, shape, members), shape=shape
     )
@@ -115,7 +115,7 @@ def _line_places(block: TextBlock, kept: list[int]) -> Place:
     return lambda row: block.place(kept[row])
 
 
-def _elements(source: Input, encoding: str) -> Iterator[_Piece]:
+def array_elements(source: Input, encoding: str) -> Iterator[_Piece]:
     """The elements of one JSON array, some at a time; the text is held whole, the objects are not."""
     fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
     try:
