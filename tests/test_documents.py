@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,28 @@ def test_every_command_and_option_is_on_that_page(reference):
             for option in parameter.opts if parameter.param_type_name == "option" else ():
                 assert f"`{option}`" in section or option in ("--help", "-h"), f"dpgm {name} {option}"
             assert parameter.name == "help" or (parameter.help or "").strip(), f"dpgm {name}: {parameter.name}"
+
+
+def _told_commands():
+    """Every `dpgm ...` line of README and docs: in a code block, or indented."""
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        for line in re.findall(
+            r"^(?: {4}|)(?:torchrun .* -m )?(dpgm [a-z].*)$", page.read_text(), flags=re.MULTILINE
+        ):
+            yield page.relative_to(ROOT), shlex.split(line, comments=True)[1:]
+
+
+def test_every_command_line_that_the_documents_show_has_options_that_exist(reference):
+    known = reference.commands()
+    told = [(page, words) for page, words in _told_commands() if not words[0].startswith("-")]
+    assert len(told) > 40
+    for page, words in told:
+        name = " ".join(words[:2]) if words[0] in ("ledger", "keys") else words[0]
+        assert name in known, f"{page}: dpgm {name}"
+        options = {one for parameter in known[name].params for one in [*parameter.opts, *parameter.secondary_opts]}
+        for word in words:
+            option = word.split("=")[0]
+            assert not option.startswith("--") or option in options, f"{page}: dpgm {name} {option}"
 
 
 def test_the_page_of_python_names_has_every_public_name_once(reference):
@@ -95,6 +118,7 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere():
     for path in DOCS.rglob("*.md"):
         text = path.read_text()
         assert not LOADED.search(text), path
+        assert "```mermaid" not in text, f"{path}: the theme would fetch mermaid from elsewhere"
         assert not re.search(r"!\[[^\]]*\]\(https?:", text), path
 
 

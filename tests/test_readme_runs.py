@@ -55,6 +55,7 @@ def run_page(page: Path, folder: Path) -> None:
             (folder / kind).write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md"])
 def test_a_newcomer_can_follow_the_page(name, tmp_path):
     run_page(ROOT / name, tmp_path)
