@@ -50,6 +50,11 @@ fitted.save("release")
 spent: float = dpgm.cost(plan.mechanisms, plan.delta).epsilon
 good: bool = dpgm.verify("release").ok
 drawn = dpgm.load("release").sample(10, seed=1)
+draft: dpgm.Domain = dpgm.Domain.draft(drawn.to_pandas(), person="user")
+typed: dpgm.Synthesizer = dpgm.Synthesizer(epsilon=1, domain="domain.yaml").fit(
+    drawn.to_pandas(), person="user", item="sku", progress=True
+)
+shown: str = repr(typed.sample(5, seed=1, where="age >= 65"))
 """
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Field, Image, ItemSet
+from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records, concatenate, sort_rows
 from dpgm.data.table import TableEncoder, decode
 from dpgm.data.values import object_lists, object_texts
@@ -22,20 +23,23 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 
 
-def as_records(data: object, domain: Domain | None = None) -> Records:
+def as_records(data: object, domain: DomainLike | None = None) -> Records:
     """Records from any object in memory: records, or a matrix or table of numpy, scipy, pandas, polars or pyarrow.
 
-    Matrices bring their own shape as domain; tables need one.
+    Matrices bring their own shape as domain; tables need one: a `Domain`, a mapping or the path of a domain file.
 
     >>> as_records(np.array([[0, 1], [1, 1]])).lengths.tolist()
     [1, 2]
     """
     if isinstance(data, Records):
         return data
+    domain = as_domain(domain)
     if isinstance(data, np.ndarray):
+        _refuse_fractions(data)
         return from_numpy(data, domain)
     package = type(data).__module__.partition(".")[0]
     if package == "scipy":
+        _refuse_fractions(getattr(data, "data", None))
         return from_scipy(data, domain)
     if package not in ("pandas", "polars", "pyarrow"):
         raise UsageError("records must come from dpgm, numpy, scipy, pandas, polars or pyarrow.")
@@ -49,6 +53,17 @@ def as_records(data: object, domain: Domain | None = None) -> Records:
     if package == "polars":
         return from_polars(table, domain)
     return from_arrow(table, domain)
+
+
+def _refuse_fractions(values: object) -> None:
+    """A matrix of an item set holds 0 and 1 (or counts as whole numbers): 0.3 is neither there nor absent."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return
+    if not bool((~np.isfinite(values) | (values == 0) | (values == 1)).all()):
+        raise InputError(
+            "the matrix holds numbers other than 0 and 1; say what is present, such as `matrix > 0`, or give a frame"
+            " with a domain that describes its columns."
+        )
 
 
 def to_scipy(records: Records) -> "scipy.sparse.csr_array":
@@ -70,15 +85,37 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
     try:
         import pandas
     except ImportError:
-        raise UsageError("pandas is not installed; run `pip install 'dpgm[frames]'`.") from None
+        raise UsageError("pandas is not installed; run `pip install pandas`.") from None
     import pyarrow as pa
 
-    nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype()}
+    nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.bool_(): pandas.BooleanDtype()}
+    came_in = dict(records.dtypes)
     table = to_arrow(records, rng=rng)
-    with_gaps = {field.type for field, column in zip(table.schema, table.columns, strict=True) if column.null_count}
-    mapper = {kind: dtype for kind, dtype in nullable.items() if kind in with_gaps}
-    frame: pandas.DataFrame = table.to_pandas(types_mapper=mapper.get)
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        mapper = nullable.get if column.null_count else None
+        columns[name] = _as_it_came(column.to_pandas(types_mapper=mapper), came_in.get(name, "object"))
+    frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
+
+
+def _as_it_came(series: Any, dtype: str) -> Any:
+    """A column of a sample in the dtype of the original, where that can hold it."""
+    if dtype == "object" or str(series.dtype) == dtype:
+        return series
+    import pandas
+
+    try:
+        if dtype.startswith("datetime64") and "," in dtype:  # moments are kept in universal time
+            return pandas.to_datetime(series, utc=True).astype(dtype)
+        if dtype == "bool" and not pandas.api.types.is_bool_dtype(series):
+            return series
+        made = series.astype(dtype)
+        if pandas.api.types.is_integer_dtype(made) and not bool((made == series).fillna(True).all()):
+            return series  # too narrow, or the domain has places after the point
+        return made
+    except (TypeError, ValueError):  # such as a missing value among int64
+        return series
 
 
 def to_polars(records: Records, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
@@ -86,7 +123,7 @@ def to_polars(records: Records, *, rng: np.random.Generator | None = None) -> "p
     try:
         import polars
     except ImportError:
-        raise UsageError("polars is not installed; run `pip install 'dpgm[frames]'`.") from None
+        raise UsageError("polars is not installed; run `pip install polars`.") from None
     return polars.from_arrow(to_arrow(records, rng=rng))
 
 
@@ -109,7 +146,7 @@ def from_scipy(matrix: Any, domain: Domain | None = None) -> Records:
         indptr, indices = kept[indptr], indices[keep]
     if len(indices) and (indices.min() < 0 or indices.max() >= domain.width):
         raise InputError("the sparse matrix is damaged: a column lies outside its shape.")
-    return Records(domain, *sort_rows(indptr, indices, domain.width))
+    return _one_value_per_column(Records(domain, *sort_rows(indptr, indices, domain.width)))
 
 
 def from_numpy(matrix: NDArray[Any], domain: Domain | None = None) -> Records:
@@ -119,7 +156,21 @@ def from_numpy(matrix: NDArray[Any], domain: Domain | None = None) -> Records:
     domain = _columns_domain(matrix.shape[1], domain)
     if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
         raise InputError("the matrix holds NaN or infinite values; 0 and non-zero are expected.")
-    return Records.from_dense(matrix, domain)
+    return _one_value_per_column(Records.from_dense(matrix, domain))
+
+
+def _one_value_per_column(records: Records) -> Records:
+    """Refuse rows with no value or two of a table column: bounds on what a record adds rest on there being one."""
+    rows = np.repeat(np.arange(len(records)), records.lengths)
+    for column in records.domain.table_columns:
+        inside = (records.indices >= column.start) & (records.indices < column.stop)
+        wrong = np.bincount(rows[inside], minlength=len(records)) != 1
+        if wrong.any():
+            raise InputError(
+                f"row {int(np.argmax(wrong)) + 1}: positions {column.start} to {column.stop - 1} are one column of the"
+                " domain, so exactly one of them must be 1; correct the matrix."
+            )
+    return records
 
 
 def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
@@ -191,6 +242,10 @@ def _columns_domain(columns: int, domain: Domain | None) -> Domain:
         if columns < 1:
             raise InputError("the matrix has no columns; a record needs at least one position.")
         return Domain.of_items(columns)
+    if domain.is_open:
+        raise InputError(
+            "a matrix needs a domain that leaves nothing open; give a frame with one column per field."
+        )
     if domain.width != columns:
         raise InputError(
             f"the matrix has {columns} columns but the domain has {domain.width} positions; correct the domain."

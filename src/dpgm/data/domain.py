@@ -10,7 +10,7 @@ bins of a field are not stated), they are found privately as the first stage of 
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -33,6 +33,7 @@ from dpgm.data.fields import (
 )
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric, ShapedNumber
 from dpgm.errors import UsageError
+from dpgm.notebook import html_table
 
 __all__ = [
     "Block",
@@ -216,6 +217,33 @@ class Domain:
         """A domain of one item set; an integer m stands for the items 0 .. m-1."""
         listed = range(items) if isinstance(items, int) else items
         return cls((ItemSet(name, tuple(listed)),))
+
+    @classmethod
+    def draft(
+        cls,
+        data: object,
+        *,
+        drop: Sequence[str] = (),
+        kinds: Mapping[str, str] | None = None,
+        person: str | None = None,
+    ) -> "Domain":
+        """A draft from a frame of pandas, polars or pyarrow, as `dpgm inspect` makes one from a file.
+
+        It states names and kinds of the columns and no value of any person: ranges, bins and categories are left
+        open, to be found privately. Kinds are judged by the rows, so look at them before you use them.
+
+        Args:
+            data: the frame.
+            drop: columns to ignore.
+            kinds: what a column is, by its name, where you know better.
+            person: the column of persons; samples carry fresh ones.
+        """
+        from dpgm.data.frames import draft_frame
+
+        return draft_frame(data, drop=drop, kinds=kinds, person=person)
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Domain: {len(self.fields)} fields", ((one.name, one.kind) for one in self.columns))
 
 
 def _identifiers(unread: "tuple[tuple[int, Unread], ...]") -> tuple[str, ...]:

@@ -26,8 +26,9 @@ Nothing else is accepted: no other keys, no key twice, no YAML tags.
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.conditions import Rule, check_values
@@ -49,6 +50,8 @@ from dpgm.data.domain import (
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
 
+# What `domain=` takes everywhere: a domain, a mapping such as a domain file holds, or the file.
+DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
 DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator takes the line out
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
@@ -245,6 +248,23 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
         return domain
     except UsageError as error:
         raise type(error)(f"{file}: {error}") from None
+
+
+def as_domain(domain: DomainLike | None) -> Domain | None:
+    """A domain from whatever a caller may give: a domain, a mapping or a YAML or JSON file.
+
+    >>> as_domain({"fields": [{"name": "insured", "kind": "boolean"}]}).width
+    2
+    """
+    if domain is None or isinstance(domain, Domain):
+        return domain
+    if isinstance(domain, Mapping):
+        return domain_from_plain(dict(domain))
+    if not isinstance(domain, (str, os.PathLike)):
+        raise UsageError(
+            f"`domain` must be a Domain, a mapping or the path of a domain file; got {type(domain).__name__}."
+        )
+    return load_domain(domain)
 
 
 def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "", force: bool = True) -> None:

@@ -4,13 +4,13 @@ What a row is read as depends on that row, the domain and these options, and on 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import domain_from_plain, load_domain
+from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encodings import UTF8, checked_encoding
 from dpgm.data.formats import SHAPES, Shape, set_field
 from dpgm.data.number_marks import check_marks
@@ -18,7 +18,6 @@ from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
-DomainLike = Domain | Mapping[str, Any] | Paths
 
 NEEDS_DOMAIN = (
     "the set of items must be public, and reading it from the file would tell about the people in it; either pass"
@@ -93,7 +92,7 @@ class ReadOptions:
     cache: Paths | None = None
 
     def __post_init__(self) -> None:
-        domain = _loaded(self.domain)
+        domain = as_domain(self.domain)
         if domain is not None and self.assume_public_domain:
             domain = domain.declared_public()
         object.__setattr__(self, "domain", domain)
@@ -177,9 +176,3 @@ class ReadKeywords(TypedDict, total=False):
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:
     """The options given, with the keywords given besides them."""
     return ReadOptions(**keywords) if options is None else replace(options, **keywords)
-
-
-def _loaded(domain: DomainLike | None) -> Domain | None:
-    if domain is None or isinstance(domain, Domain):
-        return domain
-    return domain_from_plain(dict(domain)) if isinstance(domain, Mapping) else load_domain(domain)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
+from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
     import pandas
@@ -45,6 +46,9 @@ class Records:
     decoded: "pyarrow.Table | None" = dataclasses.field(
         default=None, kw_only=True, repr=False
     )  # values drawn before
+    dtypes: tuple[tuple[str, str], ...] = dataclasses.field(
+        default=(), kw_only=True, repr=False
+    )  # of pandas' columns, as they came in
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -55,6 +59,11 @@ class Records:
 
     def __repr__(self) -> str:
         return f"Records({len(self):,} records, {self.width:,} positions)"
+
+    def _repr_html_(self) -> str:
+        # Counts and kinds alone: these may be people's own records.
+        facts = [("records", f"{len(self):,}"), ("positions", f"{self.width:,}")]
+        return html_table("Records", [*facts, *((field.name, field.kind) for field in self.domain.columns)])
 
     @property
     def width(self) -> int:
@@ -131,7 +140,7 @@ class Records:
         first, last = int(pointers[0]), int(pointers[-1])
         decoded = None if self.decoded is None else self.decoded.slice(start, stop - start)
         pointers = pointers - first if first else pointers
-        return Records(self.domain, pointers, self.indices[first:last], decoded=decoded)
+        return Records(self.domain, pointers, self.indices[first:last], decoded=decoded, dtypes=self.dtypes)
 
     def take(self, rows: NDArray[Any]) -> "Records":
         """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
@@ -149,7 +158,7 @@ class Records:
             where += np.repeat(shifts[first:last], lengths[first:last])
             np.take(self.indices, where, out=indices[low:high], mode="clip")
         decoded = None if self.decoded is None else self.decoded.take(rows)
-        return Records(self.domain, indptr, indices, decoded=decoded)
+        return Records(self.domain, indptr, indices, decoded=decoded, dtypes=self.dtypes)
 
     def chunks(self, size: int) -> Iterator["Records"]:
         """Consecutive row ranges of at most `size` records."""

@@ -1,7 +1,6 @@
 """What is compared: two files, two frames, two collections of records, or one of each kind."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import domain_from_plain, load_domain
+from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparison_domain import SetColumn, compared_records
@@ -18,7 +17,7 @@ from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns
 if TYPE_CHECKING:
     import pyarrow
 
-AnyDomain: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
+AnyDomain: TypeAlias = DomainLike
 BINS_ONLY = "records hold the domain's bins only; evaluate files or frames to compare the values in them."
 
 
@@ -38,13 +37,6 @@ class Inputs:
     synthetic: Records
     raw: RawColumns | None
     outside: Outside | None = None
-
-
-def as_domain(domain: AnyDomain | None) -> Domain | None:
-    """A domain from whatever a caller may give: a domain, a mapping or a file."""
-    if domain is None or isinstance(domain, Domain):
-        return domain
-    return domain_from_plain(dict(domain)) if isinstance(domain, Mapping) else load_domain(domain)
 
 
 def inputs_of(

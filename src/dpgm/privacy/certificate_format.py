@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from dpgm.errors import ArtefactError
+from dpgm.notebook import html_table
 from dpgm.privacy.events import Adjacency, Mechanism
 
 FORMAT = 2  # 2: the plan's public settings are part of it
@@ -75,6 +76,25 @@ class Certificate:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     plan: Mapping[str, Any] = field(default_factory=dict)
     format: int = field(default=FORMAT)
+
+    def __repr__(self) -> str:
+        kind = "" if self.private else ", NOT PRIVATE"
+        return f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:.3g}, per {self.unit}{kind})"
+
+    def facts(self) -> list[tuple[str, object]]:
+        """What matters most, by name."""
+        return [
+            ("epsilon", f"{self.epsilon:.4g}"),
+            ("delta", f"{self.delta:.3g}"),
+            ("protects", f"one {self.unit} of {self.records:,}"),
+            ("model", self.model.get("kind")),
+            ("private", "yes" if self.private else "NOT PRIVATE"),
+            *(("warning", text) for text in self.warnings),
+            *(("stated", text) for text in self.statements),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table("Certificate", self.facts())
 
     def to_json(self) -> str:
         """The certificate as text, keys in a fixed order."""

@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 from dpgm import validation
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
 from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
@@ -36,6 +37,17 @@ class Plan:
     settings: Settings
     mechanisms: tuple[Mechanism, ...]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.settings.model}, epsilon={self.epsilon:.4g}, delta={self.delta:.3g},"
+            f" {self.records:,} records, {len(self.mechanisms)} mechanisms)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = [("model", self.settings.model), ("epsilon", f"{self.epsilon:.4g}"), ("delta", f"{self.delta:.3g}")]
+        noises = [(f"noise of {one.name}", f"{one.noise:.4g} x {one.count}") for one in self.mechanisms]
+        return html_table(f"Plan for {self.records:,} records", [*facts, *noises])
 
     def noise(self, name: str) -> float:
         """The multiplier of a mechanism of this plan."""
@@ -195,15 +207,16 @@ def read_settings(values: Any) -> Settings:
     return Settings(strategy.name, values["preset"], family)
 
 
-def make_plan(config: Config, records: int, domain: Domain | None = None) -> Plan:
+def make_plan(config: Config, records: int, domain: DomainLike | None = None) -> Plan:
     """Settle every setting and multiplier from public numbers.
 
     Args:
         config: the request.
         records: the public number of records N.
-        domain: the public domain; None plans for a wide item set of unknown width.
+        domain: the public domain (or a mapping or file of it); None plans for a wide item set of unknown width.
     """
     validation.whole(records=records, at_least=1)
+    domain = as_domain(domain)
     delta = default_delta(records) if config.delta is None else config.delta
     validation.budget(epsilon=config.epsilon, delta=delta, records=records)
     facts = PublicFacts(domain, records, config.epsilon, delta)

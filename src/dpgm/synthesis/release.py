@@ -11,6 +11,7 @@ from dpgm.data.atomic import atomic_file, atomic_folder, check_writable
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
+from dpgm.notebook import html_table
 from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME
 from dpgm.strategy.generator import Generator
@@ -44,6 +45,18 @@ class Release:
     domain: Domain
     generator: Generator
     certificate: Certificate
+    dtypes: tuple[
+        tuple[str, str], ...
+    ] = ()  # of the frame that was fitted; a saved release has those of its domain
+
+    def __repr__(self) -> str:
+        told = self.certificate
+        budget = f"epsilon={told.epsilon:.4g}, delta={told.delta:.3g}"
+        return f"Release({told.model['kind']}, {budget}, {told.records:,} records)"
+
+    def _repr_html_(self) -> str:
+        fields = ", ".join(f"{field.name} ({field.kind})" for field in self.domain.fields[:40])
+        return html_table("Release", [*self.certificate.facts(), ("fields", fields)])
 
     def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
         """`count` synthetic records; free, since sampling is post-processing.
@@ -53,7 +66,8 @@ class Release:
             seed: draws the same records and values again.
             where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
         """
-        return sample(self.generator, self.domain, count, seed=seed, where=where)
+        drawn = sample(self.generator, self.domain, count, seed=seed, where=where)
+        return replace(drawn, dtypes=self.dtypes) if self.dtypes else drawn
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place once; signed, if there is a key."""

@@ -36,6 +36,11 @@ def strategy_of(name: str) -> Strategy:
     return next(strategy for strategy in STRATEGIES if strategy.name == name)
 
 
+def check_model(model: str) -> None:
+    """Refuse the name of no family."""
+    validation.one_of(["auto", *(strategy.name for strategy in STRATEGIES)], model=model)
+
+
 def choose_strategy(config: Config, domain: Domain | None) -> Strategy:
     """The family a request is for.
 
@@ -44,7 +49,7 @@ def choose_strategy(config: Config, domain: Domain | None) -> Strategy:
     """
     if config.model == "auto":
         return next(strategy for strategy in AUTO if strategy.refuses(config, domain) is None)
-    validation.one_of(["auto", *(strategy.name for strategy in STRATEGIES)], model=config.model)
+    check_model(config.model)
     strategy = strategy_of(config.model)
     refused = strategy.refuses(config, domain)
     if refused is not None:

@@ -21,27 +21,30 @@ from typing import TYPE_CHECKING, Any
 
 from dpgm import __version__
 from dpgm.compute import parallel
-from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
+from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.frames import read_frame
 from dpgm.data.records import Records
 from dpgm.data.source import Source
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
+from dpgm.notebook import html_table
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.signatures import read_private_key
 from dpgm.strategy.config import Config, Preset
-from dpgm.strategy.context import Progress, RunContext, silent
+from dpgm.strategy.context import Progress, RunContext
 from dpgm.strategy.generator import Generator
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
+from dpgm.synthesis.progress import reporting
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
 from dpgm.synthesis.settling import settle_domain, settling_statements
 from dpgm.synthesis.statements import SEEDED, statements_of
-from dpgm.synthesis.strategies import fit_generator
+from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ class Synthesizer:
         clusters: components of a mixture of networks; by default chosen from the number of records.
         model: `auto` (the documented rule), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
-        domain: the public domain of tables and arrays; Records carry their own.
+        domain: the public domain of frames and arrays: a `Domain`, a mapping or the path of a domain file; Records
+            carry their own.
         device: `auto`, `cpu` or `cuda`; never alters the guarantee.
         randomness: source of noise; the operating system unless a test says otherwise.
         mean_length: public mean number of items per record, from which networks start where no profile is measured.
@@ -77,7 +81,7 @@ class Synthesizer:
         clusters: int | None = None,
         model: str = "auto",
         preset: Preset = "default",
-        domain: Domain | None = None,
+        domain: DomainLike | None = None,
         device: str = "auto",
         randomness: Randomness | None = None,
         mean_length: float | None = None,
@@ -91,6 +95,7 @@ class Synthesizer:
         self.device = device
         self.randomness = randomness
         self.mean_length = mean_length
+        self._check_arguments()
 
     # -- the algorithm -----------------------------------------------------------------------------------------
 
@@ -98,18 +103,36 @@ class Synthesizer:
         self,
         data: Any,
         *,
+        person: str | None = None,
+        item: str | None = None,
+        discover: bool = False,
         public: Records | None = None,
         plan: Plan | None = None,
         source: Source | None = None,
         ledger: "Ledger | None" = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
-        progress: Progress = silent,
+        progress: Progress | bool = False,
     ) -> "Synthesizer":
-        """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`."""
+        """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`.
+
+        Args:
+            data: records; a frame of pandas, polars or pyarrow; or a matrix of 0 and 1 of numpy or scipy.
+            person: the column of persons of a frame. With `item` their rows are grouped; without, they must differ.
+            item: the column of items, where a frame has one row per person and item.
+            discover: take names and types of a frame's columns as public, and find all values privately.
+            public: public records that a family may start from.
+            plan: a plan made before.
+            source: how the records were read, for the certificate.
+            ledger: where the budget is booked.
+            checkpoint: a folder from which an interrupted fit goes on.
+            resume: whether to go on from it.
+            progress: True for a line per stage on stderr, or a function of (stage, done, total).
+        """
         if resume and checkpoint is None:
             raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
-        records = as_records(data, self.domain)
+        read = read_frame(data, self.domain, person=person, item=item, discover=discover)
+        records, source = read.records, read.source if source is None else source
         records.domain.refuse_draft()
         plan = self._plan_for(records, plan, checkpoint if resume else None)
         check_memory(plan, records.domain)
@@ -121,7 +144,7 @@ class Synthesizer:
             domain = settle_domain(books.settling_gateway(gateway), plan, records.domain)
             generator = books.finished(domain)
             if generator is None:
-                context = RunContext(device, progress, books.checkpoint, public)
+                context = RunContext(device, reporting(progress), books.checkpoint, public)
                 draws = books.draws(randomness)
                 generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
@@ -130,6 +153,7 @@ class Synthesizer:
         certificate = replace(certificate, ledger=mark)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
+        self.dtypes_ = read.dtypes
         return self
 
     def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
@@ -142,6 +166,12 @@ class Synthesizer:
             plan = make_plan(self._config(), total, records.domain)
         plan.check_fits(total, records.domain)
         return plan
+
+    def _check_arguments(self) -> None:
+        """What can be seen to be wrong without data is said before any is opened."""
+        self._config()
+        check_model(self.model)
+        as_domain(self.domain)
 
     def _config(self) -> Config:
         return Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
@@ -170,7 +200,7 @@ class Synthesizer:
         """The fitted release, in memory."""
         if not hasattr(self, "certificate_"):
             raise NotFittedError("this Synthesizer is not fitted yet; call fit(records) first.")
-        return Release(self.domain_, self.generator_, self.certificate_)
+        return Release(self.domain_, self.generator_, self.certificate_, self.dtypes_)
 
     def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
         """`count` synthetic records, `where` they meet a condition; costs nothing (see `Release.sample`)."""
@@ -195,7 +225,18 @@ class Synthesizer:
             if name not in known:
                 raise UsageError(f"Synthesizer has no parameter {name!r}; it has {', '.join(known)}.")
             setattr(self, name, value)
+        self._check_arguments()
         return self
+
+    def __repr__(self) -> str:
+        state = "fitted" if hasattr(self, "certificate_") else "not fitted"
+        return f"Synthesizer(epsilon={self.epsilon}, model={self.model!r}, {state})"
+
+    def _repr_html_(self) -> str:
+        if hasattr(self, "certificate_"):
+            return self.release_._repr_html_()
+        facts = [("epsilon", self.epsilon), ("delta", self.delta), ("model", self.model)]
+        return html_table("Synthesizer, not fitted", facts)
 
 
 def _certify(

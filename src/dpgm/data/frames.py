@@ -1,0 +1,241 @@
+"""Frames of pandas, polars and pyarrow as records: whole tables, or one row per person and item.
+
+Kinds of columns come from the domain or from the schema of the frame (its dtypes), never from the values: a column of
+Python objects is one of texts, whatever it holds. `draft_frame` alone looks at values, as `dpgm inspect` does, and
+keeps none.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpgm.data.chunks import Chunk, Columns, need, people_of
+from dpgm.data.columns import flat_column, is_list
+from dpgm.data.conversion import as_records
+from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
+from dpgm.data.domain import Domain
+from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.drafting import draft_table
+from dpgm.data.formats import set_field
+from dpgm.data.options import ReadOptions
+from dpgm.data.records import Records
+from dpgm.data.shapes import read_columns
+from dpgm.data.source import Source
+from dpgm.data.values import object_lists, object_texts
+from dpgm.data.wide import is_binary
+from dpgm.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_FRAMES = ("pandas", "polars", "pyarrow")
+_FRAME = "the frame"  # in place of a file's name in messages
+_CHUNK = 65_536
+_NO_DOMAIN = (
+    "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
+    " names and types of the columns from the frame and find all values privately."
+)
+
+
+@dataclass(frozen=True)
+class FrameRecords:
+    """Records of data in memory, what a certificate states of them, and the dtypes of pandas' columns."""
+
+    records: Records
+    source: Source | None
+    dtypes: tuple[tuple[str, str], ...] = ()
+
+
+def is_frame(data: object) -> bool:
+    """Whether this is a table of pandas, polars or pyarrow."""
+    package = type(data).__module__.partition(".")[0]
+    return package in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
+
+
+def read_frame(
+    data: object,
+    domain: DomainLike | None = None,
+    *,
+    person: str | None = None,
+    item: str | None = None,
+    discover: bool = False,
+) -> FrameRecords:
+    """Records of anything in memory.
+
+    Args:
+        data: records, a matrix, or a frame.
+        domain: the public domain; records and matrices may do without.
+        person: the column of persons of a frame: with `item` their rows are grouped, without it they must differ.
+        item: the column of items, one row per person and item.
+        discover: find privately what no domain states; of a frame, names and types of columns are taken as public.
+    """
+    given = as_domain(domain)
+    if not is_frame(data):
+        if person is not None or item is not None or discover:
+            raise UsageError(
+                "`person`, `item` and `discover` are for frames of pandas, polars or pyarrow; leave them out."
+            )
+        return FrameRecords(as_records(data, given), None)
+    if item is not None and person is None:
+        raise UsageError("`item` needs `person`: the column that says whose item it is.")
+    if given is None and not discover:
+        raise UsageError(_NO_DOMAIN)
+    dtypes = _pandas_dtypes(data)
+    if item is not None:
+        return FrameRecords(*_long(data, ReadOptions(domain=given, person=person, item=item, discover=discover)))
+    if given is None:
+        schema = frame_schema(data)
+        given = domain_of_schema(schema, leave_out=() if person is None else (person,))
+    elif discover and not given.is_open:
+        raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
+    field = set_field(given)
+    if field is not None and field.name not in _names(data):
+        records, source = _columns_of_items(data, given, person)
+        return FrameRecords(records, source)
+    source = None
+    if person is not None:
+        columns = _named(data, [person])
+        people = people_of(columns, ReadOptions(person=person))
+        for chunk in columns.chunks:
+            people.see(chunk)
+        source = Source(people.unit(), False, "wide")
+    return FrameRecords(as_records(data, given), source, dtypes)
+
+
+def draft_frame(
+    data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
+) -> Domain:
+    """A draft for the curator of a frame, by the rules of `dpgm inspect`."""
+    if not is_frame(data):
+        raise UsageError(
+            "a domain is drafted from a frame of pandas, polars or pyarrow; `dpgm.inspect_file` reads files."
+        )
+    columns = _named(data, _names(data), infer=True)
+    options = ReadOptions(person=person)
+    if person is not None:
+        need(columns, person, "person")
+    items = [name for name in columns.names if name != person]
+    if len(items) > 1 and not drop and not kinds:
+        table = next(iter(columns.chunks)).table
+        if table.num_rows and all(is_binary(flat_column(table, name)) for name in items):
+            return Domain.of_items(items)
+    return draft_table(columns, options, drop=drop, kinds=kinds).domain
+
+
+def frame_schema(data: Any) -> "pyarrow.Schema":
+    """Names and types of a frame's columns, as its dtypes say; Python objects are texts."""
+    import pyarrow as pa
+
+    if type(data).__module__.partition(".")[0] != "pandas":
+        return _arrow(data).schema
+    head = data.iloc[:0]
+    kinds = []
+    for at, name in enumerate(head.columns):
+        series = head.iloc[:, at]
+        try:
+            kind = pa.string() if _says_little(series.dtype) else pa.array(series, from_pandas=True).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            kind = pa.null()  # cannot be modelled
+        kinds.append((str(name), kind))
+    return pa.schema(kinds)
+
+
+def _says_little(dtype: Any) -> bool:
+    """Whether a dtype of pandas leaves open what the values are: objects, and categories of them."""
+    return str(dtype) in ("object", "category")
+
+
+def _names(data: Any) -> list[str]:
+    return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
+
+
+def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
+    if type(data).__module__.partition(".")[0] != "pandas":
+        return ()
+    return tuple((str(name), str(dtype)) for name, dtype in zip(data.columns, data.dtypes, strict=True))
+
+
+def _arrow(data: Any) -> "pyarrow.Table":
+    """A frame of polars or pyarrow as an Arrow table."""
+    import pyarrow as pa
+
+    if type(data).__module__.partition(".")[0] == "polars":
+        try:
+            data = (data.collect() if hasattr(data, "collect") else data).to_arrow()
+        except Exception:  # polars raises kinds of its own for columns of Python objects
+            raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
+    return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+
+
+def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
+    """Columns of a frame; with `infer` Python objects become what they look like (for drafts alone)."""
+    import pyarrow as pa
+
+    known = _names(data)
+    for at, name in enumerate(known):
+        if name in known[:at]:
+            raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
+    wanted = [name for name in names if name in known]
+    if type(data).__module__.partition(".")[0] == "pandas":
+        table = pa.table({name: _plain(data.iloc[:, known.index(name)], name, infer) for name in wanted})
+    else:
+        table = _arrow(data).select(wanted)
+        table = pa.table({name: _decoded(table.column(name)) for name in wanted})
+
+    def chunks() -> Iterator[Chunk]:
+        for start in range(0, max(table.num_rows, 1), _CHUNK):
+            yield Chunk(table.slice(start, _CHUNK), lambda row, start=start: f"row {start + row + 1}")  # type: ignore[misc]
+
+    kinds = {entry.name: entry.type for entry in table.schema}
+    return Columns(
+        _FRAME,
+        tuple(known),
+        tuple(name for name, kind in kinds.items() if is_list(kind)),
+        list(chunks()),
+        truths=tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind)),
+        schema=table.schema,
+    )
+
+
+def _plain(series: Any, name: str, infer: bool) -> Any:
+    """A pandas column as Arrow, objects value by value."""
+    import pyarrow as pa
+
+    def place(row: int) -> str:
+        return f"row {row + 1}, column {name!r}"
+
+    if str(series.dtype) == "category":
+        series = series.astype(object)
+    try:
+        if series.dtype == object and not infer:
+            return pa.array(series, type=pa.string(), from_pandas=True)
+        return _decoded(pa.chunked_array([pa.array(series, from_pandas=True)]))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        values = series.astype(object).tolist()
+        if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
+            return object_lists(values, place)
+        return object_texts(values, place)
+
+
+def _decoded(column: Any) -> Any:
+    """A column with its categories written out."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
+    """One row per person and item, with the items that a domain lists or that are found privately."""
+    columns = _named(data, [name for name in (options.person, options.item) if name is not None])
+    occurring = without_list(options)
+    if occurring is None:
+        return read_columns(columns, options)
+    return with_private_items(*read_columns(columns, occurring), options)
+
+
+def _columns_of_items(data: Any, domain: Domain, person: str | None) -> tuple[Records, Source]:
+    """A frame with one 0/1 column per item."""
+    options = ReadOptions(domain=domain, person=person, shape="wide")
+    if domain.is_open:
+        raise InputError(f"the frame has no column {domain.fields[0].name!r}, which the domain names.")
+    return read_columns(replace(_named(data, _names(data)), lists=()), options)

@@ -1,0 +1,169 @@
+"""Frames of pandas, polars and pyarrow: kinds from the schema or the domain, long frames, drafts, dtypes back."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpgm
+from dpgm.data.domain_file import as_domain, domain_to_plain, save_domain
+from dpgm.data.frames import frame_schema, read_frame
+from dpgm.errors import InputError, UsageError
+
+BOUGHT = {"who": ["a", "b", "a", "c"], "sku": ["milk", "milk", "bread", "tea"]}
+SHOP = {"fields": [{"name": "sku", "kind": "items", "items": ["bread", "milk"]}]}
+LONG = [pd.DataFrame(BOUGHT), pl.DataFrame(BOUGHT), pa.table(BOUGHT)]
+PEOPLE = pd.DataFrame(
+    {
+        "patient": [f"p{at}" for at in range(40)],
+        "age": [20 + at % 30 for at in range(40)],
+        "bill": [at % 7 + 0.25 for at in range(40)],
+        "ward": [("secret-north", "secret-south")[at % 2] for at in range(40)],
+        "insured": [at % 3 == 0 for at in range(40)],
+        "seen": pd.to_datetime(["2024-01-05 10:00", "2024-03-01 11:30"] * 20),
+    }
+)
+
+
+@pytest.mark.parametrize("frame", LONG, ids=["pandas", "polars", "pyarrow"])
+def test_rows_of_a_person_are_grouped(frame):
+    read = read_frame(frame, SHOP, person="who", item="sku")
+    assert read.source.unit == "person"
+    assert sorted(read.records.to_pandas()["sku"].map(list).tolist()) == [[], ["bread", "milk"], ["milk"]]
+    found = read_frame(frame, person="who", item="sku", discover=True).records
+    assert len(found) == 3
+    assert found.domain.is_open
+
+
+def test_a_long_frame_is_refused_without_a_list_of_items_and_a_wrong_column_is_named():
+    with pytest.raises(UsageError, match="discover=True"):
+        read_frame(LONG[0], person="who", item="sku")
+    with pytest.raises(InputError, match=r"no column 'skw'.*'who', 'sku'"):
+        read_frame(LONG[0], SHOP, person="who", item="skw")
+    with pytest.raises(UsageError, match="needs `person`"):
+        read_frame(LONG[0], SHOP, item="sku")
+    with pytest.raises(UsageError, match="for frames"):
+        read_frame(np.eye(2), person="who", item="sku")
+
+
+def test_a_person_in_two_rows_of_a_table_is_refused():
+    domain = {"fields": [{"name": "sku", "kind": "categorical", "values": ["milk", "bread", "tea"]}]}
+    with pytest.raises(InputError, match="earlier row"):
+        read_frame(LONG[0], domain, person="who")
+    once = read_frame(LONG[0].iloc[1:], domain, person="who")
+    assert once.source.unit == "person"
+
+
+def test_a_draft_states_kinds_and_no_value():
+    for frame in (PEOPLE, pl.from_pandas(PEOPLE), pa.Table.from_pandas(PEOPLE)):
+        domain = dpgm.Domain.draft(frame)
+        kinds = {field.name: field.kind for field in domain.columns}
+        assert kinds == {
+            "patient": "identifier",
+            "age": "numeric",
+            "bill": "numeric",
+            "ward": "categorical",
+            "insured": "boolean",
+            "seen": "datetime",
+        }
+        assert domain.is_open
+        assert "secret" not in str(domain_to_plain(domain))
+    drafted = dpgm.Domain.draft(PEOPLE, drop=["seen"], kinds={"age": "categorical"}, person="patient")
+    assert [field.name for field in drafted.fields] == ["age", "bill", "ward", "insured"]
+    assert drafted.field("age").kind == "categorical"
+    with pytest.raises(UsageError, match="no column 'wrad'"):
+        dpgm.Domain.draft(PEOPLE, drop=["wrad"])
+
+
+def test_a_draft_is_that_of_inspect(tmp_path):
+    PEOPLE.to_parquet(tmp_path / "people.parquet")
+    assert dpgm.Domain.draft(PEOPLE) == dpgm.inspect_file(tmp_path / "people.parquet").domain
+    ones = pd.DataFrame({"milk": [0, 1, 1], "bread": [1, 1, 0]})
+    ones.to_parquet(tmp_path / "ones.parquet")
+    assert dpgm.Domain.draft(ones) == dpgm.inspect_file(tmp_path / "ones.parquet").domain
+
+
+def test_kinds_come_from_dtypes_whatever_the_values_are():
+    frame = PEOPLE.assign(coded=pd.Series([1] * 40, dtype=object), level=pd.Series([1] * 40, dtype="category"))
+    other = frame.assign(coded=pd.Series(["x"] * 40, dtype=object), level=pd.Series(["x"] * 40, dtype="category"))
+    assert frame_schema(frame) == frame_schema(other)
+    found = [read_frame(one, discover=True).records.domain for one in (frame, other, frame.iloc[:1])]
+    assert found[0] == found[1] == found[2]
+    assert found[0].field("coded").kind == "categorical"
+
+
+def test_a_domain_is_given_in_any_form(tmp_path):
+    domain = as_domain(SHOP)
+    save_domain(domain, tmp_path / "shop.yaml")
+    frame = pd.DataFrame({"sku": [["milk"], []]})
+    for form in (domain, SHOP, tmp_path / "shop.yaml", str(tmp_path / "shop.yaml")):
+        assert dpgm.as_records(frame, form).domain == domain
+        assert dpgm.Synthesizer(domain=form).domain is form
+        assert dpgm.make_plan(dpgm.Config(1.0), 1000, form).width == 2
+    with pytest.raises(UsageError, match="must be a Domain, a mapping or the path"):
+        dpgm.as_records(frame, 3)
+
+
+def test_columns_of_zero_and_one_are_items():
+    frame = pd.DataFrame({"bread": [0, 1], "milk": [True, True]})
+    records = read_frame(frame, SHOP).records
+    assert records.to_dense().tolist() == [[0, 1], [1, 1]]
+    with pytest.raises(InputError, match="neither 0 nor 1"):
+        read_frame(frame.assign(bread=[0.3, 1.0]), SHOP)
+
+
+def test_matrices_with_other_floats_than_0_and_1_are_refused_for_item_sets():
+    sparse = pytest.importorskip("scipy.sparse")
+    weights = np.array([[0.0, 0.3], [1.0, 1.0]])
+    for matrix in (weights, sparse.csr_array(weights)):
+        with pytest.raises(InputError, match="other than 0 and 1"):
+            dpgm.as_records(matrix)
+    assert len(dpgm.as_records(np.array([[0.0, 1.0]]))) == 1
+
+
+def test_a_matrix_with_two_values_of_a_table_column_is_refused():
+    domain = {"fields": [{"name": "a", "kind": "categorical", "values": [1, 2, 3]}]}
+    assert len(dpgm.as_records(np.eye(3), domain)) == 3
+    for row in ([1, 1, 0], [0, 0, 0]):
+        with pytest.raises(InputError, match=r"row 2: .*exactly one"):
+            dpgm.as_records(np.array([[1, 0, 0], row]), domain)
+    with pytest.raises(InputError, match="nothing open"):
+        dpgm.as_records(np.eye(3), {"fields": [{"name": "a", "kind": "categorical", "discover": True}]})
+
+
+def test_missing_values_keep_whole_numbers_and_truth_values():
+    fields = [
+        {"name": "n", "kind": "numeric", "low": 0, "high": 9, "bins": 10, "integer": True, "missing": True},
+        {"name": "whole", "kind": "numeric", "low": 0, "high": 9, "bins": 10, "integer": True},
+        {"name": "b", "kind": "boolean", "missing": True},
+        {"name": "sure", "kind": "boolean"},
+    ]
+    came = pd.DataFrame(
+        {
+            "n": pd.array([1, None], dtype="Int64"),
+            "whole": [3, 4],
+            "b": pd.array([True, None], dtype="boolean"),
+            "sure": [True, False],
+        }
+    )
+    back = dpgm.as_records(came, {"fields": fields}).to_pandas()
+    pd.testing.assert_frame_equal(back, came)
+
+
+def test_dates_come_back_as_dates():
+    domain = {"fields": [{"name": "day", "kind": "date", "low": "2020-01-01", "high": "2020-12-31"}]}
+    frame = pd.DataFrame({"day": [datetime.date(2020, 1, 5), datetime.date(2020, 2, 5)]})
+    assert len(dpgm.as_records(frame, domain)) == 2
+
+
+def test_what_a_notebook_shows_holds_no_row_and_is_escaped():
+    domain = {"fields": [{"name": "<b>", "kind": "categorical", "values": ["secret"]}]}
+    records = dpgm.as_records(pd.DataFrame({"<b>": ["secret"]}), domain)
+    shown = records._repr_html_()
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "secret" not in shown
+    assert "\n" not in repr(records)
