@@ -90,9 +90,8 @@ def read_frame(
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = set_field(given)
     if field is not None and field.name not in _names(data):
-        records, source = _columns_of_items(data, given, person)
-        return FrameRecords(records, source)
-    source = None
+        return FrameRecords(*_columns_of_items(data, given, person))
+    source: Source | None = None
     if person is not None:
         columns = _named(data, [person])
         people = people_of(columns, ReadOptions(person=person))
