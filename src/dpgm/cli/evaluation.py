@@ -68,6 +68,7 @@ def evaluate(
     from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.certificate import read_certificate
     from dpgm.report.html import write_report
+    from dpgm.synthesis.verification import stated_domain
 
     printed = json_output == PRINTED
     json_file = None if json_output is None or printed else Path(json_output)
@@ -77,8 +78,10 @@ def evaluate(
     if out is not None and out == json_file:
         raise UsageError("--out and --json name the same file; give two names.")
     certificate = None if release is None else read_certificate(release)
-    if options.domain is None and release is not None:
-        options = replace(options, domain=release / "domain.json")
+    if options.domain is None and certificate is not None and release is not None:
+        # A domain that was settled privately cannot hold every real value; the stated one can.
+        stated = stated_domain(certificate)
+        options = replace(options, domain=release / "domain.json" if stated is None else stated)
     inputs = file_inputs(real, synthetic, options)
     first = inputs.real
     held_out = None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels))[0]

@@ -186,7 +186,10 @@ def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, list):
-            raise InputError(f"{where(row)}: the cell must hold a list such as [1, 2]; correct the file.")
+            raise InputError(
+                f"{where(row)}: the cell must hold a list such as [1, 2]; say --item-separator ';' if its items are"
+                " written side by side, or correct the file."
+            )
         lists.append(value)
     return object_lists(lists, where)
 

@@ -109,10 +109,12 @@ def _frequent_separator(row: bytes, default: str) -> str:
 
 def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
     columns = parquet_columns(source, options)
+    names = [name for name in columns.names if name != options.person]
+    if columns.lists and len(names) > 1:  # lists beside other columns are a column of a table
+        return Guess(replace(options, shape="wide"), table=True)
     if options.shape is None and len(columns.lists) == 1:
         return Guess(options)
     first = next(iter(columns.chunks), None)
-    names = [name for name in columns.names if name != options.person]
     if first is None or columns.lists:
         return Guess(options)
     binary = all(is_binary(flat_column(first.table, name), options.threshold) for name in names)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes
+from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes, split_lists
 from dpgm.data.dates import seconds_of
 from dpgm.data.domain import (
     Boolean,
@@ -57,8 +57,15 @@ def numbered_row(row: int) -> str:
 class TableEncoder:
     """Encodes table after table of one domain; look-ups are prepared once."""
 
-    def __init__(self, domain: Domain, missing: Sequence[str] = (), strip_suffix: str = "") -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        missing: Sequence[str] = (),
+        strip_suffix: str = "",
+        item_separator: str | None = None,
+    ) -> None:
         self.domain = domain
+        self._item_separator = item_separator
         self._missing = ("", *missing)
         self._suffix = strip_suffix
         self._items: dict[str, Items] = {
@@ -167,7 +174,8 @@ class TableEncoder:
 
         where = _in_column(place, field.name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = parse_lists(column, where)
+            separator = self._item_separator
+            column = parse_lists(column, where) if separator is None else split_lists(column, separator, where)
         return set_codes(column, self._items[field.name], where)
 
     def _categories(self, field: Categorical, column: "pyarrow.Array", place: Place) -> Codes:

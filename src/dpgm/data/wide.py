@@ -48,7 +48,7 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
                 " correct the domain or the file, or say that the file has no header with --no-header."
             )
         numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
-        encoder = TableEncoder(domain, options.missing, options.strip_suffix)
+        encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
 
         def encoded() -> Iterator[Records]:
             for chunk in columns.chunks:

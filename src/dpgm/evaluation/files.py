@@ -1,6 +1,8 @@
 """Two files to compare: as records where they are sets or images or have a domain, and as raw columns."""
 
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +94,30 @@ def _described_tables(real: str, synthetic: str, options: ReadOptions, domain: D
     if not set(names) <= set(second.column_names):
         second = read_raw(synthetic, options, domain)
     names = [name for name in names if name in second.column_names]
+    sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
+    first, second = (_sets_as_texts(table, sets, options.item_separator) for table in (first, second))
     return inputs_of(
         first.select(names), second.select(names), missing=options.missing, strip_suffix=options.strip_suffix
     )
+
+
+def _sets_as_texts(table: "pyarrow.Table", names: list[str], separator: str | None) -> "pyarrow.Table":
+    """Sets of items in one spelling, whether a file holds lists, JSON texts or items side by side."""
+    import pyarrow as pa
+
+    for name in names:
+        texts = []
+        for cell in table.column(name).to_pylist():
+            items = cell
+            if isinstance(cell, str) and cell.strip().startswith("["):
+                with suppress(ValueError, RecursionError):
+                    items = json.loads(cell)
+            elif isinstance(cell, str):
+                items = cell.split(separator) if separator else [cell]
+            listed = sorted({str(item).strip() for item in items}) if isinstance(items, list) else []
+            texts.append("; ".join(item for item in listed if item))
+        table = table.set_column(table.column_names.index(name), name, pa.array(texts, type=pa.string()))
+    return table
 
 
 def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, domain: Domain) -> RawColumns | None:

@@ -30,11 +30,26 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: SettlingR
     seen = np.flatnonzero(counts > rules.seen * std)
     if not len(seen):
         seen = np.array([int(np.argmax(counts))])
+    first, last = (
+        len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(seen[0]), std, rules),
+        int(seen[-1]),
+    )
+    last = _outermost(counts, last, std, rules)
     in_steps = field.format.in_steps
-    found_low, found_high = slot_range(int(seen[0]), in_steps)[0], slot_range(int(seen[-1]), in_steps)[1]
+    found_low, found_high = slot_range(first, in_steps)[0], slot_range(last, in_steps)[1]
     low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
     high = max(found_high, low + 1) if high is None else high
     return low, high
+
+
+def _outermost(counts: Floats, last: int, std: float, rules: SettlingRules) -> int:
+    """The last power of two to believe: beyond one that stands out alone, tails that stand out together."""
+    while True:
+        sums = np.cumsum(counts[last + 1 : last + 1 + rules.together])
+        together = np.flatnonzero(sums > rules.near * std * np.sqrt(np.arange(1, len(sums) + 1)))
+        if not len(together):
+            return last
+        last += int(together[0]) + 1
 
 
 def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: SettlingRules) -> Floats:
