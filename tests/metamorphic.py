@@ -194,6 +194,22 @@ def json_lines(path: Path, rows: list[Any]) -> None:
     store(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8"))
 
 
+def json_array(path: Path, rows: list[Any]) -> None:
+    store(path, json.dumps(rows, ensure_ascii=False).encode("utf-8"))
+
+
+def workbook(path: Path, rows: list[Any]) -> None:
+    """One sheet with a header; cells of mixed types as people type them."""
+    from openpyxl import Workbook
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("people")
+    sheet.append([one.name for one in FLAT.fields])
+    for row in rows:
+        sheet.append([row[one.name] for one in FLAT.fields])
+    book.save(path)
+
+
 def long_json(path: Path, rows: list[Any]) -> None:
     json_lines(path, [{"who": who, "what": what} for who, what in scattered(rows)])
 
@@ -437,7 +453,16 @@ def _wide_cases() -> Iterator[Case]:
             "extras": some(rng, ["a", 1, 0.5, "01"], 3) or None,
         }
 
+    def cells(rng: random.Random) -> dict[str, Any]:
+        made = {
+            "kind": rng.choice([*KNOWN, 1, 0.5, None]),
+            "code": rng.choice([0, 1, 5.0, "007", "x", None, 1e10, 0.5]),
+        }
+        return made | {"size": rng.choice([0, 0.5, "5", None, 1e10])}
+
     yield Case("table jsonl", row, json_lines, {"domain": TABLE}, ".jsonl")
+    yield Case("table json", row, json_array, {"domain": TABLE}, ".json")
+    yield Case("table xlsx", cells, workbook, {"domain": FLAT, "header": True}, ".xlsx")
     codes = [0, 1, 5, 7, 10**10, None]
     kinds: dict[str, tuple[Any, list[Any]]] = {
         "texts": (pa.string(), [*WORDS, *KNOWN, None]),

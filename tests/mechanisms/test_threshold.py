@@ -156,3 +156,43 @@ def test_no_rows_and_no_values():
         ).values
         == ()
     )
+
+
+def test_values_are_discovered_in_all_rows_by_one_process(monkeypatch):
+    gateway = Gateway(some_records(20), randomness=SeededRandomness(0))
+    with gateway.poisson("step", 0.5), pytest.raises(DpgmError, match="in all rows"):
+        ask(gateway)
+    monkeypatch.setattr("dpgm.mechanisms.gateway.parallel.is_parallel", lambda: True)
+    with pytest.raises(DpgmError, match="several processes"):
+        ask(gateway)
+
+
+def test_a_recoding_keeps_every_record():
+    gateway = Gateway(some_records(20), randomness=SeededRandomness(0))
+    with pytest.raises(DpgmError, match="keep every record"):
+        gateway.recode(lambda records: records.rows(0, 19))
+
+
+@pytest.mark.parametrize(("noise", "delta", "cap"), [(0.0, 1e-6, 1), (1.0, 0.0, 1), (1.0, 1.0, 1), (1.0, 1e-6, 0)])
+def test_a_threshold_needs_noise_a_delta_and_a_cap(noise, delta, cap):
+    with pytest.raises(DpgmError, match="a threshold needs"):
+        threshold_for(noise, delta, cap)
+
+
+@pytest.mark.parametrize("text", ['[["items", true, 9.0]]', '[["items", [1], 9.0]]', '{"a": 1}', "["])
+def test_a_list_with_values_of_no_kind_is_refused(text):
+    with pytest.raises(ArtefactError, match="damaged"):
+        read_discovered(torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8))
+
+
+def test_a_list_that_is_not_bytes_is_refused():
+    with pytest.raises(ArtefactError, match="damaged"):
+        read_discovered(torch.zeros(3))
+
+
+def test_a_threshold_query_has_no_sums_to_release():
+    query = threshold_query(holdings, noise=1.0, delta=1e-6, cap=1)
+    with pytest.raises(DpgmError, match="discovered, not released"):
+        query.compute(None)
+    empty = type(query).__dataclass_fields__["holdings"].default(None)
+    assert len(empty.vocabulary) == 0

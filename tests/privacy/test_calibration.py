@@ -124,7 +124,14 @@ def test_a_damaged_memory_is_ignored(damage, tmp_path, monkeypatch):
 
 
 def test_a_memory_of_another_shape_is_ignored(monkeypatch):
-    for value in ([["counts", 1.0]], [["other", 1.0, 3, 1.0, None]], [[1, 2, 3, 4, 5, 6]], None, []):
+    for value in (
+        [["counts", 1.0]],
+        [["other", 1.0, 3, 1.0, None]],
+        [[1, 2, 3, 4, 5, 6]],
+        [[1, 2, 3, 4, 5, 6, 7]],
+        None,
+        [],
+    ):
         monkeypatch.setattr(calibration.disk, "recall", lambda key, value=value: value)
         (mechanism,) = calibrate(2.0, 1e-6, [Spend("counts", 1.0, 3)])
         assert (mechanism.name, mechanism.count) == ("counts", 3)
