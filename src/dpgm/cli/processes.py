@@ -6,7 +6,12 @@ from contextlib import contextmanager
 
 
 def launched() -> tuple[int, int]:
-    """Which process this is and out of how many, by what torchrun says; (0, 1) without it."""
+    """Which process this is and out of how many, by what torchrun says; (0, 1) without it.
+
+    Other programs set RANK as well: it counts only where torchrun has left its own mark.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -21,7 +26,7 @@ def together(arguments: Sequence[str]) -> Iterator[None]:
     if launched()[1] == 1 or list(arguments[:1]) != ["fit"]:
         yield
         return
-    from dpgm.compute.parallel import started_by_torchrun
+    from dpgm.compute.parallel import several_processes
 
-    with started_by_torchrun():
+    with several_processes():
         yield

@@ -67,22 +67,13 @@ def bytes_from_first(data: bytes) -> bytes:
     return bytes(from_first(held).numpy().tobytes()) if size else b""
 
 
-def wait_for_all() -> None:
-    """Returns once every rank has come here."""
-    all_sum(torch.zeros(1))
-
-
 @contextmanager
-def started_by_torchrun() -> Iterator[None]:
-    """Within the block the processes that torchrun started work together; one process alone is left as it is."""
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if not several or is_parallel():
-        yield
-        return
+def several_processes() -> Iterator[None]:
+    """Within the block the processes that torchrun started work together: NCCL where there are GPUs, else Gloo."""
     backend = "gloo"
     if torch.cuda.is_available():
         backend = "nccl"
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.distributed.init_process_group(backend)
     try:
         yield
