@@ -1,5 +1,6 @@
 """The application object, how errors are printed, and which exit code they get."""
 
+import os
 import sys
 import traceback
 import warnings
@@ -98,7 +99,8 @@ def run(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         return 1 if isinstance(error, CheckFailed) else 2
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read stdout has enough; what is left in its buffer has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except MemoryError:
         complain("E-RESOURCE", "not enough memory; use a smaller input or a larger machine.")

@@ -10,6 +10,7 @@ import typer
 
 from dpgm.cli.app import app
 from dpgm.cli.reading import Data, takes_read_options
+from dpgm.cli.streams import read_stdin
 
 if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
@@ -54,6 +55,7 @@ def inspect(
     """
     from dpgm.data.inspection import inspect_file
 
+    (data,) = read_stdin(data, look=True, folder=options.cache)  # type: ignore[assignment]
     found = inspect_file(
         data, options, draft_domain=draft_domain, force=force, drop=drop or (), kinds=_kinds(kind or [])
     )

@@ -9,6 +9,7 @@ import typer
 from dpgm.cli.app import OUTPUT, PRINTED, app
 from dpgm.cli.progress import announce
 from dpgm.cli.reading import takes_read_options
+from dpgm.cli.streams import is_pipe, read_stdin
 
 if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
@@ -20,10 +21,15 @@ _SHOWN_COLUMNS = 20
 @app.command()
 @takes_read_options
 def evaluate(
-    real: Annotated[str, typer.Argument(help="The real data; the reading options describe this file.")],
-    synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them.")],
+    real: Annotated[
+        str, typer.Argument(help="The real data (- for stdin); the reading options describe this file.")
+    ],
+    synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them (- for stdin).")],
     options: "ReadOptions",
-    out: Annotated[Path | None, typer.Option("--out", help="HTML report to write.", rich_help_panel=OUTPUT)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="HTML report to write (- for stdout).", rich_help_panel=OUTPUT),
+    ] = None,
     json_output: Annotated[
         str | None,
         typer.Option(
@@ -67,13 +73,16 @@ def evaluate(
     from dpgm.evaluation.reading import read_alike
     from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.certificate import read_certificate
-    from dpgm.report.html import write_report
+    from dpgm.report.html import render_report, write_report
     from dpgm.synthesis.verification import stated_domain
 
     printed = json_output == PRINTED
     json_file = None if json_output is None or printed else Path(json_output)
+    to_stdout = is_pipe(out)
+    if to_stdout and printed:
+        raise UsageError("--out and --json both go to stdout; name a file for one of them.")
     for path in (out, json_file):
-        if path is not None:
+        if path is not None and not is_pipe(path):
             check_output(path, force=force, inputs=(real, synthetic, test, workload, options.labels, test_labels))
     if out is not None and out == json_file:
         raise UsageError("--out and --json name the same file; give two names.")
@@ -82,7 +91,8 @@ def evaluate(
         # A domain that was settled privately cannot hold every real value; the stated one can.
         stated = stated_domain(certificate)
         options = replace(options, domain=release / "domain.json" if stated is None else stated)
-    inputs = file_inputs(real, synthetic, options)
+    first_file, second_file = read_stdin(real, synthetic, look=True, folder=options.cache)
+    inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
     held_out = None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels))[0]
     queries = None if workload is None else read_workload(workload, first.domain)
@@ -100,14 +110,16 @@ def evaluate(
     if json_file is not None:
         with atomic_file(json_file) as temporary:
             temporary.write_text(made.to_json(), encoding="utf-8")
-    if out is not None:
+    if to_stdout:
+        typer.echo(render_report(made, certificate=certificate), nl=False)
+    elif out is not None:
         write_report(made, out, certificate=certificate)
     if printed:
         typer.echo(made.to_json(), nl=False)
-    elif not quiet:
+    elif not quiet and not to_stdout:
         print_evaluation(made)
     if not quiet:
-        written = [str(path) for path in (out, json_file) if path is not None]
+        written = [str(path) for path in (out, json_file) if path is not None and not is_pipe(path)]
         where = ": " + ", ".join(written) if written else " (an HTML report with --out FILE, numbers with --json)"
         announce(f"curator only, computed on the real data{where}")
 

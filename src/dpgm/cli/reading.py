@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _PANEL = "How the data are read"
 _PARAMETER = "options"
 
-Data = Annotated[str, typer.Argument(help="The data file (archive.zip::member for one in a zip).", metavar="DATA")]
+Data = Annotated[
+    str, typer.Argument(help="The data file (archive.zip::member for one in a zip, - for stdin).", metavar="DATA")
+]
 
 
 def _option(kind: Any, flags: str, help: str, metavar: str | None = None) -> Any:

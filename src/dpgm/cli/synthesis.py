@@ -1,6 +1,7 @@
 """Commands that make and use releases: plan, fit, sample, demo."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from dpgm.cli.app import OUTPUT, app
 from dpgm.cli.processes import is_first, launched
 from dpgm.cli.progress import announce, bars, figure
 from dpgm.cli.reading import Data, takes_read_options
+from dpgm.cli.streams import is_pipe, read_stdin, refuse_pipe
 
 if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
@@ -141,7 +143,7 @@ def fit(
         typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.", rich_help_panel=_PRIVACY),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Release folder to write.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option("--out", "-o", help="Release folder to write.", rich_help_panel=OUTPUT)
     ] = None,
     delta: Delta = None,
     clusters: Clusters = None,
@@ -205,6 +207,7 @@ def fit(
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
+    refuse_pipe(out, "a release")
     progress_folder = default_checkpoint(out) if checkpoint is None else checkpoint
     if sign is not None:
         _check_signing(sign, seed)
@@ -225,6 +228,7 @@ def fit(
     Config(budget, delta, clusters, model, preset, mean_length)  # type: ignore[arg-type]
     if model != "auto":
         strategy_of(model)
+    (data,) = read_stdin(data, look=False, format=options.format, folder=options.cache)  # type: ignore[assignment]
     records, source = read_share(data, options, *launched())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
@@ -302,10 +306,15 @@ def _randomness(seed: int | None) -> Any:
 @app.command()
 def sample(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
-    records: Annotated[int, typer.Option("--records", help="How many synthetic records.")],
     out: Annotated[
-        Path, typer.Option("--out", help="File to write; its ending names the format.", rich_help_panel=OUTPUT)
+        Path,
+        typer.Option(
+            "--out", "-o", help="File to write; its ending names the format (- for stdout).", rich_help_panel=OUTPUT
+        ),
     ],
+    records: Annotated[
+        int | None, typer.Option("--records", help="How many synthetic records; by default as many as were fitted.")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
     where: Annotated[
         list[str] | None,
@@ -316,6 +325,12 @@ def sample(
         ),
     ] = None,
     shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="Of --out -: csv (the default), tsv, jsonl, fimi or parquet.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Open the release even if `verify` refuses it.")
     ] = False,
@@ -327,25 +342,44 @@ def sample(
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
     from dpgm.data.shares import part_name, rows_of_share, seed_of_share
+    from dpgm.errors import UsageError
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
 
+    stream = sys.stdout.buffer if is_pipe(out) else None
+    if stream is not None:
+        format = format or "csv"
+    elif format is not None:
+        raise UsageError("`--format` is for --out -; the ending of a file names its format.")
     opened = load(release, unverified=unverified)
     if unverified:
         announce(f"{release} was not verified; what its certificate says may be false")
     number, processes = launched()
+    records = opened.certificate.records if records is None else records
     count, file = records, out
     if processes > 1:
+        refuse_pipe(out, "what several processes sample")
         out.mkdir(parents=True, exist_ok=True)
         count, file = rows_of_share(records, number, processes), part_name(out, number, processes)
         seed = None if seed is None else seed_of_share(seed, number)
     with bars(quiet) as progress:
         rate = write_sample(
-            opened, count, file, seed=seed, where=where or [], shape=shape, force=force, progress=progress
+            opened,
+            count,
+            file,
+            seed=seed,
+            where=where or [],
+            shape=shape,
+            force=force,
+            progress=progress,
+            stream=stream,
+            format=format,
         )
+    if stream is not None:
+        stream.flush()
     if not quiet:
         kept = "" if rate is None else f" ({rate:.2%} of the generator's records are like that)"
-        announce(f"{records:,} synthetic records written to {out}{kept}")
+        announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{kept}")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from dpgm.data.spooling import Spooled
 from dpgm.errors import InputError, ResourceError
 
 # Text compresses some ten times; far more than this, and large, is a bomb. What is unpacked is held against the packed
@@ -24,17 +25,22 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
 @dataclass(frozen=True)
 class Input:
-    """A path, and the member of it if it is a zip archive."""
+    """A path, and the member of it if it is a zip archive; or data from a pipe."""
 
     path: Path
     member: str | None = None
+    pipe: Spooled | None = None
 
     def __str__(self) -> str:
+        if self.pipe is not None:
+            return self.pipe.label
         return str(self.path) if self.member is None else f"{self.path}::{self.member}"
 
     @property
     def name(self) -> str:
         """The name whose ending tells the format."""
+        if self.pipe is not None:
+            return self.pipe.name
         return self.path.name if self.member is None else os.path.basename(self.member)
 
 
@@ -60,6 +66,8 @@ def check_regular(path: Path) -> int:
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     """The file, and for a zip archive the member to read (`archive.zip::member` names it, too)."""
     text = os.fspath(path)
+    if isinstance(path, Spooled):
+        return Input(Path(text), None, path)
     if member is None and "::" in text and not os.path.exists(text):
         text, member = text.split("::", 1)
     file = Path(text)

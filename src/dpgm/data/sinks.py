@@ -6,7 +6,7 @@ import shutil
 import struct
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -33,8 +33,7 @@ class Sink(Protocol):
 class TextSink:
     """Lines of text, compressed where the name says so."""
 
-    def __init__(self, path: Path, header: bytes, render: Render, zipped: bool, stack: ExitStack) -> None:
-        raw = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
+    def __init__(self, raw: IO[bytes], header: bytes, render: Render, zipped: bool, stack: ExitStack) -> None:
         # No name and no time inside: equal records give equal files.
         self._file = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)) if zipped else raw
         self._render = render
@@ -54,14 +53,14 @@ class ParquetSink:
 
     def __init__(
         self,
-        path: Path,
+        raw: IO[bytes],
         domain: Domain,
         shape: Shape,
         names: tuple[str, str],
         rng: np.random.Generator,
         stack: ExitStack,
     ) -> None:
-        self._path, self._domain, self._shape, self._names, self._rng = path, domain, shape, names, rng
+        self._raw, self._domain, self._shape, self._names, self._rng = raw, domain, shape, names, rng
         self._stack = stack
         self._writer: Any = None
         # The schema comes from an empty table, so that a file without records is complete as well.
@@ -83,7 +82,7 @@ class ParquetSink:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, table.schema, compression="zstd"))
+            self._writer = self._stack.enter_context(pq.ParquetWriter(self._raw, table.schema, compression="zstd"))
         if table.num_rows:
             self._writer.write_table(table)
 

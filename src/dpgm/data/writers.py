@@ -5,6 +5,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import numpy as np
 
@@ -28,12 +29,14 @@ from dpgm.errors import UsageError
 
 _CHUNK = 65_536
 _DENSE_CELLS = 20_000_000
+_SEEKING = ("npz", "npy", "idx")  # formats that are completed at their beginning
 
 
 class RecordWriter:
     r"""Appends records to a file that appears, complete, when the `with` block ends without an error.
 
-    The format follows the ending; `shape` is `basket` (default for one item set), `long` or `wide`. Numbers of
+    The format follows the ending, or is the `format` given with a `stream` (such as stdout) to write to instead of a
+    file. `shape` is `basket` (default for one item set), `long` or `wide`. Numbers of
     numeric fields are drawn within their bins from `rng`.
 
     >>> import tempfile, os
@@ -55,11 +58,14 @@ class RecordWriter:
         force: bool = True,
         person: str = "person",
         item: str = "item",
+        stream: IO[bytes] | None = None,
+        format: str | None = None,
     ) -> None:
         self.path = Path(path)
         self.domain = domain
         self.count = 0
-        self._format = format_of(path)
+        self._format = format_of(path, format)
+        self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape))
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
@@ -67,11 +73,15 @@ class RecordWriter:
         self._stack = ExitStack()
         self._sink: Sink | None = None
         _check_fits(self.path, self._format, domain)
+        if stream is not None and self._format.name in _SEEKING:
+            raise UsageError(f"the format {self._format.name} cannot be written to stdout; name a file.")
 
     def __enter__(self) -> "RecordWriter":
         with self._stack:
-            temporary = self._stack.enter_context(atomic_file(self.path, force=self._force))
-            self._sink = self._open(temporary)
+            if self._stream is not None:
+                self._sink = self._text_or_parquet(self._stream)
+            else:
+                self._sink = self._open(self._stack.enter_context(atomic_file(self.path, force=self._force)))
             self._stack = self._stack.pop_all()
         return self
 
@@ -103,16 +113,19 @@ class RecordWriter:
 
     def _open(self, temporary: Path) -> Sink:
         name = self._format.name
-        if name == "parquet":
-            return ParquetSink(temporary, self.domain, self._shape, self._names, self._rng, self._stack)
         if name == "npz":
             return NpzSink(temporary, self.domain)
         if name == "npy":
             return NpySink(temporary, self.domain, self._stack)
         if name == "idx":
             return IdxSink(temporary, self.domain, self._format.gzip, self._stack)
+        return self._text_or_parquet(self._stack.enter_context(open(temporary, "wb")))
+
+    def _text_or_parquet(self, raw: IO[bytes]) -> Sink:
+        if self._format.name == "parquet":
+            return ParquetSink(raw, self.domain, self._shape, self._names, self._rng, self._stack)
         header, render = _text_format(self._format, self.domain, self._shape, self._names, self._rng)
-        return TextSink(temporary, header, render, self._format.gzip, self._stack)
+        return TextSink(raw, header, render, self._format.gzip, self._stack)
 
 
 def write_records(

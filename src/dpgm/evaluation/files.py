@@ -12,7 +12,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats import set_field
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
-from dpgm.data.options import ReadOptions
+from dpgm.data.options import Paths, ReadOptions
 from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError, InputError, UsageError
@@ -28,7 +28,7 @@ MOST_ROWS = 1_000_000  # raw rows kept of a longer file, evenly spread: enough f
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")
 
 
-def file_inputs(real: str, synthetic: str, options: ReadOptions) -> Inputs:
+def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     """Both files made comparable.
 
     Args:
@@ -54,7 +54,7 @@ def file_inputs(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     return Inputs(first, second, _raw(real, synthetic, options, used, first.domain), _outside(real, options, first))
 
 
-def _outside(path: str, options: ReadOptions, read: Records) -> Outside | None:
+def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
     """What reading with the domain left out of a file of item sets."""
     source = locate(path, options.member)
     fields = read.domain.fields
@@ -72,7 +72,7 @@ def _outside(path: str, options: ReadOptions, read: Records) -> Outside | None:
     return Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
 
 
-def _raw_tables(real: str, synthetic: str, options: ReadOptions) -> Inputs:
+def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     first = read_raw(real, options, None)
     try:
         second = read_raw(synthetic, ReadOptions(), None)
@@ -83,7 +83,7 @@ def _raw_tables(real: str, synthetic: str, options: ReadOptions) -> Inputs:
     return inputs_of(first, second, missing=options.missing, strip_suffix=options.strip_suffix)
 
 
-def _described_tables(real: str, synthetic: str, options: ReadOptions, domain: Domain) -> Inputs:
+def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain) -> Inputs:
     """Tables of which a domain names the columns and leaves values or bins open."""
     first = read_raw(real, options, domain)
     names = [field.name for field in domain.fields if field.name in first.column_names]
@@ -120,7 +120,9 @@ def _sets_as_texts(table: "pyarrow.Table", names: list[str], separator: str | No
     return table
 
 
-def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, domain: Domain) -> RawColumns | None:
+def _raw(
+    real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
+) -> RawColumns | None:
     columnar = all(
         format_name(locate(path, said.member), said) in _COLUMNAR
         for path, said in ((real, options), (synthetic, used))
@@ -132,7 +134,7 @@ def _raw(real: str, synthetic: str, options: ReadOptions, used: ReadOptions, dom
     return raw_columns(tables[0], tables[1], domain=domain, missing=missing, strip_suffix=options.strip_suffix)
 
 
-def read_raw(path: str, options: ReadOptions, domain: Domain | None) -> "pyarrow.Table":
+def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> "pyarrow.Table":
     """The columns of a file as they stand in it; at most a million rows, evenly spread over the file."""
     source = locate(path, options.member)
     said = replace(options, domain=domain)

@@ -5,14 +5,14 @@ from dataclasses import replace
 from dpgm.data.domain import Domain
 from dpgm.data.guessing import guess_options
 from dpgm.data.opening import locate
-from dpgm.data.options import ReadOptions
+from dpgm.data.options import Paths, ReadOptions
 from dpgm.data.readers import format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 from dpgm.evaluation.comparable import with_domain
 
 
-def read_alike(domain: Domain, path: str, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
+def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
     """Records of a file over `domain`, trying one set of reading options after the other; and those that worked.
 
     Readers drop items that a domain does not have, which is right for private data but would hide that a synthetic
@@ -32,7 +32,7 @@ def read_alike(domain: Domain, path: str, *attempts: ReadOptions) -> tuple[Recor
     return _read(domain, path, last), last
 
 
-def _read(domain: Domain, path: str, options: ReadOptions) -> Records:
+def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
     source = locate(path, options.member)
     sets = len(domain.fields) == 1 and domain.fields[0].kind == "items"
     shaped = format_name(source, options) in ("npz", "npy", "idx")

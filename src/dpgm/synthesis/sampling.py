@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -166,13 +166,18 @@ def write_sample(
     shape: str | None = None,
     force: bool = True,
     progress: Progress = silent,
+    stream: IO[bytes] | None = None,
+    format: str | None = None,
 ) -> float | None:
-    """Stream `count` synthetic records to a file; returns the share that meets the conditions, if there are any."""
+    """Stream `count` synthetic records to a file; returns the share that meets the conditions, if there are any.
+
+    With a `stream` (stdout) the records go there instead, in the `format` given.
+    """
     validation.whole(records=count, at_least=1, at_most=MOST)
     _check_seed(seed)
     drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
     done = 0
-    with RecordWriter(path, release.domain, shape=shape, force=force) as writer:
+    with RecordWriter(path, release.domain, shape=shape, force=force, stream=stream, format=format) as writer:
         for chunk in drawn:
             writer.write(chunk)
             done += len(chunk)
