@@ -114,7 +114,9 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere():
     assert settings["theme"]["font"] is False
     assert settings["theme"].get("custom_dir") is None
     assert settings["extra"] == {"generator": False}
-    assert not {"extra_javascript", "extra_css", "hooks"} & set(settings)
+    assert not {"extra_javascript", "hooks"} & set(settings)
+    for path in settings["extra_css"]:
+        assert not LOADED.search((DOCS / path).read_text()), path
     for path in DOCS.rglob("*.md"):
         text = path.read_text()
         assert not LOADED.search(text), path

@@ -43,10 +43,23 @@ def test_a_long_frame_is_refused_without_a_list_of_items_and_a_wrong_column_is_n
         read_frame(LONG[0], person="who", item="sku")
     with pytest.raises(InputError, match=r"no column 'skw'.*'who', 'sku'"):
         read_frame(LONG[0], SHOP, person="who", item="skw")
-    with pytest.raises(UsageError, match="needs `person`"):
-        read_frame(LONG[0], SHOP, item="sku")
+    for frame in LONG:
+        with pytest.raises(InputError, match="list"):
+            read_frame(frame, SHOP, item="sku")
+        with pytest.raises(InputError, match="list"):
+            read_frame(frame, item="sku", discover=True)
     with pytest.raises(UsageError, match="for frames"):
         read_frame(np.eye(2), person="who", item="sku")
+
+
+def test_a_column_of_lists_is_named_and_one_that_is_not_named_is_refused_with_a_hint():
+    visits = pd.DataFrame({"places": [["a", "b"], ["b"]]})
+    found = read_frame(visits, item="places", discover=True).records
+    assert (len(found), found.domain.fields[0].kind) == (2, "items")
+    with pytest.raises(InputError, match="`item=` names it"):
+        read_frame(visits, discover=True)
+    with pytest.raises(UsageError, match=r"no column 'place'; it has 'places'"):
+        read_frame(visits, item="place", discover=True)
 
 
 def test_a_person_in_two_rows_of_a_table_is_refused():

@@ -66,9 +66,11 @@ def read_frame(
         data: records, a matrix, or a frame.
         domain: the public domain; records and matrices may do without.
         person: the column of persons of a frame: with `item` their rows are grouped, without it they must differ.
-        item: the column of items, one row per person and item.
+        item: the column of items: one per row with `person`, a list of them in each row without.
         discover: find privately what no domain states; of a frame, names and types of columns are taken as public.
     """
+    import pyarrow as pa
+
     given = as_domain(domain)
     if not is_frame(data):
         if person is not None or item is not None or discover:
@@ -76,15 +78,17 @@ def read_frame(
                 "`person`, `item` and `discover` are for frames of pandas, polars or pyarrow; leave them out."
             )
         return FrameRecords(as_records(data, given), None)
-    if item is not None and person is None:
-        raise UsageError("`item` needs `person`: the column that says whose item it is.")
     if given is None and not discover:
         raise UsageError(_NO_DOMAIN)
     dtypes = _pandas_dtypes(data)
-    if item is not None:
+    if item is not None and person is None and item not in _names(data):
+        raise UsageError(f"the frame has no column {item!r}; it has {', '.join(map(repr, _names(data)[:20]))}.")
+    if item is not None and person is not None:
         return FrameRecords(*_long(data, ReadOptions(domain=given, person=person, item=item, discover=discover)))
     if given is None:
         schema = frame_schema(data)
+        if item is not None:  # stated to hold lists: the dtype of a column of objects does not say
+            schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
         given = domain_of_schema(schema, leave_out=() if person is None else (person,))
     elif discover and not given.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")

@@ -116,7 +116,8 @@ def object_texts(values: Sequence[Any], where: Place) -> "pyarrow.Array":
             texts.append(scalar_text(value))
         except (TypeError, ValueError):
             raise InputError(
-                f"{where(row)}: the value must be a text, a finite number or a truth value; correct the file."
+                f"{where(row)}: the value must be a text, a finite number or a truth value; correct it (a column of"
+                " lists is an item set: the domain says so, or `item=` names it)."
             ) from None
     return pa.array(texts, type=pa.string())
 

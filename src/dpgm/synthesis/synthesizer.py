@@ -119,7 +119,7 @@ class Synthesizer:
         Args:
             data: records; a frame of pandas, polars or pyarrow; or a matrix of 0 and 1 of numpy or scipy.
             person: the column of persons of a frame. With `item` their rows are grouped; without, they must differ.
-            item: the column of items, where a frame has one row per person and item.
+            item: the column of items of a frame: one per row with `person`, a list of them in each row without.
             discover: take names and types of a frame's columns as public, and find all values privately.
             public: public records that a family may start from.
             plan: a plan made before.
