@@ -127,6 +127,14 @@ def test_of_a_long_record_a_fresh_choice_counts():
     assert chosen.max() < 140
 
 
+def test_a_record_of_far_more_values_than_the_cap_exposes_no_more_than_delta_allows():
+    """5,000 values that one record alone holds, of which 8 are counted: noise on the others would publish six a run."""
+    records = Records.from_lists([list(range(5000))], Domain.of_items(5000))
+    source = SeededRandomness(3)
+    exposed = sum(bool(ask(Gateway(records, randomness=source), delta=1e-2, cap=8).values) for _ in range(300))
+    assert exposed <= 12  # at most 3 are expected; more than 12 has a probability of 2e-5
+
+
 def test_it_is_metered_like_any_other_mechanism():
     plan = [Mechanism("discovered values", 2.0, delta=1e-6)]
     gateway = Gateway(some_records(), randomness=SeededRandomness(0), allowance=plan)

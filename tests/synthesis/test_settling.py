@@ -27,6 +27,8 @@ from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.config import Config
+from dpgm.synthesis.books import Books
+from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.settling import MEASURES, settle_domain, settling_spends
 from dpgm.synthesis.settling_rules import RULES
@@ -278,6 +280,21 @@ def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
     )
     assert again.domain_ == resumed.domain_
     assert len(calls) == 2  # the last one came from the saved model, its domain from the tape
+
+
+def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(tmp_path, monkeypatch):
+    """A process killed while it measures leaves that file behind, in a folder that promises released values only."""
+    domain = Domain((Categorical("ward", discover=True),))
+    sizes, make_room = [], Checkpoint.make_room
+    monkeypatch.setattr(Checkpoint, "make_room", lambda self, size: (sizes.append(size), make_room(self, size)))
+    for name, wards in (("few", ["a"] * 500), ("many", [f"ward{at}" for at in range(500)])):
+        records = from_arrow(pa.table({"ward": wards}), domain)
+        plan = make_plan(Config(2.0), len(records), domain)
+        saved = Checkpoint.start(tmp_path / name, plan, records)
+        gateway = Books(plan, records, None, saved).gateway(SeededRandomness(0))
+        settle_domain(gateway, plan, domain)
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1]
 
 
 def test_open_records_refuse_columns_that_do_not_fit():

@@ -3,8 +3,10 @@
 A record with n distinct values (n <= cap; of more, `cap` are drawn by a fresh secret order) adds 1/sqrt(n) to the
 sum of each, so one record moves all sums together by at most 1. Every sum gets Gaussian noise of standard deviation
 `noise`, and the values whose noisy sum reaches the threshold are published, with these sums. Which sums exist at all
-depends on the rows: a value that one record alone holds has a sum only where that record is there. The threshold is
-so high that such a value passes with probability at most `delta`, over all values of the record together:
+depends on the rows: a value that one record alone holds has a sum only where that record is there. Values to which no
+record adds, because they fell out of the choice of a long record, have none: no noise is drawn for them, since enough
+of it would pass any threshold. So one record alone brings at most `cap` sums, and the threshold is so high that one of
+them passes with probability at most `delta`, over all values of the record together:
 
     threshold >= max over n <= cap of  1/sqrt(n) + noise x Phi^-1((1 - delta)^(1/n))
 
@@ -31,6 +33,7 @@ from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
 
 STEP = 1 / 1024  # contributions are whole multiples of it, rounded down; noise and sums are integer and exact
 LARGEST_ANSWER = 1 << 28  # bytes of a published list
+USUAL_ANSWER = 1 << 20  # bytes set aside for one beforehand: public, unlike the number of sums
 
 # The field a value belongs to, and the value: a label, or the exact number of an atom.
 Value: TypeAlias = tuple[str, Label | float]
@@ -152,11 +155,12 @@ def passed(
     labels: Sequence[Value], exact: Tensor, query: ThresholdQuery, noise: float, randomness: Randomness
 ) -> Tensor:
     """The published list as bytes: field, value and noisy sum of everything at or above the threshold, sorted."""
-    steps = exact.numpy()
+    # A long record may hold far more values than `cap`; delta covers those it adds to, and no others take part.
+    held = np.flatnonzero(exact.numpy())
     std = math.nextafter(noise * query.sensitivity / STEP, math.inf)
-    noisy = steps + (rounded_gaussian(len(steps), std, randomness) if len(steps) else 0)
+    noisy = exact.numpy()[held] + (rounded_gaussian(len(held), std, randomness) if len(held) else 0)
     above = np.flatnonzero(noisy >= round(query.threshold / STEP))
-    found = [(labels[at], int(noisy[at]) * STEP) for at in above.tolist()]
+    found = [(labels[held[at]], int(noisy[at]) * STEP) for at in above.tolist()]
     # The order in which rows first showed the values is private: sort by what is published.
     found.sort(key=lambda one: (one[0][0], isinstance(one[0][1], str), one[0][1]))
     document = json.dumps([[name, value, total] for (name, value), total in found], ensure_ascii=False)

@@ -42,6 +42,7 @@ from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway
 from dpgm.mechanisms.query import Query
+from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.plan import Plan
@@ -330,12 +331,17 @@ class CheckpointedGateway(Gateway):
                 raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
             return recorded
         exact = self._exact(query, rows)
-        self._checkpoint.make_room(exact.numel() * exact.element_size())
+        self._checkpoint.make_room(_room_for(query, exact))
         # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
         self._checkpoint.charge(call.name)
         noisy = self._noisy(call, query, exact)
         self._checkpoint.answer(call.name, noisy)
         return noisy
+
+
+def _room_for(query: Query, exact: Tensor) -> int:
+    """Bytes of an answer, by public numbers: how many values occur in the rows must not show on the disk."""
+    return USUAL_ANSWER if isinstance(query, ThresholdQuery) else exact.numel() * exact.element_size()
 
 
 def remove_checkpoint(folder: Path) -> None:
