@@ -26,6 +26,10 @@ from dpgm.data.open_records import OpenRecords, draw_shaped, shaped_codes
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.products.measurement import measure
+from dpgm.products.noisy_items import Reading, pilot_profile
+from dpgm.products.noisy_lengths import read_lengths
+from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.strategy.config import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
@@ -85,7 +89,7 @@ def settled(table, domain=DOMAIN, epsilon=2.0, seed=0):
     records = from_arrow(table, domain)
     plan = planned(domain, len(records), epsilon)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
-    return settle_domain(gateway, plan, domain), gateway
+    return settle_domain(gateway, plan, domain).domain, gateway
 
 
 def test_every_kind_of_field_is_settled_and_rows_are_recoded():
@@ -113,7 +117,7 @@ def test_settling_is_post_processing_of_what_was_released():
     datasets = [from_arrow(table, DOMAIN) for table in tables]
     plan = planned(DOMAIN, 400)
     assert_playback_invariant(
-        lambda gateway: domain_to_plain(settle_domain(gateway, plan, DOMAIN)),
+        lambda gateway: domain_to_plain(settle_domain(gateway, plan, DOMAIN).domain),
         datasets,
         tapes=2,
         allowance=plan.mechanisms,
@@ -148,6 +152,46 @@ def test_one_record_moves_every_release_by_at_most_its_sensitivity(odd):
         assert (
             min(ratios.values()) > 0.85
         )  # in cells that are counted apart it counts on fewer levels than it might
+
+
+ITEMS = Domain((ItemSet("drugs", discover=True),))
+
+
+def baskets(count, seed=0):
+    rng = np.random.default_rng(seed)
+    kinds = np.array([f"drug{at}" for at in range(60)])
+    drawn = [kinds[rng.random(60) < 0.5 / (1 + np.arange(60)) ** 0.7].tolist() for _ in range(count)]
+    return from_arrow(pa.table({"drugs": drawn}), ITEMS)
+
+
+def test_sums_of_discovered_items_are_the_pilot_counts():
+    """They are paid for already, so nothing else is measured for that; and they are near what they stand for."""
+    plan, listed = (make_plan(Config(2.0), 4000, domain) for domain in (ITEMS, Domain.of_items(60)))
+    assert listed.pays_for("item counts")
+    assert not plan.pays_for("item counts")
+    records = baskets(4000)
+    gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    found = settle_domain(gateway, plan, ITEMS)
+    assert found.sums.shape == (found.domain.width,)
+    true = np.bincount(gateway._records.indices, minlength=found.domain.width) / 4000
+    lengths = np.bincount(gateway._records.lengths).astype(float)
+    reading = Reading(found.domain, read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read))
+    profile = pilot_profile(found.sums, reading, 4000, PRODUCT_RULES.read)
+    assert profile.sum() == pytest.approx(true.sum(), rel=0.02)
+    assert np.abs(profile - true).max() < 0.05
+
+
+def test_a_fit_of_discovered_items_is_post_processing_of_what_was_released():
+    plan = make_plan(Config(2.0), 600, ITEMS)
+
+    def run(gateway):
+        found = settle_domain(gateway, plan, ITEMS)
+        return measure(gateway, found.domain, 600, plan.noises, PRODUCT_RULES, found.sums), found.sums
+
+    assert_playback_invariant(run, [baskets(600), baskets(200, 1)], tapes=1, allowance=plan.mechanisms)
+    ratios = sensitivity_ratios(run, baskets(600), baskets(1, 2), allowance=plan.mechanisms)
+    assert max(ratios.values()) <= 1 + 1e-6
+    assert set(ratios) == {mechanism.name for mechanism in plan.mechanisms}
 
 
 def test_recoding_is_record_by_record():

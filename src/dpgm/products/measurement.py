@@ -20,7 +20,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.products.bounds import choose_cap, choose_limit, draw_likely, popular_sets
 from dpgm.products.enumerated import is_enumerated
-from dpgm.products.noisy_items import Reading, item_profile, read, retained
+from dpgm.products.noisy_items import Reading, item_profile, pilot_profile, read, retained
 from dpgm.products.rules import BudgetRules, ProductRules, ReadRules
 from dpgm.products.scaled_items import ScaledReading, read_scaled, scaled_items
 from dpgm.statistics.centred_pairs import CentredPairs
@@ -42,7 +42,7 @@ class Measurements:
     """Everything that was released: noisy values with the statistics they belong to."""
 
     lengths: Measured[RecordLengths] | None
-    items: Measured[ItemCounts]
+    items: Measured[ItemCounts] | None  # none where discovery has released noisy sums of all items
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
     scaled: ScaledReading | None = None  # the second stage of item counts
@@ -50,12 +50,13 @@ class Measurements:
 
 
 def measurement_spends(
-    facts: PublicFacts, rules: ProductRules, *, share: float = 1.0, cells: bool = True
+    facts: PublicFacts, rules: ProductRules, *, share: float = 1.0, cells: bool = True, piloted: bool = False
 ) -> tuple[Spend, ...]:
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
     Triples pay when their noise (with the whole budget) is below what matters, but not for tables; quadruples when,
-    besides, there are few positions. With `cells`, few items have all possible records enumerated.
+    besides, there are few positions. With `cells`, few items have all possible records enumerated. `piloted`: discovery
+    releases noisy sums of all items, so that no pilot release of their counts is needed.
     """
     domain, records, rule = facts.domain, facts.records, rules.budget
     width = rule.unknown_width if domain is None else domain.width
@@ -75,8 +76,9 @@ def measurement_spends(
     names: tuple[str, ...] = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
     # Items alone: a pilot release of their counts, then scaled counts.
     if domain is not None and free == width and order > 1 and not listed:
-        shares = (shares[0], rule.pilot * shares[1], (1 - rule.pilot) * shares[1], *shares[2:])
-        names = (*names[:2], SCALED, *names[2:])
+        pilot = () if piloted else (rule.pilot * shares[1],)
+        shares = (shares[0], *pilot, shares[1] - sum(pilot), *shares[2:])
+        names = (names[0], *names[1 : 1 + len(pilot)], SCALED, *names[2:])
         if order == 2 and width > rule.popular_groups[0]:
             shares, names = (*shares, rule.popular), (*names, POPULAR)
     if free == 0:
@@ -110,7 +112,12 @@ def _item_share(width: int, free: int, sigma: float, records: int, listed: bool,
 
 
 def measure(
-    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
+    gateway: Gateway,
+    domain: Domain,
+    records: int,
+    noises: Mapping[str, float],
+    rules: ProductRules,
+    pilot: Floats | None = None,
 ) -> Measurements:
     """Release every statistic the plan pays for.
 
@@ -120,20 +127,19 @@ def measure(
         records: the public number of records.
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
         rules: tuned numbers.
+        pilot: of every item, a noisy sum that was released before; instead of item counts, where these are not named.
     """
     lengths = None
     if "record lengths" in noises:
         statistic = record_lengths(domain)
         lengths = ask(gateway, statistic, noises[statistic.name])
     reading = read(lengths, domain, records, rules.read)
-    noise = noises["item counts"]
-    law = reading.whole
-    zipf = 1 / (
-        np.arange(domain.width) + rules.budget.zipf_offset
-    )  # the popularity law assumed before anything is known
-    guess = np.minimum(zipf / zipf.sum() * (law @ np.arange(len(law))), 1.0)
-    items = ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise, rules)[0]), noise)
-    profile, ranking = item_profile(items, reading, records, rules.read), items.value.numpy()
+    items = _item_counts(gateway, domain, reading, records, noises, rules)
+    if items is not None:
+        profile, ranking = item_profile(items, reading, records, rules.read), items.value.numpy()
+    else:
+        assert pilot is not None
+        profile = ranking = pilot_profile(pilot, reading, records, rules.read)
     scaled = None
     if SCALED in noises:
         released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED], rules), noises[SCALED])
@@ -168,6 +174,24 @@ def measure(
     return Measurements(lengths, items, tuple(tuples), centred, scaled, popular)
 
 
+def _item_counts(
+    gateway: Gateway,
+    domain: Domain,
+    reading: Reading,
+    records: int,
+    noises: Mapping[str, float],
+    rules: ProductRules,
+) -> Measured[ItemCounts] | None:
+    """The first release of item counts, if the plan pays for one."""
+    if "item counts" not in noises:
+        return None
+    noise, law = noises["item counts"], reading.whole
+    # the popularity law assumed before anything is known
+    zipf = 1 / (np.arange(domain.width) + rules.budget.zipf_offset)
+    guess = np.minimum(zipf / zipf.sum() * (law @ np.arange(len(law))), 1.0)
+    return ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise, rules)[0]), noise)
+
+
 def _centred_pairs(
     chosen: NDArray[np.int64],
     law: Floats,
@@ -198,6 +222,7 @@ class Profile:
 
 def measured_profile(measured: Measurements, domain: Domain, records: int, rules: ReadRules) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
+    assert measured.items is not None
     reading = read(measured.lengths, domain, records, rules)
     cap, kept = measured.items.statistic.cap, retained(measured.items, reading, rules)
     return Profile(last_profile(measured, reading, records, rules), cap, kept)
@@ -207,4 +232,5 @@ def last_profile(measured: Measurements, reading: Reading, records: int, rules: 
     """Share of the records that hold each position, by the last release of item counts."""
     if measured.scaled is not None:
         return measured.scaled.profile
+    assert measured.items is not None
     return item_profile(measured.items, reading, records, rules)

@@ -73,6 +73,7 @@ def moment_targets(
     emphasis = rule.item_emphasis_narrow if narrow else rule.item_emphasis
     targets: list[Target] = []
     if measurements.scaled is None:
+        assert measurements.items is not None
         targets.append(_item_target(measurements.items, reading, emphasis, rules))
     else:
         targets.append(scaled_target(measurements.scaled, records, emphasis, rules))

@@ -67,6 +67,18 @@ def item_profile(items: Measured[ItemCounts], reading: Reading, records: int, ru
     return profile
 
 
+def pilot_profile(sums: Floats, reading: Reading, records: int, rules: ReadRules) -> Floats:
+    """Share of the records that hold each item, in proportion to noisy sums; lengths say how many they hold in all.
+
+    Records of n values added 1/sqrt(n) to each, so items of long records come out a little too rare. A pilot may err:
+    it decides scales, offsets and bounds of the release that follows.
+    """
+    law = reading.whole
+    mean = float(law @ np.arange(len(law)))
+    shares = np.maximum(sums, 0.0)
+    return possible_shares(shares * (mean / max(float(shares.sum()), 1e-12)), 0.0, records, rules)
+
+
 def retained(items: Measured[ItemCounts], reading: Reading, rules: ReadRules) -> float:
     """Mean weight, in the first release, of the records that hold an item."""
     law = reading.whole

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSet
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
@@ -86,7 +86,7 @@ class ProductStrategy:
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """All of it for measurements."""
-        return Budget(measurement_spends(facts, _rules(settings)))
+        return Budget(measurement_spends(facts, _rules(settings), piloted=_discovers_all(facts.domain)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """No setting decides it."""
@@ -109,13 +109,18 @@ class ProductStrategy:
             listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
             return fit_enumerated(listed, domain, plan.records, rules, progress=percent)
-        measured = measure(gateway, domain, plan.records, plan.noises, rules)
+        measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot)
         context.progress("measure", 1, 1)
         return fit_products(measured, domain, plan.records, rules, generator=draws, progress=percent)
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
         """A mixture of products from an untrusted release."""
         return Products.from_state(architecture, tensors, domain)
+
+
+def _discovers_all(domain: Domain | None) -> bool:
+    """Whether every item of the domain is found privately, and comes with a noisy sum."""
+    return domain is not None and all(isinstance(field, ItemSet) and field.discover for field in domain.fields)
 
 
 def products_memory(width: int) -> int:

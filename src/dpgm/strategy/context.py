@@ -1,9 +1,11 @@
-"""What a fit may use that cannot alter its guarantee: device, progress, checkpoint, public records."""
+"""What a fit may use that cannot alter its guarantee: device, progress, checkpoint, public records, released sums."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.records import Records
@@ -51,6 +53,8 @@ class RunContext:
     progress: Progress = silent
     checkpoint: SavedProgress | None = None
     public: Records | None = None
+    # Of every position, the noisy sum that was released with it while the domain was settled; None if any has none.
+    pilot: NDArray[np.float64] | None = None
 
     def percent(self, stage: str) -> Callable[[float], None]:
         """A callback for the share of a stage that is done."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric, ShapedNumber
 from dpgm.data.number_fields import OpenNumber
@@ -114,13 +115,21 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 # -- the stage ---------------------------------------------------------------------------------------------------
 
 
-def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules = RULES) -> Domain:
+@dataclass(frozen=True)
+class Settled:
+    """A domain that leaves nothing open, and the noisy sum of every position where all of them were discovered."""
+
+    domain: Domain
+    sums: NDArray[np.float64] | None = None
+
+
+def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules = RULES) -> Settled:
     """The domain with everything found that it left open; the gateway's rows are recoded into it.
 
     A closed domain comes back as it is, and nothing is released.
     """
     if not domain.is_open:
-        return domain
+        return Settled(domain)
     bounds = _settle_bounds(gateway, plan, domain, rules)
     found = _settle_values(gateway, plan, domain, bounds, rules)
     shaped = _settle_numbers(gateway, plan, domain, bounds, found, rules)
@@ -133,7 +142,18 @@ def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: Settli
         return rows.closed(settled, instead)
 
     gateway.recode(recode)
-    return settled
+    return Settled(settled, _sums(settled, found))
+
+
+def _sums(settled: Domain, found: Discovered) -> NDArray[np.float64] | None:
+    """The noisy sums of all positions, or None if the domain has others than discovered items."""
+    sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
+    wanted = [
+        (field.name, str(item)) for field in settled.fields if isinstance(field, ItemSet) for item in field.items
+    ]
+    if len(wanted) < settled.width or not all(value in sums for value in wanted):
+        return None
+    return np.array([sums[value] for value in wanted])
 
 
 def check_settled(stated: Domain, settled: Domain) -> None:

@@ -141,10 +141,11 @@ class Synthesizer:
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
             gateway = books.gateway(randomness)
-            domain = settle_domain(books.settling_gateway(gateway), plan, records.domain)
+            settled = settle_domain(books.settling_gateway(gateway), plan, records.domain)
+            domain = settled.domain
             generator = books.finished(domain)
             if generator is None:
-                context = RunContext(device, reporting(progress), books.checkpoint, public)
+                context = RunContext(device, reporting(progress), books.checkpoint, public, settled.sums)
                 draws = books.draws(randomness)
                 generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
