@@ -11,6 +11,7 @@ from dpgm.data.domain import MAX_WIDTH
 from dpgm.data.gathering import BasketGatherer
 from dpgm.data.header import split_cells
 from dpgm.data.items import Place, parse_integers, refuse_joined, refuse_negative
+from dpgm.data.layout import Layout
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
@@ -42,7 +43,7 @@ def read_basket_lines(
     records = gatherer.finish(str(source))
     if not len(records):
         raise InputError(f"{source}: holds no records; give a file with at least one.")
-    return records, Source("row", options.domain is None, "basket")
+    return records, Source("row", options.domain is None, "basket", Layout("basket"))
 
 
 def add_basket_block(

@@ -23,13 +23,8 @@ def is_list(kind: "pyarrow.DataType") -> bool:
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
-def set_codes(
-    column: "pyarrow.Array", items: Items, where: Place, *, whole_cells: bool = False
-) -> tuple[Codes, NDArray[np.int64]]:
-    """Codes row after row and their number in each row, from a column of lists; unknown items dropped.
-
-    With `whole_cells` items are cells that nobody said how to split: one that looks like several is refused.
-    """
+def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
+    """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
     import pyarrow.compute as pc
 
     if not is_list(column.type):
@@ -41,8 +36,6 @@ def set_codes(
     def place(at: int) -> str:
         return where(row_of(at))
 
-    if whole_cells:
-        refuse_joined(values, items, place)
     codes = item_codes(values, items, place)
     if len(codes) and codes.min() < 0:
         keep = codes >= 0
@@ -209,6 +202,16 @@ def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarr
     items = pc.utf8_trim_whitespace(lists.flatten())
     items = pc.if_else(pc.equal(items, ""), pa.scalar(None, type=pa.string()), items)
     return pa.ListArray.from_arrays(lists.offsets, items)
+
+
+def refuse_joined_cells(column: "pyarrow.Array", items: Items, where: Place) -> None:
+    """Refuse text cells that look like several items and that nobody said how to split; JSON lists say it."""
+    import pyarrow.compute as pc
+
+    texts = pc.fill_null(as_texts(column, where), "")
+    bare = pc.invert(pc.starts_with(pc.utf8_trim_whitespace(texts), "["))
+    rows = np.flatnonzero(bare.to_numpy(zero_copy_only=False))
+    refuse_joined(texts.filter(bare), items, lambda at: where(int(rows[at])))
 
 
 def cell_lists(column: "pyarrow.Array", separator: str | None, where: Place) -> "pyarrow.Array":

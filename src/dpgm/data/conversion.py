@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain, Field, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records, concatenate, sort_rows
+from dpgm.data.sinks import long_table
 from dpgm.data.table import TableEncoder, decode
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
@@ -76,8 +77,19 @@ def to_scipy(records: Records) -> "scipy.sparse.csr_array":
 
 
 def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
-    """A pyarrow table, one column a field."""
-    return decode(records, rng=np.random.default_rng() if rng is None else rng)
+    """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
+    import pyarrow as pa
+
+    field, layout = records.domain.fields[0], records.domain.layout
+    if layout is not None and layout.shape == "wide" and isinstance(field, ItemSet):
+        dense = records.to_dense(np.uint8)
+        return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
+    table = decode(records, rng=np.random.default_rng() if rng is None else rng)
+    if layout is None or layout.shape == "wide":
+        return table
+    if layout.shape == "basket":
+        return table if layout.item is None else table.rename_columns([layout.item])
+    return long_table(table.column(0).combine_chunks(), 0, layout.person or "person", layout.item or "item")
 
 
 def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":

@@ -31,6 +31,7 @@ from dpgm.data.fields import (
     ItemSet,
     Label,
 )
+from dpgm.data.layout import Layout
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric, ShapedNumber
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
@@ -84,7 +85,8 @@ class Domain:
     Identifiers and ignored columns may stand among the fields given; they take no positions, and are kept apart in
     `unread`, each with its place in the order of all columns.
     `origin` tells where the domain comes from: `stated` by the curator, `drafted` from the data by `inspect`, or such a
-    draft `declared` public knowledge by the curator. A fit refuses a draft.
+    draft `declared` public knowledge by the curator. A fit refuses a draft. `layout` is how a file of item sets was
+    laid out, for samples to be written alike.
     """
 
     fields: tuple[Field, ...]
@@ -92,6 +94,7 @@ class Domain:
     unread: tuple[tuple[int, Unread], ...] = ()
     constraints: tuple[Constraint, ...] = dataclasses.field(default=(), kw_only=True)
     origin: Origin = dataclasses.field(default="stated", kw_only=True, compare=False)
+    layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         given: list[Field | Unread] = list(self.fields)
@@ -110,6 +113,8 @@ class Domain:
             seen.add(field.name)
         if self.label is not None and self.label not in {field.name for field in self.fields}:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
+        if self.layout is not None and (len(fields) > 1 or fields[0].kind not in ("items", "image")):
+            raise UsageError("`layout` of the domain is for one item set alone; leave it out.")
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
         object.__setattr__(

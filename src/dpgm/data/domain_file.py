@@ -19,6 +19,7 @@ A domain file lists fields in order, each with its name and kind:
       - {name: notes, kind: ignored}           # never read, not in samples
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
+    layout: {shape: long, person: user, item: sku}   # optional, item sets: how samples are written
 
 A release holds numbers as they were found, of the kind `shaped`: popular values, borders and weights of fine cells.
 Nothing else is accepted: no other keys, no key twice, no YAML tags.
@@ -44,9 +45,11 @@ from dpgm.data.domain import (
     Image,
     ItemSet,
     Numeric,
+    Origin,
     ShapedNumber,
     Unread,
 )
+from dpgm.data.layout import Layout
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
 
@@ -68,6 +71,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "identifier": ((), ()),
     "ignored": ((), ()),
 }
+_LAYOUT_KEYS = ("shape", "person", "item")
 _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second"}
 
 
@@ -79,6 +83,9 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
     plain["fields"] = [_field_to_plain(field) for field in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
+    if domain.layout is not None:
+        told = {key: getattr(domain.layout, key) for key in _LAYOUT_KEYS}
+        plain["layout"] = {key: value for key, value in told.items() if value is not None}
     return plain
 
 
@@ -125,7 +132,7 @@ def domain_from_plain(plain: object) -> Domain:
     """
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key `fields`.")
-    _check_keys(plain, ("fields",), ("label", "constraints", DRAFTED), "the domain")
+    _check_keys(plain, ("fields",), ("label", "constraints", "layout", DRAFTED), "the domain")
     if not isinstance(plain["fields"], list):
         raise UsageError("`fields` of the domain must be a list.")
     label = plain.get("label")
@@ -140,7 +147,17 @@ def domain_from_plain(plain: object) -> Domain:
     drafted = plain.get(DRAFTED, False)
     if not isinstance(drafted, bool):
         raise UsageError(f"`{DRAFTED}` of the domain must be true or false.")
-    return Domain(fields, label, constraints=tuple(rules), origin="drafted" if drafted else "stated")
+    origin: Origin = "drafted" if drafted else "stated"
+    return Domain(fields, label, constraints=tuple(rules), origin=origin, layout=_layout_from(plain.get("layout")))
+
+
+def _layout_from(plain: object) -> Layout | None:
+    if plain is None:
+        return None
+    if not isinstance(plain, dict):
+        raise UsageError("`layout` of the domain must be a mapping with the key `shape`.")
+    _check_keys(plain, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
+    return Layout(plain["shape"], plain.get("person"), plain.get("item"))
 
 
 def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:

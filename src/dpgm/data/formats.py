@@ -2,13 +2,12 @@
 
 import os
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from dpgm.data.domain import Domain, Image, ItemSet
+from dpgm.data.layout import SHAPES as SHAPES
+from dpgm.data.layout import Shape as Shape
 from dpgm.errors import UsageError
 
-Shape: TypeAlias = Literal["basket", "long", "wide"]
-SHAPES: tuple[Shape, ...] = ("basket", "long", "wide")
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
 
 _ENDINGS = {

@@ -84,7 +84,8 @@ def read_frame(
     if item is not None and person is None and item not in _names(data):
         raise UsageError(f"the frame has no column {item!r}; it has {', '.join(map(repr, _names(data)[:20]))}.")
     if item is not None and person is not None:
-        return FrameRecords(*_long(data, ReadOptions(domain=given, person=person, item=item, discover=discover)))
+        options = ReadOptions(domain=given, person=person, item=item, discover=discover)
+        return FrameRecords(*_long(data, options), dtypes)
     if given is None:
         schema = frame_schema(data)
         if item is not None:  # stated to hold lists: the dtype of a column of objects does not say
@@ -94,7 +95,7 @@ def read_frame(
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = set_field(given)
     if field is not None and field.name not in _names(data):
-        return FrameRecords(*_columns_of_items(data, given, person))
+        return FrameRecords(*_columns_of_items(data, given, person), dtypes)
     source: Source | None = None
     if person is not None:
         columns = _named(data, [person])

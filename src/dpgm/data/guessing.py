@@ -87,6 +87,8 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
     binary = len(head[0]) > 1 and _binary(body)
     if options.shape is None and not binary and len({len(row) for row in head}) > 1 and not options.header:
         return Guess(replace(options, shape="basket"))
+    if options.shape is None and options.header is not False and _lists(head):
+        return Guess(replace(options, shape="basket", header=True, item=head[0][0].strip()))
     if options.public_domain is not None:
         return Guess(replace(options, shape="wide") if binary else options)
     if options.shape is None and not options.header and _binary(head):
@@ -96,6 +98,14 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
 
 def _binary(rows: list[list[str]]) -> bool:
     return all(cell.strip() in ("0", "1") for row in rows for cell in row)
+
+
+def _lists(rows: list[list[str]]) -> bool:
+    """Whether rows are a name and, below it, one cell each that holds a JSON list: baskets in a column."""
+    cells = [row[0].strip() for row in rows if len(row) == 1]
+    below = [cell for cell in cells[1:] if cell]
+    lists = bool(below) and all(cell.startswith("[") and cell.endswith("]") for cell in below)
+    return lists and len(cells) == len(rows) and not cells[0].startswith("[")
 
 
 def _frequent_separator(row: bytes, default: str) -> str:

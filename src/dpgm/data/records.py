@@ -183,19 +183,19 @@ class Records:
         return to_scipy(self)
 
     def to_arrow(self, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
-        """A pyarrow table, one column a field; item sets become lists of labels."""
+        """A pyarrow table, one column per field; item sets are lists of labels, or as the source had them."""
         from dpgm.data.conversion import to_arrow
 
         return to_arrow(self, rng=rng)
 
     def to_pandas(self, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
-        """A pandas frame, one column a field; item sets become lists of labels."""
+        """A pandas frame, one column per field; item sets are lists of labels, or as the source had them."""
         from dpgm.data.conversion import to_pandas
 
         return to_pandas(self, rng=rng)
 
     def to_polars(self, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
-        """A polars frame, one column a field; item sets become lists of labels."""
+        """A polars frame, one column per field; item sets are lists of labels, or as the source had them."""
         from dpgm.data.conversion import to_polars
 
         return to_polars(self, rng=rng)

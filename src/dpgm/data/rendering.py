@@ -5,12 +5,13 @@ Texts that a spreadsheet would run as a formula get a leading apostrophe in CSV 
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Image, ItemSet, Label
+from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.items import escape_formula
 from dpgm.data.records import Records
 from dpgm.data.table import decode
@@ -34,6 +35,25 @@ def csv_cell(value: object, separator: str) -> str:
     if outer or separator in text or any(mark in text for mark in _QUOTED):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A number as it is to be written."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _plain_cell(value: object, places: int | None) -> object:
+    """A value of a table, lists as JSON and numbers of so many places with all of them (1.50)."""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
+    if places is not None and isinstance(value, float):
+        return _Written(f"{value:.{places}f}")
+    return value
 
 
 def _rows_of_codes(records: Records) -> list[NDArray[Any]]:
@@ -98,15 +118,19 @@ def render_binary_csv(separator: str) -> Render:
 
 
 def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -> Render:
-    """One line a record, one cell a field; item sets as JSON lists within the cell."""
+    """One line a record, one cell a field; item sets as JSON lists within the cell, decimals with all their places."""
+    decimals = {
+        field.name: field.format.decimals
+        for field in domain.fields
+        if isinstance(field, ShapedNumber) and field.format.kind == "decimal"
+    }
 
     def render(records: Records, _: int) -> bytes:
         columns = []
-        for column in decode(records, rng=rng).columns:
-            cells = [
-                json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-                for value in column.to_pylist()
-            ]
+        table = decode(records, rng=rng)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            places = decimals.get(name)
+            cells = [_plain_cell(value, places) for value in column.to_pylist()]
             columns.append([csv_cell(value, separator) for value in cells])
         # A lone empty cell would make a blank line, which readers skip.
         lines = [separator.join(row) or '""' for row in zip(*columns, strict=True)]
@@ -119,11 +143,12 @@ def _json_lines(rows: Sequence[object]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
 
 
-def render_json(domain: Domain, rng: np.random.Generator) -> Render:
-    """One object a record, one member a field."""
+def render_json(domain: Domain, rng: np.random.Generator, name: str | None = None) -> Render:
+    """One object a record, one member a field; `name` is what the member of an item set is called."""
 
     def render(records: Records, _: int) -> bytes:
-        return _json_lines(decode(records, rng=rng).to_pylist())
+        table = decode(records, rng=rng)
+        return _json_lines((table if name is None else table.rename_columns([name])).to_pylist())
 
     return render
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgm.data.chunks import Columns, in_column, need, people_of, plain_name
-from dpgm.data.columns import cell_lists, flat_column, is_list, set_codes, split_lists
+from dpgm.data.columns import cell_lists, flat_column, is_list, refuse_joined_cells, set_codes, split_lists
 from dpgm.data.formats import Shape, set_field
 from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer
+from dpgm.data.layout import Layout
 from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.source import Source
@@ -100,7 +101,9 @@ def _read_long(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
             where = _at_rows(where, rows)
         gatherer.add(persons, items, where, present)
     records = gatherer.finish(columns.file)
-    return records, Source("person", options.domain is None, "long")
+    named = options.header is not False  # the numbers of columns without names are no names
+    layout = Layout("long", options.person, options.item) if named else Layout("long")
+    return records, Source("person", options.domain is None, "long", layout)
 
 
 def _one_item_per_row(
@@ -141,11 +144,12 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
     people = people_of(columns, options)
     for chunk in columns.chunks:
         column, where = flat_column(chunk.table, name), in_column(chunk.place, name)
-        whole = False
         if not is_list(column.type):
+            if options.item_separator is None:
+                refuse_joined_cells(column, gatherer.goal.items, where)
             column = cell_lists(column, options.item_separator, where)
-            whole = options.item_separator is None
-        gatherer.add(*set_codes(column, gatherer.goal.items, where, whole_cells=whole))
+        gatherer.add(*set_codes(column, gatherer.goal.items, where))
         people.see(chunk)
     records = gatherer.finish(columns.file)
-    return records, Source(people.unit(), options.domain is None, "basket")
+    layout = Layout("basket", item=options.item or records.domain.fields[0].name)
+    return records, Source(people.unit(), options.domain is None, "basket", layout)

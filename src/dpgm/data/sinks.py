@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,16 @@ class Sink(Protocol):
 
     def close(self, count: int) -> None:
         """Complete the file, now that the number of records is known."""
+
+
+@dataclass(frozen=True)
+class SetColumns:
+    """What the columns of item sets are called: of persons, of items, of lists; or whether CSV has plain `lines`."""
+
+    person: str
+    item: str
+    lists: str
+    lines: bool
 
 
 class TextSink:
@@ -56,7 +67,7 @@ class ParquetSink:
         raw: IO[bytes],
         domain: Domain,
         shape: Shape,
-        names: tuple[str, str],
+        names: SetColumns,
         rng: np.random.Generator,
         stack: ExitStack,
     ) -> None:
@@ -74,9 +85,11 @@ class ParquetSink:
             dense = records.to_dense(np.uint8)
             return pa.table([pa.array(column) for column in dense.T], names=[str(name) for name in field.items])
         table = decode(records, rng=self._rng)
-        if field is None or self._shape == "basket":
+        if field is None:
             return table
-        return _long_table(table.column(0).combine_chunks(), first, self._names)
+        if self._shape == "basket":
+            return table.rename_columns([self._names.lists])
+        return long_table(table.column(0).combine_chunks(), first, self._names.person, self._names.item)
 
     def _append(self, table: "pyarrow.Table") -> None:
         import pyarrow.parquet as pq
@@ -95,7 +108,8 @@ class ParquetSink:
         self._writer.close()
 
 
-def _long_table(lists: Any, first: int, names: tuple[str, str]) -> "pyarrow.Table":
+def long_table(lists: Any, first: int, person: str, item: str) -> "pyarrow.Table":
+    """One row per person and item; persons are numbered from `first`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -109,7 +123,7 @@ def _long_table(lists: Any, first: int, names: tuple[str, str]) -> "pyarrow.Tabl
     starts = np.cumsum(np.maximum(lengths, 1)) - np.maximum(lengths, 1)
     taken[starts[lengths == 0]] = False
     at = np.cumsum(taken) - 1
-    return pa.table({names[0]: persons, names[1]: values.take(pa.array(at, mask=~taken))})
+    return pa.table({person: persons, item: values.take(pa.array(at, mask=~taken))})
 
 
 class NpzSink:

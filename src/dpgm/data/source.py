@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dpgm.data.formats import Shape
+from dpgm.data.layout import Layout, Shape
 
 
 @dataclass(frozen=True)
@@ -12,9 +12,11 @@ class Source:
 
     `unit` is the unit of privacy: `person` where rows were grouped by, or checked to be distinct in, a person
     column; `row` where the user's rows are taken as people. `items_assumed_public` tells that the list of items
-    came from the file, declared public by the custodian.
+    came from the file, declared public by the custodian. `layout` is how item sets stood in the file, for samples to be
+    written alike.
     """
 
     unit: Literal["person", "row"]
     items_assumed_public: bool
     shape: Shape
+    layout: Layout | None = None

@@ -11,6 +11,7 @@ from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric
 from dpgm.data.formats import set_field
 from dpgm.data.gathering import joined_records
 from dpgm.data.items import KnownItems, Place
+from dpgm.data.layout import Layout
 from dpgm.data.number_fields import ShapedNumber
 from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.options import ReadOptions
@@ -73,7 +74,7 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
             yield _binary_records(chunk, names, positions, known, options.threshold, told)
             people.see(chunk)
 
-    return joined_records(read(), domain, options.room), Source(people.unit(), False, "wide")
+    return joined_records(read(), domain, options.room), Source(people.unit(), False, "wide", Layout("wide"))
 
 
 def _labels_of(names: list[str]) -> list[Label]:

@@ -12,6 +12,7 @@ import numpy as np
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image, Label
 from dpgm.data.formats import FileFormat, Shape, check_shape, format_of, set_field
+from dpgm.data.layout import Layout
 from dpgm.data.records import Records
 from dpgm.data.rendering import (
     Render,
@@ -24,11 +25,12 @@ from dpgm.data.rendering import (
     render_long_json,
     render_table_csv,
 )
-from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, Sink, TextSink
+from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
 from dpgm.errors import UsageError
 
 _CHUNK = 65_536
 _DENSE_CELLS = 20_000_000
+_ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}
 _SEEKING = ("npz", "npy", "idx")  # formats that are completed at their beginning
 
 
@@ -36,8 +38,8 @@ class RecordWriter:
     r"""Appends records to a file that appears, complete, when the `with` block ends without an error.
 
     The format follows the ending, or is the `format` given with a `stream` (such as stdout) to write to instead of a
-    file. `shape` is `basket` (default for one item set), `long` or `wide`. Numbers of
-    numeric fields are drawn within their bins from `rng`.
+    file. `shape` is `basket` (default for one item set), `long` or `wide`; without it, item sets are written as their
+    `layout` says, which also names the columns. Numbers of numeric fields are drawn within their bins from `rng`.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "visits.dat")
@@ -56,8 +58,7 @@ class RecordWriter:
         shape: str | None = None,
         rng: np.random.Generator | None = None,
         force: bool = True,
-        person: str = "person",
-        item: str = "item",
+        layout: Layout | None = None,
         stream: IO[bytes] | None = None,
         format: str | None = None,
     ) -> None:
@@ -66,10 +67,10 @@ class RecordWriter:
         self.count = 0
         self._format = format_of(path, format)
         self._stream = stream
-        self._shape = _shape_for(self._format, domain, check_shape(shape))
+        self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
+        self._columns = _columns(domain, layout)
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
-        self._names = (person, item)
         self._stack = ExitStack()
         self._sink: Sink | None = None
         _check_fits(self.path, self._format, domain)
@@ -123,8 +124,8 @@ class RecordWriter:
 
     def _text_or_parquet(self, raw: IO[bytes]) -> Sink:
         if self._format.name == "parquet":
-            return ParquetSink(raw, self.domain, self._shape, self._names, self._rng, self._stack)
-        header, render = _text_format(self._format, self.domain, self._shape, self._names, self._rng)
+            return ParquetSink(raw, self.domain, self._shape, self._columns, self._rng, self._stack)
+        header, render = _text_format(self._format, self.domain, self._shape, self._columns, self._rng)
         return TextSink(raw, header, render, self._format.gzip, self._stack)
 
 
@@ -153,13 +154,28 @@ def write_records(
         writer.write(records)
 
 
-def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None) -> Shape:
+def _columns(domain: Domain, layout: Layout | None) -> SetColumns:
+    """The names of columns: those of the layout where it has them."""
+    field = set_field(domain)
+    name = "items" if field is None else field.name
+    if layout is None:
+        return SetColumns("person", "item", name, lines=True)
+    person, item = layout.person or "person", layout.item or "item"
+    if person == item:
+        person = f"{person}_id"
+    return SetColumns(person, item, layout.item or name, lines=layout.shape == "basket" and layout.item is None)
+
+
+def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
     single = set_field(domain) is not None
+    only = _ONE_SHAPE.get(format.name)
     if shape is None:
-        return "basket" if single and format.name in ("parquet", "csv", "tsv", "jsonl", "fimi") else "wide"
+        if not single:
+            return "wide"
+        return only or ("basket" if layout is None else layout.shape)
     if shape != "wide" and not single:
         raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
-    only = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}.get(format.name, shape)
+    only = only or shape
     if shape != only:
         raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")
     return shape
@@ -178,7 +194,7 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
 
 
 def _text_format(
-    format: FileFormat, domain: Domain, shape: Shape, names: tuple[str, str], rng: np.random.Generator
+    format: FileFormat, domain: Domain, shape: Shape, names: SetColumns, rng: np.random.Generator
 ) -> tuple[bytes, Render]:
     field = set_field(domain)
     if format.name == "fimi":
@@ -186,18 +202,21 @@ def _text_format(
         return b"", render_baskets(field, " ", str)
     if format.name == "jsonl":
         if field is not None and shape == "long":
-            return b"", render_long_json(field, *names)
+            return b"", render_long_json(field, names.person, names.item)
         if field is not None and shape == "wide":
             return b"", render_binary_json(field)
-        return b"", render_json(domain, rng)
+        return b"", render_json(domain, rng, None if field is None else names.lists)
     separator = "\t" if format.name == "tsv" else ","
     if field is None:
         columns: list[Label] = [one.name for one in domain.columns if one.kind != "ignored"]
         render = render_table_csv(domain, separator, rng)
-    elif shape == "basket":
+    elif shape == "basket" and names.lines:
         return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
+    elif shape == "basket":
+        columns = [names.lists]
+        render = render_table_csv(domain, separator, rng)
     elif shape == "long":
-        columns = list(names)
+        columns = [names.person, names.item]
         render = render_long_csv(field, separator)
     else:
         columns = list(field.items)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, index_dtype
+from dpgm.data.items import escape_formula
+from dpgm.data.records import Records, sort_rows
 from dpgm.errors import UsageError
 
 
@@ -47,6 +48,8 @@ def with_domain(records: Records, domain: Domain) -> Records:
     [0, 2]
     """
     place = {name: at for at, name in enumerate(position_names(domain))}
+    # CSV protects spreadsheets from items that look like formulas.
+    place = {escape_formula(name): at for name, at in place.items()} | place
     labels = position_names(records.domain)
     unknown = [name for name in labels if name not in place]
     if unknown:
@@ -55,6 +58,4 @@ def with_domain(records: Records, domain: Domain) -> Records:
             "different domains; evaluate it against the data it was made from."
         )
     moved = np.array([place[name] for name in labels], dtype=np.int64)[records.indices]
-    rows = np.repeat(np.arange(len(records)), records.lengths)
-    order = np.lexsort((moved, rows))
-    return Records(domain, records.indptr, moved[order].astype(index_dtype(domain.width)))
+    return Records(domain, *sort_rows(records.indptr, moved, domain.width))

@@ -10,6 +10,7 @@ from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records
+from dpgm.data.table import decode
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparison_domain import SetColumn, compared_records
 from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns
@@ -74,7 +75,7 @@ def inputs_of(
     records = [as_records(side, given) for side in (real, synthetic)]
     for at, table in enumerate(tables):
         if table is None:
-            tables[at] = records[at].to_arrow(rng=np.random.default_rng(0))
+            tables[at] = decode(records[at], rng=np.random.default_rng(0))
     raw = raw_columns(tables[0], tables[1], domain=given, missing=missing, strip_suffix=strip_suffix)
     return Inputs(records[0], records[1], raw if raw.columns or raw.left_out else None)
 
@@ -83,7 +84,7 @@ def _named_columns(data: object, domain: Domain) -> object:
     """The columns of a frame, or of decoded records, that a domain names."""
     table = as_table(data)
     if table is None and isinstance(data, Records) and not data.domain.is_open:
-        table = data.to_arrow(rng=np.random.default_rng(0))
+        table = decode(data, rng=np.random.default_rng(0))
     if table is None:
         raise UsageError("records of an open domain cannot be compared; evaluate the files or frames themselves.")
     return table.select([field.name for field in domain.fields if field.name in table.column_names])

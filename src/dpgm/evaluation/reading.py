@@ -41,6 +41,8 @@ def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
         return read_with(source, guess_options(source, chosen).options)[0]
     # What a synthetic file holds is public, so its first rows may tell its shape, and a cell is an item as it stands.
     guessed = guess_options(source, chosen).options
-    cells = "" if guessed.item_separator is None else guessed.item_separator
+    cells = guessed.item_separator
+    if cells is None and not (guessed.shape == "basket" and guessed.header):  # those are cells of JSON lists
+        cells = ""
     own = replace(guessed, domain=None, assume_public_items=True, item_separator=cells)
     return with_domain(read_with(source, own)[0], domain)

@@ -145,7 +145,7 @@ class RecordFilter:
 
     def _fresh(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
         """Which of the good records have a key that was not seen before."""
-        table = records.decoded if records.decoded is not None else records.to_arrow(rng=np.random.default_rng(0))
+        table = decode(records, rng=np.random.default_rng(0))
         columns = [table.column(name).to_pylist() for name in rule.fields]
         fresh = np.zeros(len(records), dtype=np.bool_)
         for row, key in enumerate(zip(*columns, strict=True)):

@@ -67,7 +67,7 @@ class Release:
             where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
         """
         drawn = sample(self.generator, self.domain, count, seed=seed, where=where)
-        return replace(drawn, dtypes=self.dtypes) if self.dtypes else drawn
+        return replace(drawn, domain=self.domain, dtypes=self.dtypes)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place once; signed, if there is a key."""

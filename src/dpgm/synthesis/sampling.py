@@ -16,7 +16,9 @@ import numpy as np
 import torch
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.formats import set_field
+from dpgm.data.layout import Layout
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
@@ -177,7 +179,12 @@ def write_sample(
     _check_seed(seed)
     drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
     done = 0
-    with RecordWriter(path, release.domain, shape=shape, force=force, stream=stream, format=format) as writer:
+    layout, field = release.domain.layout, set_field(release.domain)
+    if layout is None and isinstance(field, ItemSet):
+        layout = Layout("basket", item=field.name)
+    with RecordWriter(
+        path, release.domain, shape=shape, force=force, layout=layout, stream=stream, format=format
+    ) as writer:
         for chunk in drawn:
             writer.write(chunk)
             done += len(chunk)

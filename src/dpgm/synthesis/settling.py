@@ -134,7 +134,7 @@ def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: Settli
     found = _settle_values(gateway, plan, domain, bounds, rules)
     shaped = _settle_numbers(gateway, plan, domain, bounds, found, rules)
     fields = tuple(_settled(field, found, shaped) for field in domain.fields)
-    settled = Domain(fields, domain.label, domain.unread, constraints=domain.constraints, origin=domain.origin)
+    settled = replace(domain, fields=fields)
     instead = {name: one.commonest for name, one in shaped.items()}
 
     def recode(rows: Records) -> Records:

@@ -153,6 +153,8 @@ class Synthesizer:
         certificate = _certify(plan, gateway, generator, source, records.domain, *noise)
         certificate = replace(certificate, ledger=mark)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
+        if source is not None and source.layout is not None:
+            domain = replace(domain, layout=source.layout)
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         self.dtypes_ = read.dtypes
         return self
