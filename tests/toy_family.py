@@ -6,7 +6,7 @@ from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
-from dpgm.strategy.protocol import Budget, Measures
+from dpgm.strategy.protocol import Budget
 from dpgm.strategy.settings import FamilySettings, no_settings
 from dpgm.synthesis import strategies
 
@@ -24,7 +24,7 @@ class CoinStrategy:
 
     name = Coins.kind
     settings_type = FamilySettings
-    measures = {"item counts": Measures("measure", "records holding each item", "2")}  # noqa: RUF012
+    measures = ItemCounts.words
 
     def refuses(self, config, domain):
         return "coins need item sets." if domain and domain.table_columns else None

@@ -1,15 +1,21 @@
 """A statistic in as few lines as the protocol asks for: how many records hold an even number of items."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
 
 
 @dataclass(frozen=True)
 class EvenLengths:
     """Records with an odd and with an even number of items; one bin per record, so one record moves it by 1."""
+
+    words: ClassVar[Mapping[str, Measures]] = {
+        "even lengths": Measures("measure", "records with an odd and with an even number of items", "1")
+    }
 
     name: str = "even lengths"
     sensitivity: float = 1.0

@@ -7,9 +7,16 @@ import torch
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.images.features import EmbeddingDesign, FeatureSet
-from dpgm.images.fitting import RefinementSettings, class_shares, fit_images, mean_features
+from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import GRID, ImageMeasurements, class_sizes, mean_embedding
+from dpgm.images.mean_embedding import (
+    GRID,
+    ClassSizes,
+    ImageMeasurements,
+    MeanEmbedding,
+    class_shares,
+    mean_features,
+)
 from dpgm.images.networks import convolutional_architecture, dense_architecture
 from dpgm.mechanisms.query import View
 
@@ -34,9 +41,9 @@ def bars(count: int) -> Records:
 
 def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
     layout = ImageLayout.of(DOMAIN)
-    sums = mean_embedding(layout, DESIGN).compute(View(records)).double() * GRID
+    sums = MeanEmbedding(layout, DESIGN).query().compute(View(records)).double() * GRID
     noise = torch.randn(sums.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    sizes = class_sizes(layout).compute(View(records))
+    sizes = ClassSizes(layout).query().compute(View(records))
     return ImageMeasurements(DESIGN, sizes, 0.0, sums + std * noise, std)
 
 

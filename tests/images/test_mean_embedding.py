@@ -7,7 +7,7 @@ from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import GRID, class_sizes, mean_embedding
+from dpgm.images.mean_embedding import GRID, ClassSizes, MeanEmbedding
 from dpgm.mechanisms.query import View
 
 DOMAIN = Domain((Categorical("label", ("a", "b", "c")), Image("image", 12, 10)), label="label")
@@ -23,7 +23,7 @@ def pictures(count: int, seed: int = 0) -> Records:
 def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid() -> None:
     layout = ImageLayout.of(DOMAIN)
     extremes = Records.from_lists([[0], [0, *range(3, 123)], [1, 3, 4, 5]], DOMAIN)
-    query = mean_embedding(layout, DESIGN)
+    query = MeanEmbedding(layout, DESIGN).query()
     for records in (pictures(40), extremes):
         for row in range(len(records)):
             units = query.compute(View(records.rows(row, row + 1)))
@@ -35,7 +35,7 @@ def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid() ->
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class(device: str) -> None:
     layout = ImageLayout.of(DOMAIN)
-    query = mean_embedding(layout, DESIGN, device=device)
+    query = MeanEmbedding(layout, DESIGN, device).query()
     records = pictures(700)
     whole = query.compute(View(records))
     for row in (0, 511, 512, 699):
@@ -49,8 +49,8 @@ def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class(device: st
 def test_a_record_without_label_or_with_two_counts_at_most_once() -> None:
     layout = ImageLayout.of(DOMAIN)
     odd = Records.from_lists([[3, 4], [0, 2, 5], []], DOMAIN)
-    assert class_sizes(layout).compute(View(odd)).tolist() == [1, 0, 0]
-    sums = mean_embedding(layout, DESIGN).compute(View(odd)).double() * GRID
+    assert ClassSizes(layout).query().compute(View(odd)).tolist() == [1, 0, 0]
+    sums = MeanEmbedding(layout, DESIGN).query().compute(View(odd)).double() * GRID
     assert (sums.norm(dim=1) > 0.9).tolist() == [True, False, False]
     assert float(sums.norm()) <= 1.0
 

@@ -6,7 +6,7 @@ from dpgm.networks.mixture import Mixture
 from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import FitSettings
-from dpgm.products.targets import LengthTarget, MomentTarget
+from fit_targets import item_counts, length_counts, pair_counts
 
 ITEMS, RECORDS = 6, 1000
 # Half of the records hold exactly the items 0, 1, 2; the others exactly 3, 4.
@@ -20,17 +20,13 @@ def planted_targets():
         wanted[pair] = count
     variances = torch.full((ITEMS, ITEMS), 4.0).triu(1)
     variances[variances == 0] = torch.inf
-    everything, kept = torch.arange(ITEMS), torch.ones(ITEMS + 1)
+    domain = Domain.of_items(ITEMS)
     targets = [
-        MomentTarget(1, everything, kept, RECORDS * profile, torch.full((ITEMS,), 4.0)),
-        MomentTarget(2, everything, kept, wanted, variances),
+        item_counts(domain, RECORDS * profile, torch.full((ITEMS,), 4.0)),
+        pair_counts(domain, wanted, variances),
     ]
-    lengths = LengthTarget(
-        everything,
-        torch.arange(ITEMS + 1),
-        torch.tensor([0.0, 0, 500, 500, 0, 0, 0]),
-        torch.full((ITEMS + 1,), 4.0),
-    )
+    counts = torch.tensor([0.0, 0, 500, 500, 0, 0, 0])
+    lengths = length_counts(range(ITEMS), counts, torch.full((ITEMS + 1,), 4.0))
     return profile, targets, lengths
 
 

@@ -6,7 +6,7 @@ import torch
 from dpgm.data.domain import Categorical, Domain
 from dpgm.products.entropy import entropy_bound
 from dpgm.products.fitting import FitSettings, fit_moments
-from dpgm.products.targets import MomentTarget
+from fit_targets import item_counts, pair_counts
 
 COLUMNS = [slice(0, 2), slice(2, 5), slice(5, 9)]
 
@@ -59,11 +59,8 @@ def test_a_fit_of_largest_entropy_guesses_triples_better_than_a_fixed_penalty():
         variances[8 * a : 8 * a + 8, 8 * b : 8 * b + 8] = 20.0**2
     noise = 20.0 * torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
     profile = torch.cat([joint.sum((1, 2)), joint.sum((0, 2)), joint.sum((0, 1))])
-    positions = torch.arange(24)
-    items = MomentTarget(1, positions, torch.ones(4), records * profile, torch.full((24,), 20.0**2), emphasis=30.0)
-    target = MomentTarget(
-        2, positions, torch.ones(4), pairs + noise.where(variances.isfinite(), noise * 0), variances
-    )
+    items = item_counts(domain, records * profile, torch.full((24,), 20.0**2), emphasis=30.0)
+    target = pair_counts(domain, pairs + noise.where(variances.isfinite(), noise * 0), variances)
     errors = []
     for rule in (FitSettings(60, 300, penalty=0.002), FitSettings(60, 300, misfit=0.95)):
         draws = torch.Generator().manual_seed(1)

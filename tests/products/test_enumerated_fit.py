@@ -3,7 +3,8 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from dpgm.products.enumerated_fit import LengthCounts, SetSums, fit_table
+from dpgm.products.enumerated_fit import fit_table
+from dpgm.statistics.enumerated_sets import LengthCounts, SetSums
 
 
 def held(width):
@@ -30,11 +31,15 @@ def test_the_table_shows_what_was_measured_and_nothing_beyond_it():
     for order in (1, 2):
         sets = list(combinations(range(width), order))
         values = torch.from_numpy(counts_of(truth, sets, width, records, kept))
-        targets.append(SetSums(masks(sets), values, torch.ones(len(sets)), torch.from_numpy(kept[sizes])))
+        targets.append(
+            SetSums(
+                masks(sets), values, torch.ones(len(sets)), torch.from_numpy(kept[sizes]), torch.zeros(width), 0.03
+            )
+        )
     lengths = torch.from_numpy(records * np.bincount(sizes, truth, minlength=width + 1))
     profile = torch.from_numpy(held(width).T @ truth)
-    groups = torch.arange(width + 1)
-    chances = fit_table(profile, records, targets, LengthCounts(groups, lengths, torch.ones(width + 1))).numpy()
+    of_length = LengthCounts(torch.from_numpy(sizes), lengths, torch.ones(width + 1), 0.03)
+    chances = fit_table(profile, records, [*targets, of_length]).numpy()
     assert abs(chances.sum() - 1) < 1e-9
     for part in targets:
         order = int(part.sets[0]).bit_count()
@@ -46,8 +51,8 @@ def test_the_table_shows_what_was_measured_and_nothing_beyond_it():
 def test_without_measured_dependence_items_stay_independent():
     profile = torch.tensor([0.2, 0.5, 0.7])
     sets = [(0,), (1,), (2,)]
-    targets = SetSums(masks(sets), 1000 * profile, torch.ones(3), torch.ones(8))
-    chances = fit_table(profile, 1000, [targets], None).numpy()
+    targets = SetSums(masks(sets), 1000 * profile, torch.ones(3), torch.ones(8), torch.zeros(3), 0.03)
+    chances = fit_table(profile, 1000, [targets]).numpy()
     rows, shares = held(3), profile.numpy()
     assert np.allclose(chances, np.where(rows == 1, shares, 1 - shares).prod(axis=1), atol=1e-4)
 
@@ -58,7 +63,8 @@ def test_records_counted_whole_are_shown_whole():
     cells = torch.arange(2**width)
     values = torch.from_numpy(records * truth)
     profile = torch.from_numpy(held(width).T @ truth)
-    chances = fit_table(profile, records, [SetSums(cells, values, torch.ones(2**width), None)], None).numpy()
+    whole = SetSums(cells, values, torch.ones(2**width), None, torch.zeros(width), 0.03)
+    chances = fit_table(profile, records, [whole]).numpy()
     assert np.abs(chances - truth).max() * records < 20
 
 
@@ -77,7 +83,7 @@ def test_centred_sums_are_shown_and_say_the_same_as_counts():
             SetSums(masks(sets), values, ones, torch.from_numpy(weights), torch.from_numpy(offsets), penalty=1e-4)
         )
     profile = torch.from_numpy(held(width).T @ truth)
-    chances = fit_table(profile, records, targets, None).numpy()
+    chances = fit_table(profile, records, targets).numpy()
     for part, wanted in zip(targets, expected, strict=True):
         sets = [[item for item in range(width) if mask >> item & 1] for mask in part.sets.tolist()]
         centred = np.array([(held(width)[:, s] - offsets[s]).prod(axis=1) for s in sets])

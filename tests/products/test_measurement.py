@@ -11,14 +11,12 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.products import measurement
-from dpgm.products import moment_targets as products_fit
-from dpgm.products.bounds import choose_cap
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
-from dpgm.products.moment_targets import fit_products
-from dpgm.products.noisy_lengths import read_lengths, thinned
 from dpgm.products.rules import RULES
-from dpgm.products.targets import LengthTarget
+from dpgm.products.targets import fit_products, moment_targets
+from dpgm.statistics.clipped_sets import choose_cap
+from dpgm.statistics.record_lengths import LengthGroups, read_lengths, thinned
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
@@ -213,12 +211,12 @@ def test_popular_lengths_after_a_gap_are_seen():
     noisy[0], noisy[12:22] = 18_500, 150
     noisy += 30 * np.random.default_rng(0).normal(size=31)
     seen = read_lengths(noisy, 30.0, 20_000, RULES.read, few=True)
-    assert seen.law[12:22].sum() == pytest.approx(0.075, abs=0.02)
-    assert seen.law[1:10].sum() < 0.02
+    assert seen.shares[12:22].sum() == pytest.approx(0.075, abs=0.02)
+    assert seen.shares[1:10].sum() < 0.02
     nobody = read_lengths(
         np.r_[20_000.0, 30 * np.random.default_rng(1).normal(size=30)], 30.0, 20_000, RULES.read, few=True
     )
-    assert nobody.law[0] > 0.98
+    assert nobody.shares[0] > 0.98
 
 
 def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
@@ -229,14 +227,12 @@ def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
     gateway = Gateway(Records.from_dense(held, domain), randomness=SeededRandomness(0))
     measured = measure(gateway, domain, count, noises, RULES)
     assert sorted(measured.popular.statistic.groups[0]) == list(range(30))
-    targets = products_fit.moment_targets(
-        measured, domain, count, BRIEF, generator=torch.Generator().manual_seed(0)
-    )
-    first, second = (target for target in targets.moments if isinstance(target, LengthTarget))
-    assert first.positions.tolist() == list(measured.popular.statistic.groups[0])
-    assert len(second.positions) == 100
-    real = np.bincount(held[:, :30].sum(axis=1), minlength=len(first.groups))
-    summed = np.bincount(first.groups.numpy(), real)
+    targets = moment_targets(measured, domain, count, BRIEF, generator=torch.Generator().manual_seed(0))
+    first, second = (target for target in targets.moments if isinstance(target.statistic, LengthGroups))
+    assert first.statistic.positions == tuple(measured.popular.statistic.groups[0])
+    assert len(second.statistic.positions) == 100
+    real = np.bincount(held[:, :30].sum(axis=1), minlength=len(first.statistic.groups))
+    summed = np.bincount(first.statistic.groups, real)
     assert np.abs(first.values.numpy() - summed).max() < 5 * noises["popular lengths"] * 2**0.5
 
 
@@ -245,8 +241,8 @@ def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
     gateway = Gateway(random_records(ITEMS, 600, chance=chance), randomness=SeededRandomness(0))
     measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5}, RULES)
     assert 3 in [released.statistic.order for released in measured.tuples]
-    targets = products_fit.moment_targets(measured, ITEMS, 600, BRIEF, generator=torch.Generator().manual_seed(0))
-    assert (3 in [getattr(target, "order", None) for target in targets.moments]) == fitted
+    targets = moment_targets(measured, ITEMS, 600, BRIEF, generator=torch.Generator().manual_seed(0))
+    assert (3 in [getattr(target.statistic, "order", None) for target in targets.moments]) == fitted
 
 
 DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
@@ -318,20 +314,20 @@ def test_noise_alone_is_not_read_as_long_records():
     histogram = 28_000 * 0.2 * 0.8 ** np.arange(513.0)
     lengths = read_lengths(histogram + noise, 23.0, 28_000, RULES.read)
     assert lengths.mean == pytest.approx(4.0, abs=0.4)
-    assert lengths.law.sum() == pytest.approx(1)
+    assert lengths.shares.sum() == pytest.approx(1)
     assert lengths.counts.sum() == pytest.approx(28_000)
 
 
 def test_thinning_keeps_the_mean():
-    law = np.array([0.1, 0.2, 0.3, 0.4])
-    assert thinned(law, 0.5, 2) @ np.arange(6) == pytest.approx(3.0)
-    assert thinned(law, 1.0).tolist() == pytest.approx(law.tolist())
+    shares = np.array([0.1, 0.2, 0.3, 0.4])
+    assert thinned(shares, 0.5, 2) @ np.arange(6) == pytest.approx(3.0)
+    assert thinned(shares, 1.0).tolist() == pytest.approx(shares.tolist())
 
 
 def test_the_bound_on_lengths_grows_with_the_number_of_records():
-    law = 0.8 ** np.arange(60.0)
-    law /= law.sum()
+    lengths = 0.8 ** np.arange(60.0)
+    lengths /= lengths.sum()
     profile = 1 / np.arange(3.0, 103.0)
-    caps = [choose_cap(2, law, profile, records, 5.0, RULES)[0] for records in (3_000, 100_000, 10_000_000)]
+    caps = [choose_cap(2, lengths, profile, records, 5.0, RULES)[0] for records in (3_000, 100_000, 10_000_000)]
     assert caps == sorted(caps)
     assert caps[0] < caps[-1]

@@ -8,8 +8,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.statistics.centred_pairs import CentredPairs
-from dpgm.statistics.enumerated_sets import STEPS
-from dpgm.statistics.statistic import GRID
+from dpgm.statistics.statistic import GRID, STEPS
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
 SETS = CentredPairs(MIXED, (0, 1, 3, 4, 6, 7), (14, 2, 0, 16, 8, 5), limit=400)

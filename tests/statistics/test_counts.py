@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
+from dpgm.statistics.clipped_sets import clip_steps
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.popular_lengths import PopularLengths
-from dpgm.statistics.record_lengths import record_lengths
-from dpgm.statistics.statistic import GRID, clip_steps
+from dpgm.statistics.record_lengths import RecordLengths
+from dpgm.statistics.statistic import GRID
 
 ITEMS = Domain.of_items(7)
 MIXED = Domain((ItemSet("items", tuple(range(4))), Categorical("colour", ("red", "green", "blue"))))
@@ -26,7 +27,7 @@ def records_of(rows, domain=ITEMS):
 
 def statistics(domain):
     width = domain.width
-    listed = [record_lengths(domain), ItemCounts(domain, 1), ItemCounts(domain, 3)]
+    listed = [RecordLengths.of(domain), ItemCounts(domain, 1), ItemCounts(domain, 3)]
     listed += [PopularLengths(domain, ((2, 0),)), PopularLengths(domain, ((3, 1), (3, 1, 0, 2)))]
     for order in (2, 3, 4):
         for cap in (order, order + 2):
@@ -93,9 +94,9 @@ def test_no_item_is_ever_paired_with_itself_or_with_another_value_of_its_column(
 
 
 def test_lengths_count_items_only_and_put_long_records_in_the_last_bin():
-    assert exact(record_lengths(MIXED), records_of([[0, 1, 4], [5], [6, 3]], MIXED)).tolist() == [1, 1, 1, 0, 0]
+    assert exact(RecordLengths.of(MIXED), records_of([[0, 1, 4], [5], [6, 3]], MIXED)).tolist() == [1, 1, 1, 0, 0]
     wide = Domain.of_items(600)
-    histogram = exact(record_lengths(wide), records_of([list(range(600)), list(range(590))], wide))
+    histogram = exact(RecordLengths.of(wide), records_of([list(range(600)), list(range(590))], wide))
     assert histogram.sum() == histogram[-1] == 2
 
 

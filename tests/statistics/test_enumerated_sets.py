@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
-from dpgm.statistics.enumerated_sets import STEPS, EnumeratedSets, offsets_near
-from dpgm.statistics.statistic import GRID
+from dpgm.statistics.bounds import offsets_near
+from dpgm.statistics.enumerated_sets import EnumeratedSets
+from dpgm.statistics.statistic import GRID, STEPS
 
 ITEMS = Domain.of_items(6)
 OFFSETS = (0, 3, 8, 13, 16, 5)

@@ -7,9 +7,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.statistics.enumerated_sets import STEPS
 from dpgm.statistics.scaled_items import ScaledItems
-from dpgm.statistics.statistic import GRID
+from dpgm.statistics.statistic import GRID, STEPS
 
 ITEMS = Domain.of_items(8)
 ASKED = ScaledItems(ITEMS, (16, 1, 7, 16, 3, 9, 12, 2), (14, 8, 0, 1, 16, 0, 8, 5), limit=60_000)

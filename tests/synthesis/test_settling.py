@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from dpgm.products.noisy_items import Reading, pilot_profile
+from dpgm.products.noisy_lengths import read_lengths
 
 import dpgm
 from dpgm.data.conversion import from_arrow
@@ -27,8 +29,6 @@ from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.measurement import measure
-from dpgm.products.noisy_items import Reading, pilot_profile
-from dpgm.products.noisy_lengths import read_lengths
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.strategy.config import Config
 from dpgm.synthesis.books import Books

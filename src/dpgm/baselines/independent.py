@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.baselines.lengths import LENGTHS, noisy_lengths, quantile
+from dpgm.baselines.lengths import noisy_lengths, quantile
 from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, index_dtype
@@ -21,13 +21,14 @@ from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
-from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.item_counts import ITEMS, ItemCounts
+from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
+from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
-COUNTS = "item counts"
 _CHUNK_CELLS = 2**24
 
 
@@ -90,10 +91,7 @@ class IndependentStrategy:
 
     name = IndependentItems.kind
     settings_type = FamilySettings
-    measures: Mapping[str, Measures] = {
-        LENGTHS: Measures("profile", "histogram of record lengths", "1"),
-        COUNTS: Measures("measure", "records holding each item", "sqrt(length bound)"),
-    }
+    measures = in_words(RecordLengths.words, ItemCounts.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Any domain will do; the paper's preset trains networks."""
@@ -108,8 +106,8 @@ class IndependentStrategy:
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Lengths where there are item sets; the rest for the counts."""
         if facts.domain is not None and facts.domain.is_table:
-            return Budget((Spend(COUNTS, 1.0),))
-        return Budget((Spend(LENGTHS, RULES.lengths), Spend(COUNTS, 1 - RULES.lengths)))
+            return Budget((Spend(ITEMS, 1.0),))
+        return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """No setting decides it."""
@@ -128,7 +126,7 @@ class IndependentStrategy:
         if plan.pays_for(LENGTHS):
             cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), RULES.covered)
         statistic = ItemCounts(domain, min(cap, domain.width))
-        noisy = gateway.release(COUNTS, statistic.query(), plan.noise(COUNTS))
+        noisy = gateway.release(ITEMS, statistic.query(), plan.noise(ITEMS))
         context.progress("measure", 1, 1)
         shares = _probabilities(domain, noisy.numpy() / max(1, plan.records))
         return IndependentItems(domain, torch.from_numpy(shares))

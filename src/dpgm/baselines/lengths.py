@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.statistics.record_lengths import record_lengths
-
-LENGTHS = "record lengths"
+from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 
 
 def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.float64]:
@@ -17,7 +15,7 @@ def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.
 
     Privacy: one Gaussian release of multiplier `noise`; a record moves one bin by 1.
     """
-    statistic = record_lengths(domain)
+    statistic = RecordLengths.of(domain)
     noisy = gateway.release(LENGTHS, statistic.query(), noise).numpy().astype(np.float64)
     # Without the threshold hundreds of empty bins would add up to a long tail that does not exist.
     threshold = noise * math.sqrt(2 * math.log(max(2, len(noisy))))

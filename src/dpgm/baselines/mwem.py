@@ -31,18 +31,19 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.baselines.factored_weights import FactoredWeights
-from dpgm.baselines.lengths import LENGTHS, average, noisy_lengths
+from dpgm.baselines.lengths import average, noisy_lengths
 from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import dense_rows
+from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
@@ -117,7 +118,7 @@ class MwemStrategy:
     name = WeightedGroups.kind
     settings_type = MwemSettings
     measures: Mapping[str, Measures] = {
-        LENGTHS: Measures("profile", "histogram of record lengths", "1"),
+        **RecordLengths.words,
         SELECT: Measures(
             "measure",
             "clipped records holding each item and each pair, to find the worst",

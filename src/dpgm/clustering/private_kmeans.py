@@ -21,12 +21,17 @@ from dpgm.clustering.rules import RULES
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.fourier_features import FeatureMap
 from dpgm.validation import non_negative, whole
 
 MEMORY_LIMIT = 512 << 20  # bytes of features held in memory before they are streamed instead
-STARTS = 2  # initial centres a cluster
+STARTS = 2  # initial centres per cluster
+COUNTS, SUMS = "cluster counts", "cluster sums"
+KMEANS_WORDS = {
+    COUNTS: Measures("cluster", "records of each cluster", "1"),
+    SUMS: Measures("cluster", "sum of Fourier features of each cluster", "1"),
+}
 _CACHE = "cluster features"
 
 
@@ -99,8 +104,8 @@ def private_kmeans(
     centers = initial_centers.double()
     for step in range(1, cluster_steps + 1):
         counts_query, sums_query = _cluster_queries(centers, feature_map, device)
-        counts = gateway.release("cluster counts", counts_query, count_noise)
-        sums = gateway.release("cluster sums", sums_query, sum_noise)
+        counts = gateway.release(COUNTS, counts_query, count_noise)
+        sums = gateway.release(SUMS, sums_query, sum_noise)
         if step < cluster_steps:
             centers = update.next_centers(counts, sums, generator)
         if step == last_with_all:

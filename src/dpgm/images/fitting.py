@@ -18,7 +18,7 @@ from torch import Tensor
 from dpgm.compute.precision import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures
-from dpgm.images.mean_embedding import ImageMeasurements
+from dpgm.images.mean_embedding import ImageMeasurements, class_shares, mean_features
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
 from dpgm.images.rules import RULES, ImageFitRules
@@ -85,20 +85,6 @@ def fit_images(
                 progress((step + 1) / settings.steps)
         tensors = fit.finished()
     return ImageGenerator(architecture, {"class.shares": class_shares(measured.sizes), **tensors}, domain)
-
-
-def class_shares(sizes: Tensor) -> Tensor:
-    """Shares of the classes from their noisy sizes; equal if noise left none above zero."""
-    kept = sizes.double().clamp(min=0)
-    if float(kept.sum()) <= 0:
-        kept = torch.ones_like(kept)
-    return (kept / kept.sum()).float()
-
-
-def mean_features(measured: ImageMeasurements) -> Tensor:
-    """Mean features of each class: noisy sums over noisy sizes, a size never below what its noise allows."""
-    floor = max(1.0, 2 * measured.size_std)
-    return (measured.sums / measured.sizes.double().clamp(min=floor)[:, None]).float()
 
 
 class _Fit:

@@ -5,7 +5,9 @@ have sensitivity 1 under add/remove (docs/privacy-proof.md 2.1). Contributions a
 zero, which never lengthens a vector, and summed exactly.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,8 +16,9 @@ from torch import Tensor
 from dpgm.data.records import Records
 from dpgm.images.features import EmbeddingDesign, ImageFeatures
 from dpgm.images.layout import ImageLayout
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
 
+SIZES, EMBEDDING = "class sizes", "mean embedding"
 GRID = 2.0**-26
 _SHRINK = 1 - 2.0**-18  # rounding of float32 cosines never carries a vector past norm one
 _CHUNK = 512
@@ -32,33 +35,59 @@ class ImageMeasurements:
     sum_std: float
 
 
-def class_sizes(layout: ImageLayout) -> Query:
-    """How many records each class has.
+@dataclass(frozen=True)
+class ClassSizes:
+    """How many records each class has. A record is in one class, so one record moves it by 1."""
 
-    Privacy: sensitivity 1 (a record is in one class), integers.
-    """
+    words: ClassVar[Mapping[str, Measures]] = {SIZES: Measures("measure", "images of each label", "1")}
 
-    def compute(view: View) -> Tensor:
-        classes = layout.classes_of(view.rows)
-        return torch.from_numpy(np.bincount(classes[classes >= 0], minlength=layout.classes).astype(np.int64))
+    layout: ImageLayout
+    name: str = SIZES
+    sensitivity: float = 1.0
 
-    return Query(compute, sensitivity=1.0, shape=(layout.classes,), grid=1.0)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number per class."""
+        return (self.layout.classes,)
+
+    def query(self) -> Query:
+        """The question to the private rows."""
+        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+
+    def _sum(self, view: View) -> Tensor:
+        classes = self.layout.classes_of(view.rows)
+        return torch.from_numpy(np.bincount(classes[classes >= 0], minlength=self.layout.classes).astype(np.int64))
 
 
-def mean_embedding(layout: ImageLayout, design: EmbeddingDesign, *, device: torch.device | str = "cpu") -> Query:
-    """Class-wise sums of image features.
+@dataclass(frozen=True)
+class MeanEmbedding:
+    """Class-wise sums of image features: a record's vector has norm at most one and enters the block of one class."""
 
-    Privacy: sensitivity 1: a record's vector has norm at most one and enters the block of one class.
-    """
+    words: ClassVar[Mapping[str, Measures]] = {
+        EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1")
+    }
 
-    def compute(view: View) -> Tensor:
-        features = ImageFeatures(design, device=device)
-        sums = torch.zeros(layout.classes, design.features, dtype=torch.float64, device=device)
+    layout: ImageLayout
+    design: EmbeddingDesign
+    device: torch.device | str = "cpu"
+    name: str = EMBEDDING
+    sensitivity: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One row of features per class."""
+        return (self.layout.classes, self.design.features)
+
+    def query(self) -> Query:
+        """The question to the private rows."""
+        return Query(self._sum, self.sensitivity, self.shape, grid=GRID)
+
+    def _sum(self, view: View) -> Tensor:
+        features = ImageFeatures(self.design, device=self.device)
+        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
         for rows in view.rows.chunks(_CHUNK):
-            sums += _chunk_sums(rows, layout, features, device)
+            sums += _chunk_sums(rows, self.layout, features, self.device)
         return sums.to(torch.int64).cpu()
-
-    return Query(compute, sensitivity=1.0, shape=(layout.classes, design.features), grid=GRID)
 
 
 @torch.no_grad()
@@ -73,3 +102,17 @@ def _chunk_sums(rows: Records, layout: ImageLayout, features: ImageFeatures, dev
     selected[classes[counted], counted] = 1
     units = (features(images.to(device)) * (_SHRINK / GRID)).trunc_()
     return selected.to(device) @ units.double()
+
+
+def class_shares(sizes: Tensor) -> Tensor:
+    """Shares of the classes from their noisy sizes; equal if noise left none above zero."""
+    positive = sizes.double().clamp(min=0)
+    if float(positive.sum()) <= 0:
+        positive = torch.ones_like(positive)
+    return (positive / positive.sum()).float()
+
+
+def mean_features(measured: ImageMeasurements) -> Tensor:
+    """Mean features of each class: noisy sums over noisy sizes, a size never below what its noise allows."""
+    floor = max(1.0, 2 * measured.size_std)
+    return (measured.sums / measured.sizes.double().clamp(min=floor)[:, None]).float()

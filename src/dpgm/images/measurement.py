@@ -14,16 +14,14 @@ from dpgm.data.domain import Domain
 from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import ImageMeasurements, class_sizes, mean_embedding
+from dpgm.images.mean_embedding import EMBEDDING, SIZES, ClassSizes, ImageMeasurements, MeanEmbedding
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import convolutional_architecture, dense_architecture
 from dpgm.images.rules import RULES, EmbeddingRules, ImageFitRules, ImageRules, Transform
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend
+from dpgm.statistics.statistic import ask
 from dpgm.strategy.settings import FamilySettings
-
-SIZES = "class sizes"
-EMBEDDING = "mean embedding"
 
 
 @dataclass(frozen=True)
@@ -74,14 +72,9 @@ def measure_images(
     """
     place = _device(device)
     layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
-    sizes, sums = class_sizes(layout), mean_embedding(layout, design, device=place)
-    return ImageMeasurements(
-        design=design,
-        sizes=gateway.release(SIZES, sizes, noises[SIZES]),
-        size_std=noises[SIZES] * sizes.sensitivity,
-        sums=gateway.release(EMBEDDING, sums, noises[EMBEDDING]),
-        sum_std=noises[EMBEDDING] * sums.sensitivity,
-    )
+    sizes = ask(gateway, ClassSizes(layout), noises[SIZES])
+    sums = ask(gateway, MeanEmbedding(layout, design, place), noises[EMBEDDING])
+    return ImageMeasurements(design, sizes.value, sizes.std, sums.value, sums.std)
 
 
 def fit_image_generator(

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
+from dpgm.images.mean_embedding import ClassSizes, MeanEmbedding
 from dpgm.images.measurement import (
-    EMBEDDING,
-    SIZES,
     ImageSettings,
     fit_image_generator,
     image_spends,
@@ -18,9 +17,10 @@ from dpgm.images.measurement import (
 )
 from dpgm.images.model import ImageGenerator
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 
@@ -34,10 +34,7 @@ class ImageStrategy:
 
     name = ImageGenerator.kind
     settings_type = ImageSettings
-    measures: Mapping[str, Measures] = {
-        SIZES: Measures("measure", "images of each label", "1"),
-        EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1"),
-    }
+    measures = in_words(ClassSizes.words, MeanEmbedding.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Anything but one image with at most a label, and the paper's preset."""

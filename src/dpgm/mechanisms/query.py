@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,14 @@ from torch import Tensor
 
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
+
+
+class Measures(NamedTuple):
+    """A release in words, for people: the stage it belongs to, what it measures, its sensitivity."""
+
+    stage: str
+    sentence: str
+    sensitivity: str
 
 
 def _no_draws(rows: NDArray[np.int64], out: Tensor) -> None:

@@ -8,22 +8,23 @@ import torch
 from torch import Tensor
 
 from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import STARTS, private_kmeans
+from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
-from dpgm.networks.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, refine_mixture
 from dpgm.networks.rules import start_frequencies
 from dpgm.networks.settings import settings_of
 from dpgm.networks.vae import VAE
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.products.moment_targets import moment_targets
-from dpgm.statistics.cluster_profiles import CLUSTERS, ClusterProfiles, ClusterSizes
+from dpgm.products.targets import moment_targets
+from dpgm.statistics.cluster_profiles import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
+from dpgm.statistics.item_counts import ITEMS
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import FitPlan
 
@@ -35,7 +36,7 @@ def fit_networks(
 ) -> Mixture:
     """Profile and further statistics, cluster, cluster profiles, train, refine."""
     k = settings_of(plan).clusters
-    measured = _measure(gateway, plan, domain, context) if plan.pays_for("item counts") else None
+    measured = _measure(gateway, plan, domain, context) if plan.pays_for(ITEMS) else None
     profile = (
         None
         if measured is None
@@ -114,12 +115,12 @@ def _cluster(
         gateway,
         centers,
         features,
-        context.runs_left({name: plan.mechanism(name).count for name in ("cluster counts", "cluster sums")}),
-        plan.noise("cluster counts"),
-        plan.noise("cluster sums"),
+        context.runs_left({name: plan.mechanism(name).count for name in (COUNTS, SUMS)}),
+        plan.noise(COUNTS),
+        plan.noise(SUMS),
         generator=draws,
         clusters=settings.clusters,
-        merge_after=plan.mechanism("cluster counts").count // 2,  # of the plan: the same after a crash
+        merge_after=plan.mechanism(COUNTS).count // 2,  # of the plan: the same after a crash
         shrink=not paper,
         device=context.device,
     )
@@ -145,15 +146,15 @@ def _cluster_frequencies(
     """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
     settings = settings_of(plan)
     k = settings.clusters
-    if profile is None or not plan.pays_for("cluster profiles"):
+    if profile is None or not plan.pays_for(PROFILES):
         return overall.expand(k, -1)
     statistic = ClusterProfiles(domain, k, profile.cap)
     noise = plan.noise(statistic.name)
-    noisy = gateway.release(statistic.name, statistic.query(), noise).double() / profile.retained
+    noisy = gateway.release(statistic.name, statistic.query(), noise).double() / profile.mean_weight
     sizes = (weights * plan.records).unsqueeze(1)
     # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
     prior = sizes * overall
-    std = noise * statistic.sensitivity / profile.retained
+    std = noise * statistic.sensitivity / profile.mean_weight
     trust = prior**2 / (prior**2 + std**2)
     counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
     return (counts / sizes).clamp(1e-6, 1 - settings.rules.frequency_off_one)
@@ -183,8 +184,8 @@ def _train(
         TrainingSettings(
             steps=settings.steps,
             sampling_rate=settings.sampling_rate,
-            norm_noise=plan.noise("norms"),
-            gradient_noise=plan.noise("gradients"),
+            norm_noise=plan.noise(NORMS),
+            gradient_noise=plan.noise(GRADIENTS),
             records=plan.records,
             norm_quantile="mode" if settings.norm_quantile is None else settings.norm_quantile,
             optimizer=OptimizerSettings(

@@ -23,7 +23,7 @@ from dpgm.compute.precision import matrix_precision
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
-from dpgm.mechanisms.query import Query
+from dpgm.mechanisms.query import Measures, Query
 from dpgm.networks.clipped_gradients import Pass, SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass
 from dpgm.networks.mixture import Mixture
@@ -34,6 +34,11 @@ from dpgm.networks.rules import RULES
 from dpgm.networks.workspace import on_lines
 
 Progress = Callable[[int, int], None]
+NORMS, GRADIENTS = "norms", "gradients"
+SGD_WORDS = {
+    NORMS: Measures("train", "histogram of gradient norms of a Poisson sample", "1"),
+    GRADIENTS: Measures("train", "sum of clipped gradients of a Poisson sample", "norm bound"),
+}
 
 
 @dataclass(frozen=True)
@@ -168,9 +173,9 @@ class Trainer:
             bound = self.norm_bound.bound if settings.norm_bound is None else settings.norm_bound
             if settings.norm_noise is not None:
                 norms = Query(lambda view: looked.histogram(view, step), 1.0, (self._bins,), grid=1.0)
-                histogram = self._gateway.release("norms", norms, settings.norm_noise)
+                histogram = self._gateway.release(NORMS, norms, settings.norm_noise)
                 bound = self.norm_bound.update(histogram)
-            gradients = self._gateway.release("gradients", self._gradients(step, bound), settings.gradient_noise)
+            gradients = self._gateway.release(GRADIENTS, self._gradients(step, bound), settings.gradient_noise)
         self._move(gradients.to(self.device), bound, step)
         self.done += 1
         if not self.private:

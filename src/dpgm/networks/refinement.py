@@ -16,7 +16,8 @@ from dpgm.networks.mixture import Mixture
 from dpgm.networks.rules import RULES, NetworkRules
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import FitSettings, chances_of, match_moments
-from dpgm.products.targets import LengthTarget, Target
+from dpgm.statistics.record_lengths import LengthGroups
+from dpgm.statistics.statistic import Expected, Target
 
 
 class _Decoders:
@@ -45,8 +46,8 @@ def refine_mixture(
     mixture: Mixture,
     records: int,
     profile: Tensor,
-    targets: Sequence[Target],
-    lengths: LengthTarget | None,
+    targets: Sequence[Target[Expected]],
+    lengths: Target[LengthGroups] | None,
     rule: FitSettings,
     rules: NetworkRules = RULES,
     *,

@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Measures
 from dpgm.networks.fitting import fit_networks
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import RULES, assumed_mean_length
 from dpgm.networks.settings import NetworkSettings
@@ -20,9 +23,13 @@ from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends
 from dpgm.products.strategy import PRODUCTS, products_memory
+from dpgm.statistics.cluster_profiles import PROFILES, SIZES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.item_counts import ITEMS
+from dpgm.statistics.record_lengths import LENGTHS
+from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import FamilySettings
 
 FLOAT = 4  # bytes
@@ -38,17 +45,7 @@ class NetworkStrategy:
     @property
     def measures(self) -> Mapping[str, Measures]:
         """Every mechanism that a fit may run, in words."""
-        return {
-            **PRODUCTS.measures,
-            "cluster counts": Measures("cluster", "records of each cluster", "1"),
-            "cluster sums": Measures("cluster", "sum of Fourier features of each cluster", "1"),
-            "cluster sizes": Measures("profiles", "records of each final cluster", "1"),
-            "cluster profiles": Measures(
-                "profiles", "records of each cluster holding each item", "sqrt(length bound)"
-            ),
-            "norms": Measures("train", "histogram of gradient norms of a Poisson sample", "1"),
-            "gradients": Measures("train", "sum of clipped gradients of a Poisson sample", "norm bound"),
-        }
+        return in_words(PRODUCTS.measures, KMEANS_WORDS, ClusterSizes.words, ClusterProfiles.words, SGD_WORDS)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Networks can be trained on any domain."""
@@ -106,18 +103,18 @@ class NetworkStrategy:
         if refined:
             spends += measurement_spends(facts, settings.products, share=rules.refined, cells=False)
         elif settings.warm_start or settings.calibrate or many:
-            spends += [Spend("record lengths", rules.lengths), Spend("item counts", rules.items)]
+            spends += [Spend(LENGTHS, rules.lengths), Spend(ITEMS, rules.items)]
         if many:
             counts = rules.cluster_counts_refined if refined else rules.cluster_counts
             sums = rules.cluster_sums_refined if refined else rules.cluster_sums
             spends += [
-                Spend("cluster counts", counts, settings.cluster_steps),
-                Spend("cluster sums", sums, settings.cluster_steps),
-                Spend("cluster sizes", rules.cluster_sizes),
+                Spend(COUNTS, counts, settings.cluster_steps),
+                Spend(SUMS, sums, settings.cluster_steps),
+                Spend(SIZES, rules.cluster_sizes),
             ]
         if many and settings.warm_start:
             share = rules.cluster_profiles_refined if refined else rules.cluster_profiles
-            spends += [Spend("cluster profiles", share)]
+            spends += [Spend(PROFILES, share)]
         return Budget(tuple(spends), Training(settings.sampling_rate, settings.steps))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:

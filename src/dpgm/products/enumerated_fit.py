@@ -6,7 +6,7 @@ all records or all sets take m passes over the table. Post-processing: only rele
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,36 +14,41 @@ from torch import Tensor
 from dpgm.products.rules import RULES, EnumeratedRules
 
 
-@dataclass(frozen=True)
-class SetSums:
-    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
+class TableTarget(Protocol):
+    """Measured numbers, and the same numbers of a table of probabilities (see `statistics/enumerated_sets.py`)."""
 
-    Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
-    items of a set.
-    """
+    @property
+    def values(self) -> Tensor:
+        """What was measured."""
+        ...
 
-    sets: Tensor  # (count,) bit masks
-    values: Tensor
-    variances: Tensor
-    weights: Tensor | None  # (2^m,)
-    offsets: Tensor | None = None  # (m,); None: zeros, so that the records that hold the set are counted
-    penalty: float = RULES.enumerated.length_penalty  # how readily these numbers give way to independence
+    @property
+    def variances(self) -> Tensor:
+        """Of the values."""
+        ...
 
+    @property
+    def penalty(self) -> float:
+        """How readily these numbers give way to independence."""
+        ...
 
-@dataclass(frozen=True)
-class LengthCounts:
-    """Noisy counts of records by group of lengths; `groups[n]` is the group of n items."""
+    def expected(self, chances: Tensor) -> Tensor:
+        """The same numbers of a table, as shares."""
+        ...
 
-    groups: Tensor
-    values: Tensor
-    variances: Tensor
+    def squares(self, chances: Tensor) -> Tensor:
+        """The same for the squares of what is summed."""
+        ...
+
+    def scores(self, parameters: Tensor, cells: int) -> Tensor:
+        """For every record the sum of parameters, each times what the record adds to its number."""
+        ...
 
 
 def fit_table(
     profile: Tensor,
     records: int,
-    targets: Sequence[SetSums],
-    lengths: LengthCounts | None,
+    targets: Sequence[TableTarget],
     rules: EnumeratedRules = RULES.enumerated,
     *,
     progress: Callable[[float], None] | None = None,
@@ -53,56 +58,34 @@ def fit_table(
     Args:
         profile: (m,) share of the records that hold each item; the independent distribution to stay near.
         records: the public number of records.
-        targets: the measured sums.
-        lengths: the measured counts of lengths, if any.
+        targets: what was measured.
         rules: tuned numbers.
         progress: is given the share of the work done.
     """
     width = len(profile)
     cells = torch.arange(2**width)
-    size = torch.zeros(2**width, dtype=torch.long)
     start = torch.zeros(2**width, dtype=torch.float64)
     for item, share in enumerate(profile.double().clamp(1e-6, 1 - 1e-6)):
-        present = (cells >> item) & 1
-        size += present
-        start += torch.where(present == 1, share.log(), (1 - share).log())
-    weights = [None if part.weights is None else part.weights.double() for part in targets]
-    none = torch.zeros(width, dtype=torch.float64)
-    offsets = [none if part.offsets is None else part.offsets.double() for part in targets]
-    counts = [len(part.sets) for part in targets] + ([len(lengths.values)] if lengths is not None else [])
-    values = torch.cat([part.values.double() for part in targets] + ([lengths.values.double()] if lengths else []))
-    variances = torch.cat(
-        [part.variances.double() for part in targets] + ([lengths.variances.double()] if lengths else [])
-    )
-    group = None if lengths is None else lengths.groups[size.clamp(max=len(lengths.groups) - 1)]
-    penalties = [part.penalty for part in targets] + [rules.length_penalty] * (lengths is not None)
-    damping = torch.tensor(penalties).double().repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
+        start += torch.where((cells >> item) & 1 == 1, share.log(), (1 - share).log())
+    counts = [len(part.values) for part in targets]
+    values = torch.cat([part.values.double() for part in targets])
+    variances = torch.cat([part.variances.double() for part in targets])
+    penalties = torch.tensor([part.penalty for part in targets]).double()
+    damping = penalties.repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
 
     def table(parameters: Tensor) -> Tensor:
-        parts = torch.split(parameters, counts)
         score = start.clone()
-        for part, weight, offset, parameter in zip(targets, weights, offsets, parts, strict=False):
-            placed = torch.zeros_like(start).index_add_(0, part.sets, parameter)
-            score += placed if weight is None else weight * _sums_over_sets(placed, offset)
-        return score if group is None else score + parts[-1][group]
+        for part, parameter in zip(targets, torch.split(parameters, counts), strict=True):
+            score += part.scores(parameter, len(cells))
+        return score
 
     def moments(chances: Tensor) -> Tensor:
-        shares = [
-            (chances if weight is None else _sums_over_records(weight * chances, offset))[part.sets]
-            for part, weight, offset in zip(targets, weights, offsets, strict=True)
-        ]
-        if group is not None:
-            shares.append(torch.zeros(counts[-1], dtype=torch.float64).index_add_(0, group, chances))
-        return torch.cat(shares)
+        return torch.cat([part.expected(chances) for part in targets])
 
     def spread(chances: Tensor) -> Tensor:
         """Variance of what each parameter multiplies: its own curvature."""
-        means = moments(chances)
-        squares = means.clone()
-        for part, weight, offset, own in zip(targets, weights, offsets, torch.split(squares, counts), strict=False):
-            if weight is not None:
-                own[:] = _squares_over_records(weight**2 * chances, offset)[part.sets]
-        return (squares - means**2).clamp(min=1 / records)
+        squares = torch.cat([part.squares(chances) for part in targets])
+        return (squares - moments(chances) ** 2).clamp(min=1 / records)
 
     parameters, chances = torch.zeros(len(values), dtype=torch.float64), start.softmax(0)
     for past, rounds in ((0, rules.rounds[0]), rules.rounds):
@@ -164,35 +147,3 @@ def _minimise(
         point, loss, slope = point + moved, new_loss, new_slope
         report(done + 1)
     return point
-
-
-def _sums_over_records(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every set the sum over records, each times (x_i - offset_i) for every item of the set."""
-    values = values.clone()
-    for item, offset in enumerate(offsets.tolist()):
-        halves = values.view(-1, 2, 2**item)
-        halves[:, 0] += halves[:, 1]
-        if offset:
-            halves[:, 1] -= offset * halves[:, 0]
-    return values
-
-
-def _squares_over_records(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every set the sum over records, each times (x_i - offset_i)² for every item of the set."""
-    values = values.clone()
-    for item, offset in enumerate(offsets.tolist()):
-        halves = values.view(-1, 2, 2**item)
-        without = halves[:, 0].clone()
-        halves[:, 0] += halves[:, 1]
-        halves[:, 1] = (1 - offset) ** 2 * halves[:, 1] + offset**2 * without
-    return values
-
-
-def _sums_over_sets(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every record the sum over sets, each times (x_i - offset_i) for every item of the set; in place."""
-    for item, offset in enumerate(offsets.tolist()):
-        halves = values.view(-1, 2, 2**item)
-        if offset:
-            halves[:, 0] -= offset * halves[:, 1]
-        halves[:, 1] += halves[:, 0]
-    return values

@@ -12,7 +12,8 @@ from dpgm.data.domain import Domain
 from dpgm.products.entropy import entropy_bound
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, DescentRules
-from dpgm.products.targets import LengthTarget, Scale, Target
+from dpgm.statistics.record_lengths import LengthGroups
+from dpgm.statistics.statistic import Expected, Scale, Target
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def fit_moments(
     domain: Domain,
     records: int,
     profile: Tensor,
-    targets: Sequence[Target],
-    lengths: LengthTarget | None,
+    targets: Sequence[Target[Expected]],
+    lengths: Target[LengthGroups] | None,
     rule: FitSettings,
     *,
     generator: torch.Generator,
@@ -110,8 +111,8 @@ def match_moments(
     domain: Domain,
     records: int,
     profile: Tensor,
-    targets: Sequence[Target],
-    lengths: LengthTarget | None,
+    targets: Sequence[Target[Expected]],
+    lengths: Target[LengthGroups] | None,
     rule: FitSettings,
     *,
     progress: Callable[[float], None] | None = None,
@@ -121,7 +122,6 @@ def match_moments(
     all_free = bool(free.all())
     descent = rule.descent
     targets = [*targets, lengths] if lengths is not None else targets
-    scalings = [target.scaling(domain) for target in targets]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
@@ -137,15 +137,15 @@ def match_moments(
         probabilities, weights = model.probabilities(), model.weights()
         if step % descent.refresh == 0:
             with torch.no_grad():
-                scales = [scaling(probabilities) for scaling in scalings]
+                scales = [target.scaling(probabilities) for target in targets]
         loss = probabilities.new_zeros(())
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
         for target, scale in zip(targets, scales, strict=True):
-            predicted = records * target.predicted(probabilities, weights, scale)
-            tolerance = descent.first_tolerance * (target.tolerance / descent.first_tolerance) ** done
+            expected = records * target.expected(probabilities, weights, scale)
+            tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             scatter = target.variances + (tolerance * target.size) ** 2
-            errors = (predicted - target.values) ** 2 / scatter
+            errors = (expected - target.values) ** 2 / scatter
             loss = loss + (target.emphasis * errors).sum()
             if rule.misfit is not None and adjusts:
                 misfit += float(errors.detach().sum())
@@ -174,7 +174,7 @@ def _adjustment(misfit: float, target: float, descent: DescentRules) -> float:
 def _start(
     domain: Domain,
     profile: Tensor,
-    lengths: LengthTarget | None,
+    lengths: Target[LengthGroups] | None,
     rule: FitSettings,
     generator: torch.Generator,
 ) -> _Parameters:
@@ -184,7 +184,7 @@ def _start(
     start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)
     tilted = start + torch.randn(k, m, generator=generator)
     if lengths is not None:
-        groups, values = lengths.groups, lengths.values
+        groups, values = torch.tensor(lengths.statistic.groups), lengths.values
         shares = (values / torch.bincount(groups, minlength=len(values)))[groups].clamp(min=0)
         shares = shares.cumsum(0) / shares.sum().clamp(min=1e-9)
         target_lengths = torch.searchsorted(shares, (torch.arange(k) + 0.5) / k).clamp(max=len(groups) - 1).float()

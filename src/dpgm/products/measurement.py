@@ -10,31 +10,24 @@ the values released before.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb, sqrt
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend, gaussian_mu
-from dpgm.products.bounds import choose_cap, choose_limit, draw_likely, popular_sets
 from dpgm.products.enumerated import is_enumerated
-from dpgm.products.noisy_items import Reading, item_profile, pilot_profile, read, retained
-from dpgm.products.rules import BudgetRules, ProductRules, ReadRules
-from dpgm.products.scaled_items import ScaledReading, read_scaled, scaled_items
+from dpgm.products.rules import ProductRules
 from dpgm.statistics.centred_pairs import CentredPairs
-from dpgm.statistics.enumerated_sets import STEPS, offsets_near
-from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.clipped_sets import choose_cap, clip_bound
+from dpgm.statistics.item_counts import ITEMS, ItemCounts, item_profile, mean_weight, pilot_profile
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
-from dpgm.statistics.popular_lengths import NAME as POPULAR
-from dpgm.statistics.popular_lengths import PopularLengths
-from dpgm.statistics.record_lengths import RecordLengths, record_lengths
-from dpgm.statistics.scaled_items import NAME as SCALED
-from dpgm.statistics.statistic import Measured, ask, clip_bound
+from dpgm.statistics.popular_lengths import POPULAR, PopularLengths
+from dpgm.statistics.record_lengths import LENGTHS, RecordLengths, RecordSizes, mean_length
+from dpgm.statistics.rules import ReadRules
+from dpgm.statistics.scaled_items import SCALED, ScaledItems, ScaledReading, read_scaled
+from dpgm.statistics.statistic import Floats, Measured, ask
 from dpgm.strategy.protocol import PublicFacts
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,8 +57,8 @@ def measurement_spends(
     columns = 0 if domain is None else len(domain.table_columns)
     sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
     listed = cells and domain is not None and is_enumerated(domain, rules.enumerated)
-    order = _largest_sets(width, free, columns, sigma, records, listed, rule)
-    first = _item_share(width, free, sigma, records, listed, rule)
+    order = _largest_sets(width, free, columns, sigma, records, listed, rules)
+    first = _item_share(width, free, sigma, records, listed, rules)
     left = 1 - rule.lengths - first
     shares: tuple[float, ...] = {
         1: (rule.lengths, 1 - rule.lengths),
@@ -73,7 +66,7 @@ def measurement_spends(
         3: (rule.lengths, first, rule.pairs_beside_triples * left, (1 - rule.pairs_beside_triples) * left),
         4: rule.quadruples_enumerated if listed else rule.quadruples,
     }[order]
-    names: tuple[str, ...] = ("record lengths", *(NAMES[n] for n in range(1, order + 1)))
+    names: tuple[str, ...] = (LENGTHS, *(NAMES[n] for n in range(1, order + 1)))
     # Items alone: a pilot release of their counts, then scaled counts.
     if domain is not None and free == width and order > 1 and not listed:
         pilot = () if piloted else (rule.pilot * shares[1],)
@@ -88,10 +81,11 @@ def measurement_spends(
 
 
 def _largest_sets(
-    width: int, free: int, columns: int, sigma: float, records: int, listed: bool, rule: BudgetRules
+    width: int, free: int, columns: int, sigma: float, records: int, listed: bool, rules: ProductRules
 ) -> int:
     """The number of positions of the largest sets that are measured."""
-    matters = rule.sanity * records
+    rule = rules.budget
+    matters = rules.sanity * records
     matters *= rule.enumerated_tolerance if listed else min(1.0, rule.triple_width / width)
     few_or_items = free == width or width <= rule.narrow  # else pairs, centred, say more at any budget
     noise = sigma * sqrt(comb(max(rule.triple_items, columns), 3) / rule.triple_share)
@@ -100,13 +94,14 @@ def _largest_sets(
     return 2 if width > 1 else 1
 
 
-def _item_share(width: int, free: int, sigma: float, records: int, listed: bool, rule: BudgetRules) -> float:
+def _item_share(width: int, free: int, sigma: float, records: int, listed: bool, rules: ProductRules) -> float:
     """The share of item counts; the wider, the more numbers share the popular queries."""
+    rule = rules.budget
     share = rule.items + rule.items_wide * min(1.0, width / rule.wide)
     if free == width:  # up to about a hundred items, pairs are easily found
         share += rule.items_few * min(1.0, max(0.0, 2 - width / rule.few_items))
     if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
-        noise = sigma / (rule.sanity * records) / rule.knowable
+        noise = sigma / (rules.sanity * records) / rule.knowable
         share *= float(np.clip(noise**rule.knowable_power, 1.0, rule.most_items))
     return share
 
@@ -129,43 +124,33 @@ def measure(
         rules: tuned numbers.
         pilot: of every item, a noisy sum that was released before; instead of item counts, where these are not named.
     """
-    lengths = None
-    if "record lengths" in noises:
-        statistic = record_lengths(domain)
-        lengths = ask(gateway, statistic, noises[statistic.name])
-    reading = read(lengths, domain, records, rules.read)
-    items = _item_counts(gateway, domain, reading, records, noises, rules)
-    if items is not None:
-        profile, ranking = item_profile(items, reading, records, rules.read), items.value.numpy()
+    lengths = ask(gateway, RecordLengths.of(domain), noises[LENGTHS]) if LENGTHS in noises else None
+    sizes = RecordSizes.read(lengths, domain, records, rules.read)
+    items = None
+    if ITEMS in noises:
+        items = ask(gateway, ItemCounts.choose(sizes, noises[ITEMS], rules), noises[ITEMS])
+        profile, ranking = item_profile(items, sizes, rules.read), items.value.numpy()
     else:
         assert pilot is not None
-        profile = ranking = pilot_profile(pilot, reading, records, rules.read)
+        profile = ranking = pilot_profile(pilot, sizes, rules.read)
     scaled = None
     if SCALED in noises:
-        released = ask(gateway, scaled_items(profile, reading, records, noises[SCALED], rules), noises[SCALED])
-        scaled = read_scaled(released, profile, reading, records, rules)
+        released = ask(gateway, ScaledItems.choose(profile, sizes, noises[SCALED], rules), noises[SCALED])
+        scaled = read_scaled(released, profile, sizes, rules)
         profile = ranking = scaled.profile
     ranks = np.argsort(-ranking, kind="stable")
     popular = None
     if POPULAR in noises:
-        sizes = rules.budget.popular_groups
-        groups = tuple(tuple(ranks[:size].tolist()) for size in sizes if size < domain.width)
-        groups = groups or (tuple(ranks.tolist()),)  # discovery may find fewer items than were planned for
-        popular = ask(gateway, PopularLengths(domain, groups), noises[POPULAR])
-    tracked = {2: rules.budget.pair_positions, 3: rules.budget.triple_positions, 4: rules.budget.narrow}
-    orders = [order for order in tracked if NAMES[order] in noises]
+        popular = ask(gateway, PopularLengths.of(domain, ranks, rules.budget.popular_groups), noises[POPULAR])
     tuples: list[Measured[ItemTuples]] = []
     centred = None
-    for order in orders:
-        noise, size = noises[NAMES[order]], tracked[order]
-        enough = rules.budget.more_triples_below * rules.budget.sanity * records
-        if order == 3 and noise * clip_bound(3, rules.budget.triple_items) <= enough:
-            size = rules.budget.more_triple_positions
-        chosen = ranks[: min(size, domain.width)]
-        law = reading.within(chosen, profile)
-        cap, cost = choose_cap(order, law, profile[chosen], records, noise, rules)
-        if order == 2 and law @ np.arange(len(law)) >= rules.bound.dense:
-            pairs, centred_cost = _centred_pairs(np.sort(chosen), law, profile, reading, records, noise, rules)
+    for order in (order for order in (2, 3, 4) if NAMES[order] in noises):
+        noise = noises[NAMES[order]]
+        chosen = ranks[: min(_tracked(order, noise, records, rules), domain.width)]
+        within = sizes.within(chosen, profile)
+        cap, cost = choose_cap(order, within, profile[chosen], records, noise, rules)
+        if order == 2 and mean_length(within) >= rules.bound.dense:
+            pairs, centred_cost = CentredPairs.choose(np.sort(chosen), within, profile, sizes, noise, rules)
             if centred_cost < rules.bound.centred_gain * cost:
                 centred = ask(gateway, pairs, noise)
                 continue
@@ -174,41 +159,13 @@ def measure(
     return Measurements(lengths, items, tuple(tuples), centred, scaled, popular)
 
 
-def _item_counts(
-    gateway: Gateway,
-    domain: Domain,
-    reading: Reading,
-    records: int,
-    noises: Mapping[str, float],
-    rules: ProductRules,
-) -> Measured[ItemCounts] | None:
-    """The first release of item counts, if the plan pays for one."""
-    if "item counts" not in noises:
-        return None
-    noise, law = noises["item counts"], reading.whole
-    # the popularity law assumed before anything is known
-    zipf = 1 / (np.arange(domain.width) + rules.budget.zipf_offset)
-    guess = np.minimum(zipf / zipf.sum() * (law @ np.arange(len(law))), 1.0)
-    return ask(gateway, ItemCounts(domain, choose_cap(1, law, guess, records, noise, rules)[0]), noise)
-
-
-def _centred_pairs(
-    chosen: NDArray[np.int64],
-    law: Floats,
-    profile: Floats,
-    reading: Reading,
-    records: int,
-    noise: float,
-    rules: ProductRules,
-) -> tuple[CentredPairs, float]:
-    """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`)."""
-    domain, offsets = reading.domain, offsets_near(profile[chosen])
-    items = law[reading.domain.columns_within(chosen) :]  # without the columns, of which each record has all
-    sizes = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain, rules.bound).sizes
-    popular = popular_sets(2, law, profile[chosen], records, rules)
-    limit, cost = choose_limit(sizes, popular, noise, rules)
-    steps = max(1, round(limit * STEPS**2))
-    return CentredPairs(domain, tuple(int(position) for position in chosen), offsets, steps), cost
+def _tracked(order: int, noise: float, records: int, rules: ProductRules) -> int:
+    """Positions whose sets of `order` are counted."""
+    budget = rules.budget
+    enough = budget.more_triples_below * rules.sanity * records
+    if order == 3 and noise * clip_bound(3, budget.triple_items) <= enough:
+        return budget.more_triple_positions
+    return {2: budget.pair_positions, 3: budget.triple_positions, 4: budget.narrow}[order]
 
 
 @dataclass(frozen=True)
@@ -217,20 +174,20 @@ class Profile:
 
     frequencies: Floats
     cap: int
-    retained: float
+    mean_weight: float
 
 
 def measured_profile(measured: Measurements, domain: Domain, records: int, rules: ReadRules) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
     assert measured.items is not None
-    reading = read(measured.lengths, domain, records, rules)
-    cap, kept = measured.items.statistic.cap, retained(measured.items, reading, rules)
-    return Profile(last_profile(measured, reading, records, rules), cap, kept)
+    sizes = RecordSizes.read(measured.lengths, domain, records, rules)
+    weight = mean_weight(measured.items, sizes, rules)
+    return Profile(last_profile(measured, sizes, rules), measured.items.statistic.cap, weight)
 
 
-def last_profile(measured: Measurements, reading: Reading, records: int, rules: ReadRules) -> Floats:
+def last_profile(measured: Measurements, sizes: RecordSizes, rules: ReadRules) -> Floats:
     """Share of the records that hold each position, by the last release of item counts."""
     if measured.scaled is not None:
         return measured.scaled.profile
     assert measured.items is not None
-    return item_profile(measured.items, reading, records, rules)
+    return item_profile(measured.items, sizes, rules)

@@ -12,11 +12,19 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.model import Products
-from dpgm.products.moment_targets import fit_products
 from dpgm.products.rules import RULES, ProductRules
+from dpgm.products.targets import fit_products
+from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.enumerated_sets import EnumeratedSets
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.item_tuples import ItemTuples
+from dpgm.statistics.popular_lengths import PopularLengths
+from dpgm.statistics.record_lengths import RecordLengths
+from dpgm.statistics.scaled_items import ScaledItems
+from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, Measures, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import FamilySettings, no_settings
 
 FLOAT = 4  # bytes
@@ -39,39 +47,15 @@ class ProductStrategy:
 
     name = Products.kind
     settings_type = ProductSettings
-    measures: Mapping[str, Measures] = {
-        "record lengths": Measures("profile", "histogram of record lengths", "1"),
-        "item counts": Measures(
-            "profile",
-            "records holding each item; up to 17 items, centred",
-            "sqrt(length bound); centred: the bound",
-        ),
-        "scaled item counts": Measures(
-            "profile",
-            "records holding each item, rare items on a larger scale, less what most records hold",
-            "the bound",
-        ),
-        "popular lengths": Measures(
-            "measure",
-            "histograms of how many of the 30 and of the 100 most popular items records hold",
-            "sqrt(2); of one histogram 1",
-        ),
-        "pair counts": Measures(
-            "measure",
-            "records holding each pair of popular items; centred up to 17 items and where records are dense",
-            "sqrt(sets within the bound); centred: the bound",
-        ),
-        "triple counts": Measures(
-            "measure",
-            "records holding each triple of popular items; up to 17 items, centred, short records whole",
-            "sqrt(sets within the bound); centred: the bound",
-        ),
-        "quadruple counts": Measures(
-            "measure",
-            "records holding each four of the items; up to 17 items, centred, short records whole",
-            "sqrt(sets within the bound); centred: the bound",
-        ),
-    }
+    measures = in_words(
+        RecordLengths.words,
+        ItemCounts.words,
+        ScaledItems.words,
+        PopularLengths.words,
+        ItemTuples.words,
+        CentredPairs.words,
+        EnumeratedSets.words,
+    )
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Any domain will do; the paper knows no products."""

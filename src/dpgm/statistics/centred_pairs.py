@@ -7,9 +7,11 @@ of at most s / sqrt(2); records of s > `limit` are scaled down by limit / s. All
 multiples of 1/16, weights of 1/256.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,10 +20,13 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.enumerated_sets import STEPS
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
 from dpgm.statistics.item_tuples import NAMES, dense_rows, possible_sets
-from dpgm.statistics.statistic import GRID
+from dpgm.statistics.record_lengths import RecordSizes
+from dpgm.statistics.rules import BoundRules, StatisticRules
+from dpgm.statistics.shrinkage import shrink_signed
+from dpgm.statistics.statistic import GRID, STEPS, Floats, Ints, Measured, Scale, Target
 
 _CHUNK = 1 << 14  # 2^14 rows of weights up to 256 stay below 2^24, where float32 sums are exact
 _FULL_WEIGHT = round(1 / GRID)
@@ -31,12 +36,46 @@ _FULL_WEIGHT = round(1 / GRID)
 class CentredPairs:
     """Centred sums of all pairs out of `chosen`, in the order of `tuples`."""
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        NAMES[2]: Measures("measure", "where records are dense, centred sums of these pairs", "centred: the bound")
+    }
+
     domain: Domain
     chosen: tuple[int, ...]  # in increasing order
     offsets: tuple[int, ...]  # of each, in steps of 1 / STEPS
     limit: int  # of s, in steps of 1 / STEPS²
     name: str = NAMES[2]
     order: int = 2
+
+    @classmethod
+    def choose(
+        cls, chosen: Ints, lengths: Floats, profile: Floats, sizes: RecordSizes, noise: float, rules: StatisticRules
+    ) -> tuple["CentredPairs", float]:
+        """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`).
+
+        Args:
+            chosen: positions, in increasing order.
+            lengths: share of the records that hold n = 0, 1, ... of them.
+            profile: share of the records that hold each position of the domain.
+            sizes: what is known of record lengths.
+            noise: multiplier.
+            rules: tuned numbers.
+        """
+        domain, offsets = sizes.domain, offsets_near(profile[chosen])
+        items = lengths[domain.columns_within(chosen) :]  # without the columns, of which each record has all
+        likely = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain, rules.bound).sizes
+        # Lengths that appear only because of noise can be extreme, and would dominate sums of squares.
+        likely = np.minimum(likely, np.quantile(likely, rules.bound.seen))
+        limits = candidate_limits(likely, rules.bound)
+        candidates = [np.minimum(1.0, limit / likely) for limit in limits]
+        retained = np.array([float((likely**2 * weights).sum() / (likely**2).sum()) for weights in candidates])
+        popular = popular_sets(2, lengths, profile[chosen], sizes.records, rules)
+        stds = noise * np.array([centred_bound(limit) for limit in limits])
+        limit, cost = choose_bound(
+            limits, popular.noise(stds, retained), popular.distortion(2, retained, rules.bound)
+        )
+        steps = max(1, round(limit * STEPS**2))
+        return cls(domain, tuple(int(position) for position in chosen), offsets, steps), cost
 
     @cached_property
     def positions(self) -> NDArray[np.int64]:
@@ -55,7 +94,7 @@ class CentredPairs:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number a pair."""
+        """One number per pair."""
         return (len(self.tuples),)
 
     def query(self) -> Query:
@@ -74,8 +113,8 @@ class CentredPairs:
         rise[self.positions] = STEPS**2 - 2 * STEPS * offsets
         record = np.repeat(np.arange(len(rows)), rows.lengths)
         # whole numbers far below 2^53: the floating-point sums are exact
-        held = np.bincount(record, rise[rows.indices], minlength=len(rows)).astype(np.int64)
-        sizes: NDArray[np.int64] = held + int((offsets**2).sum())
+        present = np.bincount(record, rise[rows.indices], minlength=len(rows)).astype(np.int64)
+        sizes: NDArray[np.int64] = present + int((offsets**2).sum())
         return sizes
 
     def _sum(self, view: View) -> Tensor:
@@ -97,6 +136,91 @@ class CentredPairs:
         # (16 x_i - a)(16 x_j - b), multiplied out
         sums = STEPS**2 * both[i, j] - STEPS * (offsets[j] * one[i] + offsets[i] * one[j])
         return torch.from_numpy(sums + offsets[i] * offsets[j] * none)
+
+    @cached_property
+    def _on_model(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions, the number of each one's item or table column, and offsets."""
+        owners = np.unique(self.domain.column_of[self.positions], return_inverse=True)[1]
+        offsets = torch.from_numpy(np.array(self.offsets) / STEPS).float()
+        return torch.from_numpy(self.positions), torch.from_numpy(owners), offsets
+
+    def scaling(self, rules: BoundRules) -> Callable[[Tensor], Scale]:
+        """Mean weight of every component's records, and how it falls as s grows; s taken as normal."""
+        nodes = torch.linspace(-4, 4, 33)
+        shares = torch.softmax(-(nodes**2) / 2, dim=0)
+        positions, owners, offsets = self._on_model
+        limit = self.limit / STEPS**2
+
+        def scale(probabilities: Tensor) -> Scale:
+            chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
+            mean = (offsets**2).sum() + chances @ rise
+            joint = _column_sums(chances * rise, owners)
+            spread = (chances @ rise**2 - (joint**2).sum(dim=1)).clamp(min=1e-6).sqrt()
+            s = (mean[:, None] + spread[:, None] * nodes).clamp(min=rules.least_size)
+            weight = (limit / s).clamp(max=1.0) * shares
+            return weight.sum(dim=1), (weight * nodes).sum(dim=1) / spread
+
+        return scale
+
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """Mean of each centred product over the records, weighted, as a matrix of positions x positions.
+
+        To first order in how s depends on i and j.
+        """
+        positions, owners, offsets = self._on_model
+        chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
+        level, slope = (weights * scale[0])[:, None], (weights * scale[1])[:, None]
+        off = chances - offsets
+        # Of x_i and s, which grows by rise_i where x_i = 1, less what other values of the column would have added.
+        covariance = chances * (rise - _column_sums(chances * rise, owners).index_select(1, owners))
+        half = (0.5 * level * off + slope * covariance).T @ off
+        return half + half.T
+
+
+def _column_sums(values: Tensor, owners: Tensor) -> Tensor:
+    """(k, T) summed over the positions of each item or column; as wide as before, at the end zeros."""
+    return torch.zeros_like(values).index_add(1, owners, values)
+
+
+def centred_target(
+    measured: Measured[CentredPairs],
+    profile: Floats,
+    records: int,
+    emphasis: float | Tensor,
+    rules: StatisticRules,
+    *,
+    shrunk: bool,
+) -> Target[CentredPairs]:
+    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0.
+
+    Args:
+        measured: the release.
+        profile: share of the records that hold each position of the domain.
+        records: the public number of records.
+        emphasis: weight in the fit.
+        rules: tuned numbers.
+        shrunk: whether to shrink them.
+    """
+    sets = measured.statistic
+    chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
+    i, j = sets.tuples.T
+    values, stds = measured.value.numpy(), np.full(len(i), measured.std)
+    if shrunk:
+        off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
+        values, stds = shrink_signed(
+            values, measured.std, records * off[i] * off[j], records * spread[i] * spread[j], rules.read.shrink
+        )
+    shape = (len(chances), len(chances))
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[i, j], variance[i, j] = values, stds**2
+    return Target(
+        statistic=sets,
+        values=torch.from_numpy(target).float(),
+        variances=torch.from_numpy(variance).float(),
+        size=torch.from_numpy(records * np.outer(chances, chances)).float(),
+        scaling=sets.scaling(rules.bound),
+        emphasis=emphasis,
+    )
 
 
 def centred_bound(limit: float) -> float:

@@ -4,17 +4,21 @@ The cluster of a row is a private column (`view.kept["clusters"]`), a record-wis
 in one cluster, so it moves one size by 1 and one block of counts by at most sqrt(cap).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.clipped_sets import clip_bound, clip_steps
+from dpgm.statistics.statistic import GRID
 
 CLUSTERS = "clusters"
+SIZES, PROFILES = "cluster sizes", "cluster profiles"
 _CHUNK = 1 << 18
 
 
@@ -22,8 +26,10 @@ _CHUNK = 1 << 18
 class ClusterSizes:
     """Records of each cluster."""
 
+    words: ClassVar[Mapping[str, Measures]] = {SIZES: Measures("profiles", "records of each final cluster", "1")}
+
     clusters: int
-    name: str = "cluster sizes"
+    name: str = SIZES
     sensitivity: float = 1.0
 
     @property
@@ -44,10 +50,14 @@ class ClusterSizes:
 class ClusterProfiles:
     """Item counts of each cluster; a record of n > `cap` ones counts sqrt(cap / n) for each of them."""
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        PROFILES: Measures("profiles", "records of each cluster holding each item", "sqrt(length bound)")
+    }
+
     domain: Domain
     clusters: int
     cap: int
-    name: str = "cluster profiles"
+    name: str = PROFILES
 
     @property
     def sensitivity(self) -> float:
@@ -56,7 +66,7 @@ class ClusterProfiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """A row of counts a cluster."""
+        """One row of counts per cluster."""
         return (self.clusters, self.domain.width)
 
     def query(self) -> Query:

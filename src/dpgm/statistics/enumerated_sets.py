@@ -11,10 +11,12 @@ stands for exactly these items, and nothing to the sets. The same release then h
 records for the noise of one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import floor
+from math import comb, floor
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,11 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets
+from dpgm.statistics.item_counts import possible_shares
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.statistic import GRID
+from dpgm.statistics.record_lengths import Lengths
+from dpgm.statistics.rules import ReadRules, StatisticRules
+from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured
 
-STEPS = 16  # of an offset, in 1
 _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
 
 
@@ -34,11 +39,70 @@ _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never roun
 class EnumeratedSets:
     """Centred sums of all sets of `order` items, in the order of `sets`; then `whole_records`."""
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        NAMES[1]: Measures("profile", "up to 17 items, centred", "centred: the bound"),
+        NAMES[2]: Measures("measure", "up to 17 items, centred", "centred: the bound"),
+        NAMES[3]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
+        NAMES[4]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
+    }
+
     domain: Domain
     order: int
     offsets: tuple[int, ...]  # of every item, in steps
     bound: float
     whole: bool = False
+
+    @classmethod
+    def choose(
+        cls,
+        order: int,
+        profile: Floats,
+        lengths: Floats,
+        domain: Domain,
+        records: int,
+        noise: float,
+        rules: StatisticRules,
+        *,
+        whole: bool,
+    ) -> "EnumeratedSets":
+        """Offsets, and the bound that balances noise against what scaling down distorts.
+
+        Args:
+            order: items in a set.
+            profile: share of the records that hold each item.
+            lengths: share of the records that hold n = 0, 1, ... items.
+            domain: the public domain.
+            records: the public number of records.
+            noise: multiplier.
+            rules: tuned numbers.
+            whole: whether short records are counted whole.
+        """
+        parted = (
+            likely_records(profile, lengths)
+            * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[
+                np.bitwise_count(np.arange(1 << domain.width))
+            ]
+        )
+        popular, doubt = (
+            popular_sets(order, lengths, profile, records, rules),
+            rules.bound.enumerated_doubt[order - 1],
+        )
+        tried = []
+        for candidate in rules.bound.offset_candidates:
+            free = cls(domain, order, offsets_near(profile + candidate * (0.5 - profile)), 1.0, whole=whole)
+            parted[free.whole_records] = 0.0
+            bounds = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
+            bounds = bounds[bounds > 0]
+            best, best_cost = float(free.norms.max()), np.inf
+            if len(bounds):
+                candidates = (np.minimum(1.0, bound / np.maximum(free.norms, 1e-12)) for bound in bounds)
+                retained = np.array([float((parted * weights).sum() / parted.sum()) for weights in candidates])
+                distortion = popular.distortion(order, retained, rules.bound, doubt)
+                best, best_cost = choose_bound(bounds.tolist(), popular.noise(noise * bounds, retained), distortion)
+            tried.append((best_cost, replace(free, bound=max(best, 1 / STEPS**order))))
+        plain, moved = tried[0], min(tried[1:], key=lambda found: found[0])
+        gain = rules.bound.enumerated_gain[order - 1] ** 2
+        return (moved if moved[0] < gain * plain[0] else plain)[1]
 
     @property
     def name(self) -> str:
@@ -70,8 +134,8 @@ class EnumeratedSets:
     @cached_property
     def norms(self) -> NDArray[np.float64]:
         """Norm of the vector of every possible record, before weights."""
-        held = (np.arange(1 << self.width)[:, None] >> np.arange(self.width)) & 1
-        squares = (STEPS * held - np.array(self.offsets)) ** 2
+        present = (np.arange(1 << self.width)[:, None] >> np.arange(self.width)) & 1
+        squares = (STEPS * present - np.array(self.offsets)) ** 2
         # Elementary symmetric polynomial: the sum over all sets of the product of squares.
         sums = np.zeros((self.order + 1, 1 << self.width), dtype=np.int64)
         sums[0] = 1
@@ -129,12 +193,155 @@ class EnumeratedSets:
         # Item by item, from "which records" to "which sets"; larger sets than those counted may overflow, unread.
         for item, offset in enumerate(self.offsets):
             halves = sums.reshape(-1, 2, 1 << item)
-            without, held = halves[:, 0].copy(), halves[:, 1].copy()
-            halves[:, 0] = without + held
-            halves[:, 1] = (STEPS - offset) * held - offset * without
+            without, within = halves[:, 0].copy(), halves[:, 1].copy()
+            halves[:, 0] = without + within
+            halves[:, 1] = (STEPS - offset) * within - offset * without
         return torch.from_numpy(np.concatenate([sums[self.sets], self._whole_steps * cells[self.whole_records]]))
 
 
-def offsets_near(frequencies: NDArray[np.float64]) -> tuple[int, ...]:
-    """Offsets next to the items' frequencies."""
-    return tuple(int(step) for step in np.clip(np.rint(STEPS * frequencies), 0, STEPS))
+def likely_records(profile: Floats, lengths: Floats) -> Floats:
+    """A guess at the share of each of the 2^m possible records, from item frequencies and shares of lengths."""
+    cells = np.arange(1 << len(profile))
+    odds = np.log(profile) - np.log1p(-profile)
+    chances = np.exp(((cells[:, None] >> np.arange(len(profile))) & 1) @ odds)
+    sizes = np.bitwise_count(cells)
+    shares = np.zeros(len(profile) + 1)
+    shares[: len(lengths)] = lengths[: len(profile) + 1]
+    guess: Floats = chances * (shares / np.bincount(sizes, chances))[sizes]
+    return guess
+
+
+def enumerated_profile(items: Measured[EnumeratedSets], lengths: Floats, records: int, rules: ReadRules) -> Floats:
+    """Share of the records that hold each item, from sums of single items with one offset for all."""
+    statistic = items.statistic
+    sizes = np.arange(min(len(lengths), statistic.width + 1))
+    lengths = lengths[: len(sizes)] / max(lengths[: len(sizes)].sum(), 1e-12)
+    weights = statistic.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
+    retained = (lengths * sizes * weights).sum() / max((lengths * sizes).sum(), 1e-12)
+    shares = items.value.numpy() / records + statistic.offsets[0] / STEPS * (lengths @ weights)
+    return possible_shares(shares / max(retained, rules.least_weight), items.std, records, rules)
+
+
+# -- on a model: a table with the probability of every possible record -------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetSums:
+    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
+
+    Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
+    items of a set.
+    """
+
+    sets: Tensor  # (count,) bit masks
+    values: Tensor
+    variances: Tensor
+    weights: Tensor | None  # (2^m,)
+    offsets: Tensor  # (m,)
+    penalty: float  # how readily these numbers give way to independence
+
+    def expected(self, chances: Tensor) -> Tensor:
+        """The same sums over a table (2^m,) of probabilities."""
+        sums = chances if self.weights is None else _over_records(self.weights.double() * chances, self.offsets)
+        return sums[self.sets]
+
+    def squares(self, chances: Tensor) -> Tensor:
+        """The same for the squares of what is summed."""
+        if self.weights is None:
+            return self.expected(chances)
+        return _squares_over_records(self.weights.double() ** 2 * chances, self.offsets)[self.sets]
+
+    def scores(self, parameters: Tensor, cells: int) -> Tensor:
+        """(cells,) for every record the sum of parameters, each times what the record adds to its number."""
+        placed = torch.zeros(cells, dtype=torch.float64).index_add_(0, self.sets, parameters)
+        return placed if self.weights is None else self.weights.double() * _over_sets(placed, self.offsets)
+
+
+@dataclass(frozen=True)
+class LengthCounts:
+    """Noisy counts of records by group of lengths; `groups` (2^m,) has the group of every possible record."""
+
+    groups: Tensor
+    values: Tensor
+    variances: Tensor
+    penalty: float
+
+    @classmethod
+    def of(cls, lengths: Lengths, width: int, penalty: float) -> "LengthCounts":
+        """What was read from a histogram of lengths, over `width` items."""
+        sizes = torch.from_numpy(np.bitwise_count(np.arange(1 << width)).astype(np.int64))
+        groups = torch.from_numpy(lengths.groups)[sizes.clamp(max=len(lengths.groups) - 1)]
+        return cls(groups, torch.from_numpy(lengths.counts), torch.from_numpy(lengths.stds**2), penalty)
+
+    def expected(self, chances: Tensor) -> Tensor:
+        """The same counts over a table (2^m,) of probabilities."""
+        return torch.zeros(len(self.values), dtype=torch.float64).index_add_(0, self.groups, chances)
+
+    def squares(self, chances: Tensor) -> Tensor:
+        """The same: a record adds 0 or 1."""
+        return self.expected(chances)
+
+    def scores(self, parameters: Tensor, cells: int) -> Tensor:
+        """(cells,) for every record the parameter of its group."""
+        return parameters[self.groups]
+
+
+def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: float) -> list[SetSums]:
+    """The released sums as targets of a fit: those of the sets, and the records that were counted whole."""
+    statistic = released.statistic
+    sums, whole = released.value[: len(statistic.sets)], released.value[len(statistic.sets) :]
+    offsets = torch.tensor(statistic.offsets) / STEPS
+    targets = [
+        SetSums(
+            sets=torch.from_numpy(statistic.sets),
+            values=sums,
+            variances=torch.full_like(sums, released.std**2),
+            weights=torch.from_numpy(statistic.weight_steps * GRID),
+            offsets=offsets,
+            penalty=penalty,
+        )
+    ]
+    if statistic.whole:
+        targets.append(
+            SetSums(
+                sets=torch.from_numpy(statistic.whole_records),
+                values=whole / statistic.whole_weight,
+                variances=torch.full_like(whole, (released.std / statistic.whole_weight) ** 2),
+                weights=None,
+                offsets=offsets,
+                penalty=whole_penalty,
+            )
+        )
+    return targets
+
+
+def _over_records(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every set the sum over records, each times (x_i - offset_i) for every item of the set."""
+    values = values.clone()
+    for item, offset in enumerate(offsets.tolist()):
+        halves = values.view(-1, 2, 2**item)
+        halves[:, 0] += halves[:, 1]
+        if offset:
+            halves[:, 1] -= offset * halves[:, 0]
+    return values
+
+
+def _squares_over_records(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every set the sum over records, each times (x_i - offset_i)² for every item of the set."""
+    values = values.clone()
+    for item, offset in enumerate(offsets.tolist()):
+        halves = values.view(-1, 2, 2**item)
+        without = halves[:, 0].clone()
+        halves[:, 0] += halves[:, 1]
+        halves[:, 1] = (1 - offset) ** 2 * halves[:, 1] + offset**2 * without
+    return values
+
+
+def _over_sets(values: Tensor, offsets: Tensor) -> Tensor:
+    """For every record the sum over sets, each times (x_i - offset_i) for every item of the set; in place."""
+    for item, offset in enumerate(offsets.tolist()):
+        halves = values.view(-1, 2, 2**item)
+        if offset:
+            halves[:, 0] -= offset * halves[:, 1]
+        halves[:, 1] += halves[:, 0]
+    return values

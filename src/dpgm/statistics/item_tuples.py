@@ -5,9 +5,12 @@ two values of one table column, which cannot occur, are left out. A record with 
 C(n, order) sets; long ones are down-weighted (`clip_steps`), so its norm is at most sqrt(C(cap, order)).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from math import comb
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,11 +19,15 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.record_lengths import counts_within
-from dpgm.statistics.statistic import GRID, clip_bound, clip_steps
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.clipped_sets import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
+from dpgm.statistics.item_counts import ITEMS
+from dpgm.statistics.record_lengths import RecordSizes, counts_within
+from dpgm.statistics.rules import StatisticRules
+from dpgm.statistics.shrinkage import shrink
+from dpgm.statistics.statistic import GRID, Floats, Measured, Scale, Target
 
-NAMES = {1: "item counts", 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}
+NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
 # A product of 0/1 columns weighted by at most 256 stays below 2^24 over a chunk, where float32 sums are exact.
 _CHUNK = {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}
 
@@ -28,6 +35,14 @@ _CHUNK = {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}
 @dataclass(frozen=True)
 class ItemTuples:
     """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`."""
+
+    words: ClassVar[Mapping[str, Measures]] = {
+        NAMES[2]: Measures("measure", "records holding each pair of popular items", "sqrt(sets within the bound)"),
+        NAMES[3]: Measures(
+            "measure", "records holding each triple of popular items", "sqrt(sets within the bound)"
+        ),
+        NAMES[4]: Measures("measure", "records holding each four of the items", "sqrt(sets within the bound)"),
+    }
 
     domain: Domain
     chosen: tuple[int, ...]
@@ -83,17 +98,29 @@ class ItemTuples:
                 pairs = dense[:, left] * dense[:, right]
                 product = (pairs * weights).T @ (dense if self.order == 3 else pairs)
             total += product.astype(np.int64)
-        return torch.from_numpy(self._pick(total))
+        return torch.from_numpy(total[self.places])
 
-    def _pick(self, total: NDArray[np.int64]) -> NDArray[np.int64]:
+    @cached_property
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the sets stand in a matrix of positions x positions, pairs x positions or pairs x pairs."""
         listed = self.tuples.T
         if self.order == 2:
-            pairs: NDArray[np.int64] = total[listed[0], listed[1]]
-            return pairs
+            return listed[0], listed[1]
         pair = pair_places(len(self.positions))
-        last = listed[2] if self.order == 3 else pair[listed[2], listed[3]]
-        picked: NDArray[np.int64] = total[pair[listed[0], listed[1]], last]
-        return picked
+        return pair[listed[0], listed[1]], listed[2] if self.order == 3 else pair[listed[2], listed[3]]
+
+    @cached_property
+    def _index(self) -> Tensor:
+        return torch.from_numpy(self.positions)
+
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """Share of the records that hold each set, weighted, as a matrix (see `places`)."""
+        return moments(self.order, probabilities.index_select(1, self._index), weights, *scale)
+
+    def shares(self, probabilities: Tensor, weights: Tensor) -> Floats:
+        """Share of a mixture's records that hold each of the sets, in the order of `tuples`."""
+        full, none = torch.ones(len(weights)), torch.zeros(len(weights))
+        return self.expected(probabilities, weights, (full, none))[self.places].double().numpy()
 
 
 def possible_sets(domain: Domain, positions: NDArray[np.int64], order: int) -> NDArray[np.int64]:
@@ -123,3 +150,57 @@ def dense_rows(records: Records, place: NDArray[np.int64], size: int) -> NDArray
     rows = np.repeat(np.arange(len(records)), records.lengths)
     dense[rows, place[records.indices]] = 1
     return dense[:, :size]
+
+
+def tuple_target(
+    measured: Measured[ItemTuples],
+    expected: Floats | None,
+    lengths: Floats,
+    sizes: RecordSizes,
+    emphasis: float | Tensor,
+    rules: StatisticRules,
+) -> Target[ItemTuples]:
+    """The counts as a target of a fit, shrunk toward what is expected of them, if anything.
+
+    Args:
+        measured: the release.
+        expected: of every set, in any unit; None leaves the counts as they are.
+        lengths: share of the records that hold n = 0, 1, ... of the positions.
+        sizes: what is known of record lengths.
+        emphasis: weight in the fit.
+        rules: tuned numbers.
+    """
+    sets = measured.statistic
+    values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
+    if expected is not None:
+        values, stds = _shrunk(measured, expected, lengths, sizes.records, rules)
+    size = len(sets.positions)
+    pairs = size * (size - 1) // 2
+    shape = {2: (size, size), 3: (pairs, size), 4: (pairs, pairs)}[sets.order]
+    target, variance = np.zeros(shape), np.full(shape, np.inf)
+    target[sets.places], variance[sets.places] = values, stds**2
+    counts = torch.from_numpy(target).float()
+    longest = longest_expected(lengths, size, rules.read)
+    return Target(
+        statistic=sets,
+        values=counts,
+        variances=torch.from_numpy(variance).float(),
+        size=counts.clamp(min=0),
+        scaling=clipped_scaling(sets.order, sets.positions, sets.cap, longest, sets.domain),
+        emphasis=emphasis,
+    )
+
+
+def _shrunk(
+    measured: Measured[ItemTuples], expected: Floats, lengths: Floats, records: int, rules: StatisticRules
+) -> tuple[Floats, Floats]:
+    """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
+    sets, values = measured.statistic, measured.value.numpy()
+    weights = clip_steps(len(lengths) - 1, sets.order, sets.cap) * GRID
+    total = records * float(
+        (lengths * weights) @ np.array([comb(n, sets.order) for n in range(len(lengths))], dtype=np.float64)
+    )
+    doubt = (measured.std**2 * len(values), (rules.read.total_doubt * total) ** 2)
+    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), rules.read.least_total)
+    expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
+    return shrink(values, measured.std, expected, rules.read.shrink)

@@ -1,8 +1,9 @@
 """Histograms of raw numbers over public grids: what bounds, popular values, bins and shapes are found by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from dpgm.data.number_grid import BOUND_SLOTS, Grid, bound_slot
 from dpgm.data.open_records import NumberColumn, OpenRecords
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.statistic import Floats
 
-Floats: TypeAlias = NDArray[np.float64]
+BOUNDS, HISTOGRAMS = "value bounds", "number histograms"
 
 
 def _ticks(view: View, column: int) -> Floats:
@@ -31,9 +33,17 @@ class NumberHistograms:
     A record counts once per level of every column, so the sensitivity is the square root of the number of levels.
     """
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        HISTOGRAMS: Measures(
+            "settle",
+            "histogram of each number over a public grid, and over groups of its cells",
+            "sqrt(levels of all grids)",
+        )
+    }
+
     columns: tuple[int, ...]
     grids: tuple[Grid, ...]
-    name: str = "number histograms"
+    name: str = HISTOGRAMS
 
     @property
     def sensitivity(self) -> float:
@@ -73,8 +83,12 @@ class BoundHistograms:
     A record counts once per column, so the sensitivity is the square root of the number of columns.
     """
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        BOUNDS: Measures("settle", "histogram of numbers between powers of two, of each column", "sqrt(columns)")
+    }
+
     columns: tuple[int, ...]
-    name: str = "value bounds"
+    name: str = BOUNDS
 
     @property
     def sensitivity(self) -> float:

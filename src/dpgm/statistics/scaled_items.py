@@ -7,9 +7,12 @@ over a record, records of s > `limit` are scaled down by sqrt(limit / s), so a r
 sqrt(limit). All is done in whole numbers: scales and offsets are multiples of 1/16, weights of 1/256.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import sqrt
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,11 +21,15 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.enumerated_sets import STEPS
-from dpgm.statistics.statistic import GRID
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.bounds import LikelyRecords, candidate_limits, choose_bound, draw_likely, offsets_near
+from dpgm.statistics.item_counts import possible_shares
+from dpgm.statistics.record_lengths import RecordSizes
+from dpgm.statistics.rules import BoundRules, StatisticRules
+from dpgm.statistics.shrinkage import shrink_alone
+from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured, Scale, Target
 
-NAME = "scaled item counts"
+SCALED = "scaled item counts"
 _FULL_WEIGHT = round(1 / GRID)
 _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
 
@@ -31,11 +38,39 @@ _MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never roun
 class ScaledItems:
     """Sums of scale_i (x_i - offset_i) for all positions; `limit` in steps of 1 / STEPS⁴, as s is."""
 
+    words: ClassVar[Mapping[str, Measures]] = {
+        SCALED: Measures(
+            "profile",
+            "records holding each item, rare items on a larger scale, less what most records hold",
+            "the bound",
+        )
+    }
+
     domain: Domain
     scales: tuple[int, ...]  # in steps of 1 / STEPS
     offsets: tuple[int, ...]  # in steps of 1 / STEPS
     limit: int
-    name: str = NAME
+    name: str = SCALED
+
+    @classmethod
+    def choose(cls, profile: Floats, sizes: RecordSizes, noise: float, rules: StatisticRules) -> "ScaledItems":
+        """Scales, offsets and bound that promise the smallest error of popular items.
+
+        Args:
+            profile: share of the records that hold each item, roughly.
+            sizes: what is known of record lengths.
+            noise: multiplier.
+            rules: tuned numbers.
+        """
+        domain, tried = sizes.domain, []
+        for power, candidate in product(rules.bound.scale_powers, rules.bound.offset_candidates):
+            weights = np.maximum(profile, rules.sanity) ** -power
+            scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
+            offsets = offsets_near(profile + candidate * (0.5 - profile))
+            likely = _likely(scales / STEPS, np.array(offsets) / STEPS, profile, sizes, rules.bound)
+            limit, cost = _choose_limit(likely, scales / STEPS, profile, sizes.records, noise, rules)
+            tried.append((cost, cls(domain, tuple(scales.tolist()), offsets, max(1, round(limit * STEPS**4)))))
+        return min(tried, key=lambda found: found[0])[1]
 
     @property
     def sensitivity(self) -> float:
@@ -75,8 +110,8 @@ class ScaledItems:
         """The s of every record."""
         record = np.repeat(np.arange(len(rows)), rows.lengths)
         # whole numbers far below 2^53: the floating-point sums are exact
-        held = np.bincount(record, self.rises[rows.indices].astype(np.float64), minlength=len(rows))
-        sizes: NDArray[np.int64] = held.astype(np.int64) + self.nothing
+        present = np.bincount(record, self.rises[rows.indices].astype(np.float64), minlength=len(rows))
+        sizes: NDArray[np.int64] = present.astype(np.int64) + self.nothing
         return sizes
 
     def _sum(self, view: View) -> Tensor:
@@ -88,3 +123,126 @@ class ScaledItems:
             none += int(weights.sum())
         scales, offsets = np.array(self.scales, dtype=np.int64), np.array(self.offsets, dtype=np.int64)
         return torch.from_numpy(scales * (STEPS * held - offsets * none))
+
+    @cached_property
+    def _on_model(self) -> tuple[Tensor, Tensor]:
+        scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (self.scales, self.offsets))
+        return scales, offsets
+
+    def scaling(self, rules: BoundRules) -> Callable[[Tensor], Scale]:
+        """Mean weight of every component's records, and by how much that of records that hold an item differs."""
+        scales, offsets = self._on_model
+        rises, nothing = scales**2 * (1 - 2 * offsets), ((scales * offsets) ** 2).sum()
+        grid = torch.linspace(float(rises.min()), float(rises.max()) + 1e-6, rules.grid_points)
+        near = (1 - (rises - grid[:, None]).abs() / (grid[1] - grid[0])).clamp(min=0)
+        limit = self.limit / STEPS**4
+
+        def weight(s: Tensor) -> Tensor:
+            return (limit / s.clamp(min=1e-9)).sqrt().clamp(max=1.0)
+
+        def scale(chances: Tensor) -> Scale:
+            s, shares = _skewed(nothing + chances @ rises, chances, rises)
+            mean = (weight(s) * shares).sum(dim=1)
+            with_item = torch.stack([(weight(s + rise) * shares).sum(dim=1) for rise in grid], dim=1)
+            return mean, (with_item - mean[:, None]) @ near
+
+        return scale
+
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """Mean of each sum over the records, weighted."""
+        scales, offsets = self._on_model
+        mean, difference = scale
+        off = (weights * mean) @ (probabilities - offsets)
+        return scales * (off + weights @ (probabilities * (1 - probabilities) * difference))
+
+
+def _skewed(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tensor]:
+    """(k, nodes) values of s and their shares (nodes,), from its first three moments (Cornish and Fisher)."""
+    nodes = torch.linspace(-4, 4, 33)
+    scatter = chances * (1 - chances)
+    spread = (scatter @ rises**2).clamp(min=1e-9).sqrt()
+    skew = (scatter * (1 - 2 * chances)) @ rises**3 / spread**3
+    s = mean[:, None] + spread[:, None] * (nodes + skew[:, None].clamp(-3, 3) / 6 * (nodes**2 - 1))
+    return s, torch.softmax(-(nodes**2) / 2, dim=0)
+
+
+def _likely(
+    scales: Floats, offsets: Floats, profile: Floats, sizes: RecordSizes, rules: BoundRules
+) -> LikelyRecords:
+    everything = np.arange(sizes.domain.width)
+    return draw_likely(offsets, everything, profile, sizes.whole, sizes.domain, rules, scales)
+
+
+def _choose_limit(
+    likely: LikelyRecords, scales: Floats, profile: Floats, records: int, noise: float, rules: StatisticRules
+) -> tuple[float, float]:
+    """The limit of s that balances noise against distortion, and its cost."""
+    counts, popularity = records * profile, profile / profile.sum()
+    yardstick = np.maximum(counts, rules.sanity * records)
+    noisy = float(popularity @ (1 / (scales * yardstick)))
+    distorted = rules.bound.scaled_distortion * float(popularity @ (counts / yardstick))
+    # Of many records the longest are seen too; few of them are not worth a bound that all pay for.
+    seen = max(rules.bound.seen, 1 - rules.bound.unseen_records / records)
+    sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, seen))
+    limits = candidate_limits(sizes, rules.bound)
+    candidates = [np.sqrt(np.minimum(1.0, limit / sizes)) for limit in limits]
+    retained = np.array([float(likely.shares @ weights) for weights in candidates])
+    stds = noise * np.array([sqrt(limit) for limit in limits])
+    return choose_bound(limits, stds / retained * noisy, distorted * (1 - retained) / retained)
+
+
+@dataclass(frozen=True)
+class ScaledReading:
+    """Shares of the records that hold each item; posterior means and deviations of the sums themselves."""
+
+    released: Measured[ScaledItems]
+    profile: Floats
+    values: Floats
+    stds: Floats
+
+
+def read_scaled(
+    scaled: Measured[ScaledItems], pilot: Floats, sizes: RecordSizes, rules: StatisticRules
+) -> ScaledReading:
+    """Item frequencies from the scaled counts.
+
+    Args:
+        scaled: the release.
+        pilot: share of the records that hold each item by the pilot release; it tells which records to expect.
+        sizes: what is known of record lengths.
+        rules: tuned numbers.
+    """
+    statistic, records = scaled.statistic, sizes.records
+    scales, offsets = np.array(statistic.scales) / STEPS, np.array(statistic.offsets) / STEPS
+    likely = _likely(scales, offsets, pilot, sizes, rules.bound)
+    rises, nothing, limit = statistic.rises / STEPS**4, statistic.nothing / STEPS**4, statistic.limit / STEPS**4
+
+    def weight(sizes: Floats) -> Floats:
+        weights: Floats = np.sqrt(np.minimum(1.0, limit / np.maximum(sizes, 1e-9)))
+        return weights
+
+    # An item that is found in a record of n is one of the n.
+    others = nothing + (likely.sizes - nothing) * (1 - 1 / np.maximum(likely.lengths, 1))
+    grid = np.linspace(rises.min(), rises.max() + 1e-6, rules.bound.grid_points)
+    mean_weights = [likely.shares @ weight(others + rise) for rise in grid]
+    retained = np.maximum(np.interp(rises, grid, mean_weights), rules.read.least_weight)
+    beyond = offsets * records * float(weight(likely.sizes).mean())
+    counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales, rules.read.shrink)
+    profile = possible_shares(counts / (retained * records), stds / retained, records, rules.read)
+    return ScaledReading(scaled, profile, scales * (counts - beyond), scales * stds)
+
+
+def scaled_target(
+    found: ScaledReading, records: int, emphasis: float, rules: StatisticRules
+) -> Target[ScaledItems]:
+    """The scaled counts as a target of a fit."""
+    statistic = found.released.statistic
+    scales = torch.tensor(statistic.scales, dtype=torch.float32) / STEPS
+    return Target(
+        statistic=statistic,
+        values=torch.from_numpy(found.values).float(),
+        variances=torch.from_numpy(found.stds**2).float(),
+        size=scales * torch.from_numpy(records * found.profile).float(),
+        scaling=statistic.scaling(rules.bound),
+        emphasis=emphasis,
+    )

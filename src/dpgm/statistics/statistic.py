@@ -1,22 +1,31 @@
-"""What a statistic is: a map from a record to a vector of bounded norm, and its sum over the rows."""
+"""What a statistic is: a map from a record to a vector of bounded norm, its sum over the rows, its value on a model.
 
+One file per statistic holds all of it: the query with its sensitivity, its sentence for the plan, how the bound is
+chosen, how noisy values are read, and the same numbers on a mixture of products, which a fit compares with them.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from math import comb, floor, sqrt
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import Query
+from dpgm.mechanisms.query import Measures, Query
 
 GRID = 1 / 256  # contributions are whole multiples of this public step, so sums and noise are integer and exact
+STEPS = 16  # offsets and scales are whole multiples of one in so many
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 class Statistic(Protocol):
     """A bounded sum over records, ready for the gateway."""
+
+    words: ClassVar[Mapping[str, Measures]]  # its sentence for the plan, under every name it may have there
 
     @property
     def name(self) -> str:
@@ -38,7 +47,7 @@ class Statistic(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Statistic, covariant=True)
+S = TypeVar("S", bound=Statistic)
 
 
 @dataclass(frozen=True)
@@ -50,37 +59,74 @@ class Measured(Generic[S]):
     std: float
 
 
-T = TypeVar("T", bound=Statistic)
-
-
-def ask(gateway: Gateway, statistic: T, noise: float) -> Measured[T]:
+def ask(gateway: Gateway, statistic: S, noise: float) -> Measured[S]:
     """Release a statistic with the given noise multiplier."""
     value = gateway.release(statistic.name, statistic.query(), noise)
     return Measured(statistic, value, noise * statistic.sensitivity)
 
 
-@lru_cache(maxsize=64)
-def _steps(longest: int, order: int, cap: int) -> NDArray[np.int64]:
-    bound = comb(cap, order)
-    steps = np.full(longest + 1, round(1 / GRID), dtype=np.int64)
-    for n in range(cap + 1, longest + 1):
-        steps[n] = floor(sqrt(bound / comb(n, order)) / GRID)
-    steps.flags.writeable = False
-    return steps
+def in_words(*statistics: Mapping[str, Measures]) -> dict[str, Measures]:
+    """The sentences of several statistics; those that go by one name, of which a fit measures one, are joined."""
+    joined: dict[str, Measures] = {}
+    for words in statistics:
+        for name, one in words.items():
+            other = joined.get(name)
+            joined[name] = (
+                one
+                if other is None
+                else Measures(
+                    other.stage,
+                    f"{other.sentence}; {one.sentence}",
+                    other.sensitivity
+                    if other.sensitivity == one.sensitivity
+                    else f"{other.sensitivity}; {one.sensitivity}",
+                )
+            )
+    return joined
 
 
-def clip_steps(longest: int, order: int, cap: int) -> NDArray[np.int64]:
-    """Weight of a record of n = 0 .. `longest` items, in grid steps, rounded down.
+# How down-weighting of long records scales the moments of every component: a level and a slope.
+Scale: TypeAlias = tuple[Tensor, Tensor]
 
-    A record of n items has C(n, order) sets of `order` items; all of them together, each weighted by
-    min(1, sqrt(C(cap, order) / C(n, order))), have norm at most sqrt(C(cap, order)).
 
-    >>> (clip_steps(6, 2, 4) * GRID).round(3).tolist()
-    [1.0, 1.0, 1.0, 1.0, 1.0, 0.773, 0.629]
+class Expected(Protocol):
+    """A statistic that a mixture of products has too."""
+
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+        """The same numbers on a mixture of products, as shares of the records; differentiable.
+
+        Args:
+            probabilities: (k, m) of every position in every component.
+            weights: (k,) shares of the components.
+            scale: of the components, from `Target.scaling`; it may lag some steps of a fit behind.
+        """
+        ...
+
+
+E = TypeVar("E", bound=Expected, covariant=True)
+
+
+@dataclass(frozen=True)
+class Target(Generic[E]):
+    """What a generator should show: a statistic with its values as read from the noisy ones.
+
+    `values`, `variances` and `size` are counts, laid out as `statistic.expected` lays out its numbers.
     """
-    return _steps(longest, order, cap)
+
+    statistic: E
+    values: Tensor
+    variances: Tensor  # infinite where nothing was measured
+    size: Tensor  # the counts that relative errors are relative to
+    scaling: Callable[[Tensor], Scale]  # how down-weighting scales components of given probabilities (k, m)
+    emphasis: float | Tensor = 1.0  # weight in the fit, of all numbers or of each
+
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale | None = None) -> Tensor:
+        """The numbers of a mixture, as shares of the records."""
+        return self.statistic.expected(
+            probabilities, weights, self.scaling(probabilities) if scale is None else scale
+        )
 
 
-def clip_bound(order: int, cap: int) -> float:
-    """The norm that `clip_steps` keeps every record within."""
-    return sqrt(comb(cap, order))
+def unscaled(probabilities: Tensor) -> Scale:
+    """The scale where all records weigh alike."""
+    return probabilities.new_ones(()), probabilities.new_zeros(())

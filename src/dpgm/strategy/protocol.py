@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.config import Config
@@ -56,14 +57,6 @@ class Budget:
         if self.training is not None:
             runs |= {step.name: Run.of(step) for step in training_mechanisms(1.0, self.training)}
         return runs
-
-
-class Measures(NamedTuple):
-    """A mechanism in words, for people: the stage it belongs to, what it measures, its sensitivity."""
-
-    stage: str
-    sentence: str
-    sensitivity: str
 
 
 class FitPlan(Protocol):

@@ -10,12 +10,13 @@ from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
 from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.config import Config, Preset, default_delta
-from dpgm.strategy.protocol import Budget, Measures, PublicFacts, Run
+from dpgm.strategy.protocol import Budget, PublicFacts, Run
 from dpgm.strategy.settings import Settings, from_plain
 from dpgm.synthesis.settling import MEASURES as SETTLING
 from dpgm.synthesis.settling import with_settling

@@ -24,25 +24,21 @@ from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetCol
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import View
+from dpgm.mechanisms.query import Measures, View
 from dpgm.mechanisms.threshold import Discovered, Holdings, Value, threshold_query
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.number_histograms import BoundHistograms, NumberHistograms
-from dpgm.statistics.statistic import ask
-from dpgm.strategy.protocol import FitPlan, Measures
+from dpgm.statistics.number_histograms import BOUNDS, HISTOGRAMS, BoundHistograms, NumberHistograms
+from dpgm.statistics.statistic import ask, in_words
+from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, shape_number
 from dpgm.synthesis.settling_rules import RULES, SettlingRules
 
-BOUNDS, VALUES, HISTOGRAMS = "value bounds", "discovered values", "number histograms"
-MEASURES = {
-    BOUNDS: Measures("settle", "histogram of numbers between powers of two, of each column", "sqrt(columns)"),
-    VALUES: Measures("settle", "values whose noisy sum of records passes a threshold, with these sums", "1"),
-    HISTOGRAMS: Measures(
-        "settle",
-        "histogram of each number over a public grid, and over groups of its cells",
-        "sqrt(levels of all grids)",
-    ),
-}
+VALUES = "discovered values"
+MEASURES = in_words(
+    BoundHistograms.words,
+    {VALUES: Measures("settle", "values whose noisy sum of records passes a threshold, with these sums", "1")},
+    NumberHistograms.words,
+)
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from dpgm.products.shrinkage import shrink_alone, shrink_signed
+from dpgm.statistics.shrinkage import shrink, shrink_alone, shrink_signed
 
 
 def test_rare_counts_are_pulled_down_and_large_ones_stay():
@@ -51,3 +51,21 @@ def test_signed_numbers_are_pulled_to_what_is_expected_as_far_as_they_look_like_
     assert np.abs(mean - expected - off)[:1_800].mean() < 0.3 * np.abs(noisy - expected - off)[:1_800].mean()
     assert np.abs(mean - expected - off)[1_800:].mean() < 1.3 * np.abs(noisy - expected - off)[1_800:].mean()
     assert 0.5 < np.sqrt(((mean - expected - off) ** 2).mean()) / np.sqrt((deviation**2).mean()) < 1.5
+
+
+def test_shrinking_beats_both_the_noisy_counts_and_their_expectations():
+    draws = np.random.default_rng(0)
+    expected = draws.gamma(1.0, 50.0, size=5000) + 1
+    truth = expected * np.where(draws.random(5000) < 0.2, 4.0, 0.9)
+    noisy = truth + 30 * draws.normal(size=5000)
+    means, deviations = shrink(noisy, 30.0, expected)
+    error = np.abs(means - truth).mean()
+    assert error < 0.7 * np.abs(noisy - truth).mean()
+    assert error < 0.7 * np.abs(expected - truth).mean()
+    assert 0.5 < np.mean(np.abs(means - truth) < deviations) < 0.9
+
+
+def test_counts_without_noise_are_left_alone():
+    counts = np.array([3.0, 500.0, 70.0])
+    means, _ = shrink(counts, 1e-6, np.array([10.0, 90.0, 70.0]))
+    assert np.allclose(means, counts, rtol=1e-3)

@@ -7,11 +7,9 @@ where most items are rare, a small count is mostly noise. Post-processing: only 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgm.products.rules import RULES, ShrinkRules
-
-Floats = NDArray[np.float64]
+from dpgm.statistics.rules import RULES, ShrinkRules
+from dpgm.statistics.statistic import Floats
 
 _RULES = RULES.read.shrink
 
