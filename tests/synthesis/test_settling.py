@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dpgm.products.noisy_items import Reading, pilot_profile
-from dpgm.products.noisy_lengths import read_lengths
 
 import dpgm
 from dpgm.data.conversion import from_arrow
@@ -30,6 +28,8 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.statistics.item_counts import pilot_profile
+from dpgm.statistics.record_lengths import RecordSizes, read_lengths
 from dpgm.strategy.config import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
@@ -175,8 +175,8 @@ def test_sums_of_discovered_items_are_the_pilot_counts():
     assert found.sums.shape == (found.domain.width,)
     true = np.bincount(gateway._records.indices, minlength=found.domain.width) / 4000
     lengths = np.bincount(gateway._records.lengths).astype(float)
-    reading = Reading(found.domain, read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read))
-    profile = pilot_profile(found.sums, reading, 4000, PRODUCT_RULES.read)
+    sizes = RecordSizes(found.domain, 4000, read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read))
+    profile = pilot_profile(found.sums, sizes, PRODUCT_RULES.read)
     assert profile.sum() == pytest.approx(true.sum(), rel=0.02)
     assert np.abs(profile - true).max() < 0.05
 
