@@ -48,6 +48,7 @@ class _Plan:
     records: int
     settings: Settings
     mechanisms: tuple[Mechanism, ...]
+    rows_per_person: int = 1
 
     @property
     def noises(self) -> dict[str, float]:

@@ -61,6 +61,12 @@ READ_OPTIONS: dict[str, Any] = {
         "basket (one row per record), long (one row per person and item) or wide (one column per field).",
     ),
     "person": _option(str | None, "--person", "The column of persons.", "COLUMN"),
+    "rows_per_person": _option(
+        int | None,
+        "--rows-per-person",
+        "Rows that a person keeps at most, by a secret choice; the fit protects all of them together.",
+        "K",
+    ),
     "item": _option(str | None, "--item", "The column of items or of lists.", "COLUMN"),
     "count": _option(str | None, "--count", "Long shape: 0 here means not there.", "COLUMN"),
     "threshold": _option(float | None, "--threshold", "Numbers above it mean present (images: 127)."),

@@ -58,6 +58,9 @@ def plan(
     mean_length: MeanLength = None,
     domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
     items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
+    rows_per_person: Annotated[
+        int, typer.Option("--rows-per-person", help="Records that a person has at most.", metavar="K")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     rules: Annotated[bool, typer.Option("--rules", help="Print every tuned number of the plan, as JSON.")] = False,
     out: Annotated[
@@ -81,7 +84,8 @@ def plan(
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
     described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
-    made = make_plan(Config(epsilon, delta, clusters, model, preset, mean_length), records, described)  # type: ignore[arg-type]
+    asked = Config(epsilon, delta, clusters, model, preset, mean_length, rows_per_person)  # type: ignore[arg-type]
+    made = make_plan(asked, records, described)
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
@@ -125,11 +129,12 @@ def _print_plan(made: Any) -> None:
             rate,
             f"{row['share']:.1%}",
         )
-    console = Console()
+    console, rows = Console(), made.rows_per_person
+    unit = "one record" if rows == 1 else f"one person with up to {rows} records"
     console.print(table)
     console.print(
         f"model {made.settings.model}; {made.records:,} records; composed epsilon = {figure(made.epsilon)} at delta ="
-        f" {made.delta:.3g} ({made.adjacency} of one record)"
+        f" {made.delta:.3g} ({made.adjacency} of {unit})"
     )
 
 

@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dpgm.data.columns import flat_column
-from dpgm.data.formats import Shape
-from dpgm.data.gathering import DistinctPersons
+from dpgm.data.gathering import PersonsOfRows
 from dpgm.data.items import Place, escape_formula
+from dpgm.data.layout import Layout, Shape
 from dpgm.data.options import ReadOptions
+from dpgm.data.records import Records
+from dpgm.data.source import Source
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -86,26 +88,39 @@ def in_column(place: Place, name: str | int) -> Place:
 
 
 class People:
-    """The person column of a shape with one row a person, where the user names one."""
+    """The person column of a shape with one record per row, where the user names one.
 
-    def __init__(self, file: str, name: str | None) -> None:
-        self._file, self._name, self._distinct = file, name, DistinctPersons()
+    Persons must differ, or keep at most `most` of their rows.
+    """
+
+    def __init__(self, file: str, name: str | None, most: int | None = None) -> None:
+        self._file, self._name, self._most, self._persons = file, name, most, PersonsOfRows()
 
     def see(self, chunk: Chunk) -> None:
         """Note the persons of a chunk."""
         if self._name is not None:
-            self._distinct.add(flat_column(chunk.table, self._name), in_column(chunk.place, self._name))
+            self._persons.add(flat_column(chunk.table, self._name), in_column(chunk.place, self._name))
 
-    def unit(self) -> Literal["person", "row"]:
-        """The unit of privacy, once all chunks were seen; raises if a person occurred twice."""
+    def limited(
+        self,
+        records: Records,
+        shape: Shape,
+        *,
+        items_assumed_public: bool = False,
+        layout: Layout | None = None,
+    ) -> tuple[Records, Source]:
+        """The records of all chunks that are kept, and how they were read; raises if a person may not occur twice."""
         if self._name is None:
-            return "row"
-        self._distinct.check(self._file, lambda row: f"record {row + 1}")
-        return "person"
+            return records, Source("row", items_assumed_public, shape, layout)
+        if self._most is None:
+            self._persons.check(self._file, lambda row: f"record {row + 1}")
+            return records, Source("person", items_assumed_public, shape, layout)
+        kept = records.take(self._persons.chosen(self._most))
+        return kept, Source("person", items_assumed_public, shape, layout, self._most)
 
 
 def people_of(columns: Columns, options: ReadOptions) -> People:
     """The persons of a file, as far as the user names their column."""
     if options.person is not None:
         need(columns, options.person, "person")
-    return People(columns.file, options.person)
+    return People(columns.file, options.person, options.rows_per_person)

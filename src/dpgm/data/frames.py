@@ -58,6 +58,7 @@ def read_frame(
     *,
     person: str | None = None,
     item: str | None = None,
+    rows_per_person: int | None = None,
     discover: bool = False,
 ) -> FrameRecords:
     """Records of anything in memory.
@@ -67,20 +68,23 @@ def read_frame(
         domain: the public domain; records and matrices may do without.
         person: the column of persons of a frame: with `item` their rows are grouped, without it they must differ.
         item: the column of items: one per row with `person`, a list of them in each row without.
+        rows_per_person: rows that a person keeps at most, by a fresh secret choice, instead of one.
         discover: find privately what no domain states; of a frame, names and types of columns are taken as public.
     """
     import pyarrow as pa
 
     given = as_domain(domain)
     if not is_frame(data):
-        if person is not None or item is not None or discover:
+        if person is not None or item is not None or rows_per_person is not None or discover:
             raise UsageError(
-                "`person`, `item` and `discover` are for frames of pandas, polars or pyarrow; leave them out."
+                "`person`, `item`, `rows_per_person` and `discover` are for frames of pandas, polars or pyarrow; leave"
+                " them out."
             )
         return FrameRecords(as_records(data, given), None)
     if given is None and not discover:
         raise UsageError(_NO_DOMAIN)
     dtypes = _pandas_dtypes(data)
+    named = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in _names(data):
         raise UsageError(f"the frame has no column {item!r}; it has {', '.join(map(repr, _names(data)[:20]))}.")
     if item is not None and person is not None:
@@ -95,15 +99,15 @@ def read_frame(
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = set_field(given)
     if field is not None and field.name not in _names(data):
-        return FrameRecords(*_columns_of_items(data, given, person), dtypes)
-    source: Source | None = None
-    if person is not None:
-        columns = _named(data, [person])
-        people = people_of(columns, ReadOptions(person=person))
-        for chunk in columns.chunks:
-            people.see(chunk)
-        source = Source(people.unit(), False, "wide")
-    return FrameRecords(as_records(data, given), source, dtypes)
+        return FrameRecords(*_columns_of_items(data, replace(named, domain=given, shape="wide")), dtypes)
+    records = as_records(data, given)
+    if person is None:
+        return FrameRecords(records, None, dtypes)
+    columns = _named(data, [person])
+    people = people_of(columns, named)
+    for chunk in columns.chunks:
+        people.see(chunk)
+    return FrameRecords(*people.limited(records, "wide"), dtypes)
 
 
 def draft_frame(
@@ -237,9 +241,10 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     return with_private_items(*read_columns(columns, occurring), options)
 
 
-def _columns_of_items(data: Any, domain: Domain, person: str | None) -> tuple[Records, Source]:
+def _columns_of_items(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     """A frame with one 0/1 column per item."""
-    options = ReadOptions(domain=domain, person=person, shape="wide")
+    domain = options.public_domain
+    assert domain is not None
     if domain.is_open:
         raise InputError(f"the frame has no column {domain.fields[0].name!r}, which the domain names.")
     return read_columns(replace(_named(data, _names(data)), lists=()), options)

@@ -1,5 +1,6 @@
 """Gathering the chunks of a file into records, in each shape, within little more memory than they need."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +206,8 @@ def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> 
     return ordered
 
 
-class DistinctPersons:
-    """Checks, at the end, that no person occurs in two rows of a shape that holds one row a person."""
+class PersonsOfRows:
+    """The persons of a shape that holds one record per row: checks that they differ, or picks some rows of each."""
 
     def __init__(self) -> None:
         self._persons: list[pyarrow.Array] = []
@@ -217,20 +218,40 @@ class DistinctPersons:
 
     def check(self, file: str, place_of: Callable[[int], str]) -> None:
         """Raises if one occurs twice."""
-        import pyarrow as pa
-
-        if not self._persons:
-            return
-        unified = pa.chunked_array(self._persons).unify_dictionaries()
-        rows = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
+        rows = self._codes()
         first = np.unique(rows, return_index=True)[1]
         if len(first) < len(rows):
             repeated = np.ones(len(rows), dtype=bool)
             repeated[first] = False
             raise InputError(
                 f"{file}: {place_of(int(np.argmax(repeated)))}: the person occurs in an earlier row as well; a"
-                " record is a person: merge their rows, or use the long shape."
+                " record is a person: merge their rows, use the long shape, or say --rows-per-person K to keep K of"
+                " them."
             )
+
+    def chosen(self, most: int) -> NDArray[np.bool_]:
+        """Which rows are kept: `most` of every person at most, the first by a fresh secret order.
+
+        The order belongs to rows: one person more or less changes nothing for the rows of others.
+        """
+        rows = self._codes()
+        keys = np.frombuffer(secrets.token_bytes(8 * len(rows)), dtype=np.uint64)
+        order = np.lexsort((keys, rows))
+        counts = np.bincount(rows)
+        rank = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = np.zeros(len(rows), dtype=np.bool_)
+        kept[order[rank < most]] = True
+        return kept
+
+    def _codes(self) -> NDArray[np.int64]:
+        """The person of every row, as a number."""
+        import pyarrow as pa
+
+        if not self._persons:
+            return np.empty(0, dtype=np.int64)
+        unified = pa.chunked_array(self._persons).unify_dictionaries()
+        codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks]
+        return np.concatenate(codes).astype(np.int64)
 
 
 def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypedDict, Unpack
 
+from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encodings import UTF8, checked_encoding
@@ -18,6 +19,7 @@ from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
+MOST_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
 
 NEEDS_DOMAIN = (
     "the set of items must be public, and reading it from the file would tell about the people in it; either pass"
@@ -42,6 +44,8 @@ class ReadOptions:
         shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
             column per field, or one 0/1 column per item).
         person: The column of persons. In the long shape their rows are grouped; in the others it must be distinct.
+        rows_per_person: Rows that a person keeps at most, by a fresh secret choice, where every row is a record and
+            `person` is named: the fit then protects the person with all of them.
         item: The column of items (long) or of lists of items (basket).
         count: In the long shape, a column of counts: 0 means that the item is not there.
         threshold: For numbers where 0 and 1 are expected: above it means present (idx images: 127).
@@ -74,6 +78,7 @@ class ReadOptions:
     format: str | None = None
     shape: str | None = None
     person: str | None = None
+    rows_per_person: int | None = None
     item: str | None = None
     count: str | None = None
     threshold: float | None = None
@@ -110,6 +115,21 @@ class ReadOptions:
         Room.within(self.memory)  # refuses what is no size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
+        self._check_rows_per_person()
+
+    def _check_rows_per_person(self) -> None:
+        if self.rows_per_person is None:
+            return
+        validation.whole(rows_per_person=self.rows_per_person, at_least=1, at_most=MOST_ROWS_PER_PERSON)
+        if self.person is None:
+            raise UsageError("`rows_per_person` needs `person`: the column that says whose row it is.")
+        if self.stated_shape == "long":
+            raise UsageError(
+                "`rows_per_person` is for tables of one record per row; the long shape makes one record of all rows of"
+                " a person, so leave it out."
+            )
+        if self.memory is not None:
+            raise UsageError("`rows_per_person` keeps all rows in memory; leave out `memory`.")
 
     @property
     def public_domain(self) -> Domain | None:
@@ -155,6 +175,7 @@ class ReadKeywords(TypedDict, total=False):
     format: str | None
     shape: str | None
     person: str | None
+    rows_per_person: int | None
     item: str | None
     count: str | None
     threshold: float | None

@@ -152,4 +152,4 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
         people.see(chunk)
     records = gatherer.finish(columns.file)
     layout = Layout("basket", item=options.item or records.domain.fields[0].name)
-    return records, Source(people.unit(), options.domain is None, "basket", layout)
+    return people.limited(records, "basket", items_assumed_public=options.domain is None, layout=layout)

@@ -13,6 +13,7 @@ from dpgm.data.readers import format_name, parts_of, read_source
 from dpgm.data.records import Records
 from dpgm.data.shapes import read_columns
 from dpgm.data.source import Source
+from dpgm.errors import UsageError
 
 
 def read_share(
@@ -26,6 +27,8 @@ def read_share(
     paths = parts_of(path)
     if shares == 1:
         return read_source(paths, options)
+    if options.rows_per_person is not None:
+        raise UsageError("`rows_per_person` chooses rows by a secret order of one process; fit with one process.")
     files = [locate(one, options.member) for one in paths]
     alone = options.domain is not None and options.stated_shape != "long" and options.person is None
     groups = _groups(files, options) if alone else []

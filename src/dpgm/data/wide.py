@@ -59,7 +59,7 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
                 yield encoder.encode(table, chunk.place)
                 people.see(chunk)
 
-        return joined_records(encoded(), domain, options.room), Source(people.unit(), False, "wide")
+        return people.limited(joined_records(encoded(), domain, options.room), "wide")
     names = [name for name in columns.names if name != options.person]
     if domain is None:
         domain = Domain.of_items(_labels_of(names), "items")
@@ -74,7 +74,7 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
             yield _binary_records(chunk, names, positions, known, options.threshold, told)
             people.see(chunk)
 
-    return joined_records(read(), domain, options.room), Source(people.unit(), False, "wide", Layout("wide"))
+    return people.limited(joined_records(read(), domain, options.room), "wide", layout=Layout("wide"))
 
 
 def _labels_of(names: list[str]) -> list[Label]:

@@ -14,8 +14,8 @@ A call is charged before its query runs and stays charged whatever happens then.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class Call:
     delta: float = 0.0
 
 
+Q = TypeVar("Q", bound=Query)
 _Key: TypeAlias = tuple[str, float, float, str | None, float]
 
 
@@ -63,6 +64,8 @@ class Gateway:
         before: called with every call before a row is touched (the checkpoint's journal); if it raises, nothing
             is touched and nothing is counted.
         already_spent: what an earlier process of the same fit charged; counts against the allowance.
+        rows_per_person: rows that a person has at most. Whoever asks gives multipliers for one row; K rows move a sum
+            by K times as much, so what is charged, and stands in the allowance, is a K-th of them.
     """
 
     def __init__(
@@ -74,7 +77,11 @@ class Gateway:
         first_row: int = 0,
         before: Callable[[Call], None] | None = None,
         already_spent: Sequence[Mechanism] = (),
+        rows_per_person: int = 1,
     ) -> None:
+        if rows_per_person < 1:
+            raise DpgmError("a person has at least one row.")
+        self._rows_per_person = rows_per_person
         if records is not None:  # a gateway that plays back has none
             records.check()  # every sensitivity assumes distinct positions
         self._records = records
@@ -103,10 +110,11 @@ class Gateway:
         self._kept[name] = derive(self._records)
 
     def release(self, name: str, query: Query, noise: float) -> Tensor:
-        """The query's value plus Gaussian noise of standard deviation `noise` x sensitivity."""
+        """The query's value plus Gaussian noise of standard deviation `noise` x sensitivity (to one row)."""
         if isinstance(query, ThresholdQuery):
             raise DpgmError("sums over a private vocabulary are discovered, not released.")
         sample, rate, rows = self._sample if self._sample is not None else (None, 1.0, None)
+        query, noise = self._per_person(name, query, noise)
         call = Call(name, float(query.sensitivity), float(noise), rate, sample)
         noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
         self._charge(call)
@@ -118,10 +126,28 @@ class Gateway:
             raise DpgmError("values are discovered in all rows, not in a sample of them.")
         if parallel.is_parallel():
             raise UsageError("values cannot be discovered by several processes yet; run one process.")
+        if query.rows != self._rows_per_person:
+            raise DpgmError("the threshold was made for another number of rows per person.")
+        query, noise = self._per_person(name, query, noise)
         call = Call(name, float(query.sensitivity), float(noise), delta=float(query.delta))
         noise_std(query, noise, self.randomness)
         self._charge(call)
         return read_discovered(self._answer(call, query, None))
+
+    def _per_person(self, name: str, query: Q, noise: float) -> tuple[Q, float]:
+        """By how much a person with all rows moves the query, and the multiplier that this leaves; noise is the same.
+
+        Along K data sets, each with one row more, a sum moves by at most K times its sensitivity.
+        """
+        rows = self._rows_per_person
+        if rows == 1:
+            return query, noise
+        if query.released_sensitivity is not None:
+            raise DpgmError("a sensitivity that stays on the device is for one row per person.")
+        entry = None if self._allowance is None else self._allowance.get(name)
+        planned = entry is not None and noise == rows * entry.noise  # else a quotient would miss by its rounding
+        multiplier = entry.noise if entry is not None and planned else noise / rows
+        return replace(query, sensitivity=rows * query.sensitivity), multiplier
 
     def recode(self, derive: Callable[[Records], Records]) -> None:
         """Replace the rows by a public, record-wise recoding of them; later queries see the new rows alone."""
@@ -136,6 +162,8 @@ class Gateway:
         """Within the block every release sees one fresh Poisson sample of the rows, each name once."""
         if self._sample is not None:
             raise DpgmError("a Poisson sample is already open; samples do not nest.")
+        if self._rows_per_person > 1:
+            raise DpgmError("a Poisson sample of rows does not protect a person with several of them.")
         if not 0 < rate <= 1:
             raise UsageError(f"`rate` must be in (0, 1]; got {rate!r}.")
         self._sample = (sample, float(rate), self._coins(float(rate)))
@@ -232,7 +260,7 @@ class TraceGateway(Gateway):
         normals: `normals(step, rows, width)` gives the secret draws of rows, one line per row, instead of the source:
             so that two data sets can share the draws of the records they share.
         tape: noisy values to answer with, while exact values are still computed on the rows at hand.
-        allowance: as for `Gateway`.
+        allowance, rows_per_person: as for `Gateway`.
 
     Attributes:
         calls, queries, exact, tape, samples: one entry a release, or a Poisson sample; `exact` and `tape` are
@@ -249,8 +277,9 @@ class TraceGateway(Gateway):
         normals: Callable[[int, NDArray[np.int64], int], Any] | None = None,
         tape: Sequence[Tensor] | None = None,
         allowance: Sequence[Mechanism] | None = None,
+        rows_per_person: int = 1,
     ) -> None:
-        super().__init__(records, randomness=randomness, allowance=allowance)
+        super().__init__(records, randomness=randomness, allowance=allowance, rows_per_person=rows_per_person)
         self._injected, self._normals = coins, normals
         self._replay = None if tape is None else iter(list(tape))
         self.calls: list[Call] = []
@@ -294,8 +323,14 @@ class PlaybackGateway(Gateway):
         *,
         randomness: Randomness,
         allowance: Sequence[Mechanism] | None = None,
+        rows_per_person: int = 1,
     ) -> None:
-        super().__init__(None, randomness=randomness, allowance=allowance)  # type: ignore[arg-type]
+        super().__init__(
+            None,  # type: ignore[arg-type]
+            randomness=randomness,
+            allowance=allowance,
+            rows_per_person=rows_per_person,
+        )
         self._replay = iter(list(tape))
         self.calls: list[Call] = []
 

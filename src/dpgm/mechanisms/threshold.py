@@ -10,6 +10,10 @@ them passes with probability at most `delta`, over all values of the record toge
 
     threshold >= max over n <= cap of  1/sqrt(n) + noise x Phi^-1((1 - delta)^(1/n))
 
+Where a person has K rows, these hold at most K x cap values alone, and none has a sum above K:
+
+    threshold >= K + noise x Phi^-1((1 - delta)^(1 / (K cap))),  with noise K times that for one row
+
 Cost: the Gaussian mechanism of sensitivity 1 and multiplier `noise`, and delta / (1 - delta) added to the total delta
 (docs/privacy-proof.md, "Values that nobody listed").
 """
@@ -70,6 +74,7 @@ class ThresholdQuery(Query):
     holdings: Callable[[View], Holdings] = lambda view: _nothing()
     delta: float = 0.0
     cap: int = 1
+    rows: int = 1
     threshold: float = math.inf
 
     def sums(self, view: View, randomness: Randomness) -> Tensor:
@@ -92,9 +97,17 @@ class ThresholdQuery(Query):
 
 
 def threshold_query(
-    holdings: Callable[[View], Holdings], *, noise: float, delta: float, cap: int
+    holdings: Callable[[View], Holdings], *, noise: float, delta: float, cap: int, rows: int = 1
 ) -> ThresholdQuery:
-    """The question which values many records hold, with the threshold that keeps delta."""
+    """The question which values many records hold, with the threshold that keeps delta.
+
+    Args:
+        holdings: who holds what.
+        noise: standard deviation of the noise of every sum.
+        delta: the probability that a value which one person alone holds is published.
+        cap: values that a record adds at most.
+        rows: records that a person has at most.
+    """
     return ThresholdQuery(
         compute=_refuse,
         sensitivity=1.0,
@@ -103,23 +116,25 @@ def threshold_query(
         holdings=holdings,
         delta=delta,
         cap=cap,
-        threshold=threshold_for(noise, delta, cap),
+        rows=rows,
+        threshold=threshold_for(noise, delta, cap, rows),
     )
 
 
-def threshold_for(noise: float, delta: float, cap: int) -> float:
-    """The least multiple of the step that no value of one record alone reaches but with probability delta.
+def threshold_for(noise: float, delta: float, cap: int, rows: int = 1) -> float:
+    """The least multiple of the step that no value of one person alone reaches but with probability delta.
 
     >>> threshold_for(10.0, 1e-7, 1)
     52.99609375
     """
-    if not noise > 0 or not 0 < delta < 1 or cap < 1:
+    if not noise > 0 or not 0 < delta < 1 or cap < 1 or rows < 1:
         raise DpgmError("a threshold needs noise above 0, a delta between 0 and 1 and a cap of at least 1.")
-    sizes = np.arange(1, cap + 1, dtype=np.float64)
+    sizes = np.arange(1, cap + 1, dtype=np.float64) if rows == 1 else np.array([float(rows) * cap])
+    sums = 1 / np.sqrt(sizes) if rows == 1 else float(rows)
     # Phi^-1((1 - delta)^(1/n)) = -Phi^-1(1 - (1 - delta)^(1/n)), on the side where doubles keep their digits
     tails = -np.expm1(math.log1p(-delta) / sizes)
     quantiles = -torch.special.ndtri(torch.from_numpy(tails)).numpy()
-    needed = float(np.max(1 / np.sqrt(sizes) + noise * quantiles)) * (1 + 1e-12)
+    needed = float(np.max(sums + noise * quantiles)) * (1 + 1e-12)
     # Two steps up: one for rounding noise to integers, one for floating point.
     return (math.ceil(needed / STEP) + 2) * STEP
 

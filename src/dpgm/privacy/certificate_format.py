@@ -81,12 +81,19 @@ class Certificate:
         kind = "" if self.private else ", NOT PRIVATE"
         return f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:.3g}, per {self.unit}{kind})"
 
+    @property
+    def _protects(self) -> str:
+        rows = self.plan.get("rows_per_person", 1)
+        if rows == 1:
+            return f"one {self.unit} of {self.records:,}"
+        return f"one {self.unit} with up to {rows} of {self.records:,} rows"
+
     def facts(self) -> list[tuple[str, object]]:
         """What matters most, by name."""
         return [
             ("epsilon", f"{self.epsilon:.4g}"),
             ("delta", f"{self.delta:.3g}"),
-            ("protects", f"one {self.unit} of {self.records:,}"),
+            ("protects", self._protects),
             ("model", self.model.get("kind")),
             ("private", "yes" if self.private else "NOT PRIVATE"),
             *(("warning", text) for text in self.warnings),

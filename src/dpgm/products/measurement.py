@@ -55,7 +55,7 @@ def measurement_spends(
     width = rule.unknown_width if domain is None else domain.width
     free = width if domain is None else int(domain.item_positions.sum())
     columns = 0 if domain is None else len(domain.table_columns)
-    sigma = 1 / gaussian_mu(facts.epsilon, facts.delta)
+    sigma = facts.rows_per_person / gaussian_mu(facts.epsilon, facts.delta)
     listed = cells and domain is not None and is_enumerated(domain, rules.enumerated)
     order = _largest_sets(width, free, columns, sigma, records, listed, rules)
     first = _item_share(width, free, sigma, records, listed, rules)

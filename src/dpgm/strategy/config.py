@@ -22,6 +22,7 @@ class Config:
         model: the name of a family, or `auto`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
         mean_length: public mean number of items per record; networks start from it, other families refuse it.
+        rows_per_person: records that a person has at most; the guarantee is for all of them together.
     """
 
     epsilon: float
@@ -30,6 +31,7 @@ class Config:
     model: str = "auto"
     preset: Preset = "default"
     mean_length: float | None = None
+    rows_per_person: int = 1
 
     def __post_init__(self) -> None:
         validation.positive(epsilon=self.epsilon, advice="A usual choice is 1.")
@@ -40,6 +42,7 @@ class Config:
         validation.one_of(get_args(Preset), preset=self.preset)
         if self.mean_length is not None:
             validation.positive(mean_length=self.mean_length)
+        validation.whole(rows_per_person=self.rows_per_person, at_least=1)
 
 
 def default_delta(records: int) -> float:

@@ -20,12 +20,13 @@ from dpgm.strategy.settings import FamilySettings, Settings
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """All that a plan may depend on: the domain (None: a wide item set), the number of records, the budget."""
+    """All that a plan may depend on: the domain (None: a wide item set), the numbers of records, the budget."""
 
     domain: Domain | None
     records: int
     epsilon: float
     delta: float
+    rows_per_person: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,17 @@ class FitPlan(Protocol):
         ...
 
     @property
+    def rows_per_person(self) -> int:
+        """Records that a person has at most."""
+        ...
+
+    @property
     def noises(self) -> dict[str, float]:
-        """Noise multiplier of every mechanism the plan pays for."""
+        """Noise multiplier of every mechanism the plan pays for: noise over the sensitivity to one record."""
         ...
 
     def noise(self, name: str) -> float:
-        """Noise multiplier of a mechanism."""
+        """Noise multiplier of a mechanism, in the same way."""
         ...
 
     def mechanism(self, name: str) -> Mechanism:

@@ -138,7 +138,13 @@ class Books:
         plan, saved = self._plan, self.checkpoint
         first_row, _ = parallel.place_of(len(self._records))
         if saved is None:
-            return Gateway(self._records, randomness=randomness, allowance=plan.mechanisms, first_row=first_row)
+            return Gateway(
+                self._records,
+                randomness=randomness,
+                allowance=plan.mechanisms,
+                first_row=first_row,
+                rows_per_person=plan.rows_per_person,
+            )
         if saved.model() is not None:  # everything ran: nothing may be asked any more
             return Gateway(
                 self._records, randomness=randomness, allowance=plan.mechanisms, already_spent=plan.mechanisms
@@ -152,6 +158,7 @@ class Books:
             allowance=plan.mechanisms,
             already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
             first_row=first_row,
+            rows_per_person=plan.rows_per_person,
         )
 
     def settling_gateway(self, gateway: Gateway) -> Gateway:
@@ -160,7 +167,7 @@ class Books:
             return gateway
         names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in SETTLING]
         tape = [answer for name in names if (answer := self.checkpoint.replay(name)) is not None]
-        return PlaybackGateway(tape, randomness=gateway.randomness)
+        return PlaybackGateway(tape, randomness=gateway.randomness, rows_per_person=self._plan.rows_per_person)
 
     def draws(self, randomness: Randomness) -> torch.Generator:
         """Public draws; the same ones again when a fit is resumed, and wherever the same test seed is given."""

@@ -24,11 +24,20 @@ from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
 FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
+SAMPLED_ROWS = (
+    "networks are trained on samples of rows, whose cost is proved for one row per person; use the default model, or"
+    " merge the rows of a person."
+)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit may do, and what it will cost at most."""
+    """What a fit may do, and what it will cost at most.
+
+    The multipliers of `mechanisms` are those of the guarantee: noise over what one person can move a sum by. With K
+    rows per person that is K times what one record can, so that `noise` and `noises`, which are for one record, are K
+    times larger.
+    """
 
     target_epsilon: float
     epsilon: float
@@ -38,6 +47,7 @@ class Plan:
     settings: Settings
     mechanisms: tuple[Mechanism, ...]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+    rows_per_person: int = 1
 
     def __repr__(self) -> str:
         return (
@@ -51,8 +61,8 @@ class Plan:
         return html_table(f"Plan for {self.records:,} records", [*facts, *noises])
 
     def noise(self, name: str) -> float:
-        """The multiplier of a mechanism of this plan."""
-        return self.mechanism(name).noise
+        """The multiplier of a mechanism of this plan, for one record."""
+        return self.rows_per_person * self.mechanism(name).noise
 
     def mechanism(self, name: str) -> Mechanism:
         """The mechanism of that name."""
@@ -67,8 +77,13 @@ class Plan:
 
     @property
     def noises(self) -> dict[str, float]:
-        """Multiplier of every mechanism."""
-        return {mechanism.name: mechanism.noise for mechanism in self.mechanisms}
+        """Multiplier of every mechanism, for one record."""
+        return {mechanism.name: self.rows_per_person * mechanism.noise for mechanism in self.mechanisms}
+
+    @property
+    def _several_rows(self) -> dict[str, int]:
+        """What plans of several rows per person say besides; others are as they always were."""
+        return {} if self.rows_per_person == 1 else {"rows_per_person": self.rows_per_person}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them back exactly."""
@@ -82,7 +97,7 @@ class Plan:
             "width": self.width,
             "settings": self.settings.to_json(),
             "mechanisms": [mechanism.to_json() for mechanism in self.mechanisms],
-        }
+        } | self._several_rows
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Plan":
@@ -98,6 +113,8 @@ class Plan:
             "settings",
             "mechanisms",
         }
+        if isinstance(values, dict):
+            known |= {"rows_per_person"} & set(values)
         if not isinstance(values, dict) or set(values) != known:
             odd = ", ".join(sorted(set(values) ^ known)) if isinstance(values, dict) else "not an object"
             raise UsageError(f"the plan has unknown or missing fields ({odd}); make it again with `dpgm plan`.")
@@ -113,10 +130,12 @@ class Plan:
                 settings=read_settings(values["settings"]),
                 mechanisms=tuple(Mechanism(**entry) for entry in values["mechanisms"]),
                 adjacency=Adjacency(values["adjacency"]),
+                rows_per_person=values.get("rows_per_person", 1),
             )
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError("the plan has a field of the wrong kind; make it again with `dpgm plan`.") from error
         validation.whole(records=plan.records, at_least=1)
+        validation.whole(rows_per_person=plan.rows_per_person, at_least=1)
         if plan.width is not None:
             validation.whole(width=plan.width, at_least=1)
         validation.positive(epsilon=plan.epsilon)
@@ -147,8 +166,12 @@ class Plan:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
-        facts = PublicFacts(domain, records, self.target_epsilon, self.delta)
+        facts = PublicFacts(domain, records, self.target_epsilon, self.delta, self.rows_per_person)
         runs = runs_of(self.settings, facts)
+        if self.rows_per_person > 1 and any(
+            run.sample is not None or run.sampling_rate < 1 for run in runs.values()
+        ):
+            raise UsageError(SAMPLED_ROWS)
         names = [mechanism.name for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
             if runs.get(mechanism.name) != Run.of(mechanism) or names.count(mechanism.name) > 1:
@@ -160,7 +183,8 @@ class Plan:
     def check_complete(self, domain: Domain) -> None:
         """Refuse a plan that leaves out what such a fit runs: its release would not verify."""
         known = None if self.width is None else domain
-        for name in runs_of(self.settings, PublicFacts(known, self.records, self.target_epsilon, self.delta)):
+        facts = PublicFacts(known, self.records, self.target_epsilon, self.delta, self.rows_per_person)
+        for name in runs_of(self.settings, facts):
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
@@ -170,11 +194,15 @@ class Plan:
         A release holds the domain as it was settled; one that was open is kept here as it was stated.
         """
         stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
-        return {
-            "target_epsilon": self.target_epsilon,
-            "width": self.width,
-            "settings": self.settings.to_json(),
-        } | stated
+        return (
+            {
+                "target_epsilon": self.target_epsilon,
+                "width": self.width,
+                "settings": self.settings.to_json(),
+            }
+            | stated
+            | self._several_rows
+        )
 
 
 def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
@@ -220,9 +248,11 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
     domain = as_domain(domain)
     delta = default_delta(records) if config.delta is None else config.delta
     validation.budget(epsilon=config.epsilon, delta=delta, records=records)
-    facts = PublicFacts(domain, records, config.epsilon, delta)
+    facts = PublicFacts(domain, records, config.epsilon, delta, config.rows_per_person)
     settings = settle(config, facts)
     budget = budget_of(settings, facts)
+    if config.rows_per_person > 1 and budget.training is not None:
+        raise UsageError(SAMPLED_ROWS)
     mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
     if max(mechanism.noise for mechanism in mechanisms) > LARGEST_NOISE:
         raise UsageError(
@@ -231,7 +261,16 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
         )
     spent = cost(mechanisms, delta)
     width = None if domain is None else domain.width
-    return Plan(config.epsilon, spent.epsilon, delta, records, width, settings, mechanisms)
+    return Plan(
+        config.epsilon,
+        spent.epsilon,
+        delta,
+        records,
+        width,
+        settings,
+        mechanisms,
+        rows_per_person=config.rows_per_person,
+    )
 
 
 def read_plan(path: Path) -> Plan:

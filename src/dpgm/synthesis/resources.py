@@ -11,7 +11,7 @@ from dpgm.synthesis.strategies import strategy_of
 
 def check_memory(plan: Plan, domain: Domain) -> None:
     """Refuse a fit that cannot fit into memory, naming what to change."""
-    facts = PublicFacts(domain, plan.records, plan.target_epsilon, plan.delta)
+    facts = PublicFacts(domain, plan.records, plan.target_epsilon, plan.delta, plan.rows_per_person)
     needed = strategy_of(plan.settings.model).memory(facts, plan.settings.family)
     available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > 0.9 * available:

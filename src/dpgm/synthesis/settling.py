@@ -279,6 +279,7 @@ def _settle_values(
         noise=plan.noise(VALUES),
         delta=plan.mechanism(VALUES).delta,
         cap=alone + sets * rules.items_cap,
+        rows=plan.rows_per_person,
     )
     return gateway.discover(VALUES, query, plan.noise(VALUES))
 

@@ -23,6 +23,14 @@ STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED
 WARNINGS = (SEEDED,)
 
 
+def several_rows(rows: int) -> str:
+    """How a person with several rows is protected."""
+    return (
+        f"A person keeps at most {rows} rows, by a secret choice, and is protected with all of them together: every"
+        f" noise is {rows} times what one row would need."
+    )
+
+
 def statements_of(
     source: Source | None, found: Sequence[str] = (), domain: Domain | None = None
 ) -> tuple[str, ...]:
@@ -30,6 +38,8 @@ def statements_of(
     told = [PUBLIC_OPEN if found else PUBLIC]
     if source is None or source.unit == "row":
         told.append(PER_ROW)
+    if source is not None and source.rows_per_person > 1:
+        told.append(several_rows(source.rows_per_person))
     if source is not None and source.items_assumed_public:
         told.append(ITEMS_ASSUMED_PUBLIC)
     if domain is not None and domain.origin == "declared":
@@ -38,11 +48,17 @@ def statements_of(
 
 
 def odd_sentence(
-    unit: str, private: bool, statements: Sequence[str], warnings: Sequence[str], found: Sequence[str] = ()
+    unit: str,
+    private: bool,
+    statements: Sequence[str],
+    warnings: Sequence[str],
+    found: Sequence[str] = (),
+    rows_per_person: int = 1,
 ) -> str | None:
     """Why these are not the sentences of a certificate of this unit, privacy and domain; None if they may be."""
+    several = (several_rows(rows_per_person),) if rows_per_person > 1 else ()
     for sentence in (*statements, *warnings):
-        if sentence not in STATEMENTS and sentence not in WARNINGS and sentence not in found:
+        if sentence not in (*STATEMENTS, *WARNINGS, *found, *several):
             return f"{sentence[:60]!r} is not a sentence that dpgm writes"
     if not set(found) <= set(statements):
         return "it does not say what was found privately"
@@ -50,7 +66,9 @@ def odd_sentence(
         return "a sentence stands there twice"
     if (PUBLIC_OPEN if found else PUBLIC) not in statements:
         return "it does not say that the number of records and the domain are treated as public"
-    if (PER_ROW in statements) != (unit == "row"):
+    if not set(several) <= set(statements):
+        return "it does not say how many rows a person keeps"
+    if (PER_ROW in statements) != (unit == "row") or (several and unit == "row"):
         return f"its sentences do not suit a guarantee per {unit}"
     if (SEEDED in warnings) == private:
         return "it is called private and carries the warning of a seeded run, or the reverse"

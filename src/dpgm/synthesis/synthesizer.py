@@ -105,6 +105,7 @@ class Synthesizer:
         *,
         person: str | None = None,
         item: str | None = None,
+        rows_per_person: int | None = None,
         discover: bool = False,
         public: Records | None = None,
         plan: Plan | None = None,
@@ -120,6 +121,8 @@ class Synthesizer:
             data: records; a frame of pandas, polars or pyarrow; or a matrix of 0 and 1 of numpy or scipy.
             person: the column of persons of a frame. With `item` their rows are grouped; without, they must differ.
             item: the column of items of a frame: one per row with `person`, a list of them in each row without.
+            rows_per_person: rows that a person keeps at most, by a fresh secret choice, where `person` may repeat: the
+                guarantee is for all of them together, and noise grows with their number.
             discover: take names and types of a frame's columns as public, and find all values privately.
             public: public records that a family may start from.
             plan: a plan made before.
@@ -131,10 +134,18 @@ class Synthesizer:
         """
         if resume and checkpoint is None:
             raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
-        read = read_frame(data, self.domain, person=person, item=item, discover=discover)
+        read = read_frame(
+            data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
+        )
         records, source = read.records, read.source if source is None else source
         records.domain.refuse_draft()
-        plan = self._plan_for(records, plan, checkpoint if resume else None)
+        rows = 1 if source is None else source.rows_per_person
+        if rows > 1 and resume:
+            raise UsageError(
+                "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
+                " folder, which costs the budget anew."
+            )
+        plan = self._plan_for(records, plan, checkpoint if resume else None, rows)
         check_memory(plan, records.domain)
         device = _choose_device(self.device)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
@@ -159,14 +170,18 @@ class Synthesizer:
         self.dtypes_ = read.dtypes
         return self
 
-    def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None) -> Plan:
+    def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None, rows: int = 1) -> Plan:
         _, total = parallel.place_of(len(records))  # of all processes that fit together
         if plan is None and resumed is not None:
             first = Checkpoint.saved_plan(Path(resumed)).to_json() if parallel.rank() == 0 else {}
             plan = Plan.from_json(json.loads(parallel.bytes_from_first(json.dumps(first).encode())))
             self._check_same(plan)
         if plan is None:
-            plan = make_plan(self._config(), total, records.domain)
+            plan = make_plan(replace(self._config(), rows_per_person=rows), total, records.domain)
+        if plan.rows_per_person != rows:
+            raise UsageError(
+                f"the plan is for {plan.rows_per_person} rows per person and the data has {rows}; plan again."
+            )
         plan.check_fits(total, records.domain)
         return plan
 

@@ -114,7 +114,7 @@ def plan_of(certificate: Certificate) -> Plan:
     """The plan that a certificate says was followed; raises UsageError if it does not describe one."""
     numbers = certificate.plan
     target, width = numbers.get("target_epsilon"), numbers.get("width")
-    known = {"target_epsilon", "width", "settings"} | ({"domain"} & set(numbers))
+    known = {"target_epsilon", "width", "settings"} | ({"domain", "rows_per_person"} & set(numbers))
     if set(numbers) != known or not isinstance(numbers["settings"], dict):
         raise UsageError("the certificate does not say which plan was followed.")
     whole = isinstance(width, int) and not isinstance(width, bool)
@@ -122,6 +122,9 @@ def plan_of(certificate: Certificate) -> Plan:
         raise UsageError("the plan's target epsilon is below what was spent, or no budget at all.")
     if not whole and width is not None:
         raise UsageError("the plan's width is not a number.")
+    rows = numbers.get("rows_per_person", 1)
+    if "rows_per_person" in numbers and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 2):
+        raise UsageError("the plan's rows per person are not a number above 1.")
     settings = read_settings(numbers["settings"])
     return Plan(
         target_epsilon=target,
@@ -132,6 +135,7 @@ def plan_of(certificate: Certificate) -> Plan:
         settings=settings,
         mechanisms=certificate.mechanisms,
         adjacency=certificate.adjacency,
+        rows_per_person=rows,
     )
 
 
@@ -156,9 +160,12 @@ def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
     try:
         stated = stated_domain(certificate)
         found = () if stated is None else settling_statements(stated, certificate.delta)
+        rows = plan_of(certificate).rows_per_person
     except DpgmError as error:
         return (Check("certificate text", False, str(error).partition(";")[0].rstrip(".")),)
-    odd = odd_sentence(certificate.unit, certificate.private, certificate.statements, certificate.warnings, found)
+    odd = odd_sentence(
+        certificate.unit, certificate.private, certificate.statements, certificate.warnings, found, rows
+    )
     if odd is None and (not _SOFTWARE.fullmatch(certificate.software) or certificate.accountant != ACCOUNTANT):
         odd = f"it was made by another version ({certificate.software[:60]!r}); verify it with that one"
     return (

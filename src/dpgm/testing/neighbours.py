@@ -1,5 +1,7 @@
 """Coupled runs on neighbouring data: the same noisy values, the same coins, the same secret draws, one more record.
 
+Or one more person, with all of their records.
+
 Coins and secret draws belong to records, not to places: the records that D and D + x share have the same ones, wherever
 x stands. So whatever differs between the two runs is due to x alone.
 """
@@ -34,24 +36,27 @@ def sensitivity_ratios(
     seed: int = 0,
     rounding: float = 0.0,
     allowance: Sequence[Mechanism] | None = None,
+    rows_per_person: int = 1,
 ) -> dict[str, float]:
     """For every release by name, the largest ||exact(D) - exact(D + x)|| / sensitivity; x is always sampled.
 
     Args:
         run: the stage.
         records: D.
-        record_to_add: x, one record.
+        record_to_add: x, one record; or those of one person, `rows_per_person` at most.
         positions: where x is added; the largest ratio counts.
         seed: of noise, coins and secret draws.
         rounding: `rounding` x ||exact|| is taken off the distance: float32 sums of many rows differ in their last bits
             whatever the code does (2e-7 to 1e-6 is right for them; integers need none).
         allowance: the mechanisms of the plan, if the stage asks a metered gateway.
+        rows_per_person: as for `Gateway`; sensitivities are then those to a person.
 
     Raises:
         AssertionError: one more record changes the list of calls, a shape, or another record's private column.
     """
     ratios: dict[str, float] = defaultdict(float)
-    for without, with_it in _neighbours(run, records, record_to_add, positions, True, seed, allowance):
+    pairs = _neighbours(run, records, record_to_add, positions, True, seed, allowance, rows_per_person)
+    for without, with_it in pairs:
         for at, (call, a, b) in enumerate(zip(with_it.calls, without.exact, with_it.exact, strict=True)):
             if (
                 at in with_it.vocabularies
@@ -75,6 +80,7 @@ def assert_bounded(
     tolerance: float = 1e-6,
     rounding: float = 0.0,
     allowance: Sequence[Mechanism] | None = None,
+    rows_per_person: int = 1,
 ) -> float:
     """No query moves by more than its sensitivity when one record is added; arguments as of `sensitivity_ratios`.
 
@@ -86,7 +92,14 @@ def assert_bounded(
         AssertionError: a query moves by more than (1 + tolerance) x its sensitivity.
     """
     ratios = sensitivity_ratios(
-        run, records, record_to_add, positions=positions, seed=seed, rounding=rounding, allowance=allowance
+        run,
+        records,
+        record_to_add,
+        positions=positions,
+        seed=seed,
+        rounding=rounding,
+        allowance=allowance,
+        rows_per_person=rows_per_person,
     )
     for name, ratio in ratios.items():
         require(ratio <= 1 + tolerance, f"{name}: one record moves it by {ratio:.6f} x the declared sensitivity")
@@ -139,19 +152,22 @@ def _neighbours(
     sampled: bool,
     seed: int,
     allowance: Sequence[Mechanism] | None,
+    rows_per_person: int = 1,
 ) -> Iterator[tuple[TraceGateway, TraceGateway]]:
     """Traces of D and D + x under one tape, one set of coins and one set of secret draws, for every position of x."""
-    require(len(extra) == 1, "exactly one record is added")
+    more = len(extra)
+    require(1 <= more <= rows_per_person, "exactly one record is added, or at most those that a person may have")
     rows = len(records)
 
     def trace(data: Records, labels: Rows, tape: Sequence[torch.Tensor] | None) -> TraceGateway:
         traced = TraceGateway(
             data,
             randomness=SeededRandomness(seed),
-            coins=_coins(labels, rows, sampled, seed),
-            normals=_normals(labels, rows, seed),
+            coins=_coins(labels, rows, more, sampled, seed),
+            normals=_normals(labels, rows, more, seed),
             tape=tape,
             allowance=allowance,
+            rows_per_person=rows_per_person,
         )
         run(traced)
         return traced
@@ -160,45 +176,47 @@ def _neighbours(
     require(bool(without.calls), "the run released nothing, so there is nothing to check")
     for place in sorted({place_of(position, rows) for position in positions}):
         longer = concatenate([records.rows(0, place), extra, records.rows(place, rows)])
-        with_it = trace(longer, np.insert(np.arange(rows), place, rows), without.tape)
+        with_it = trace(longer, np.insert(np.arange(rows), place, rows + np.arange(more)), without.tape)
         same = without.calls == with_it.calls
         require(
             same, f"one more record changes the list of calls: {_first_difference(without.calls, with_it.calls)}"
         )
         for name, column in without._kept.items():
-            _assert_record_wise(name, column, with_it._kept[name], rows, place)
+            _assert_record_wise(name, column, with_it._kept[name], rows, place, more)
         yield without, with_it
 
 
-def _coins(labels: Rows, shared: int, sampled: bool, seed: int) -> Callable[[int, float], Rows]:
-    """Coins of records by label: those of D have 0 .. shared - 1, the one added has `shared`."""
+def _coins(labels: Rows, shared: int, more: int, sampled: bool, seed: int) -> Callable[[int, float], Rows]:
+    """Coins of records by label: those of D have 0 .. shared - 1, those added have the numbers from `shared` on."""
 
     def coins(step: int, rate: float) -> Rows:
         if rate >= 1:
             return np.arange(len(labels))
-        tossed = np.append(np.random.default_rng([seed, step]).random(shared) < rate, sampled)
+        tossed = np.append(np.random.default_rng([seed, step]).random(shared) < rate, np.full(more, sampled))
         return np.flatnonzero(tossed[labels])
 
     return coins
 
 
-def _normals(labels: Rows, shared: int, seed: int) -> Callable[[int, Rows, int], NDArray[np.float64]]:
+def _normals(labels: Rows, shared: int, more: int, seed: int) -> Callable[[int, Rows, int], NDArray[np.float64]]:
     """Secret draws of records by label; the last line is for places not taken."""
-    lines = np.append(labels, shared + 1)
+    lines = np.append(labels, shared + more)
 
     def normals(step: int, rows: Rows, width: int) -> NDArray[np.float64]:
-        table: NDArray[np.float64] = np.random.default_rng([seed, step, 1]).standard_normal((shared + 2, width))
+        table: NDArray[np.float64] = np.random.default_rng([seed, step, 1]).standard_normal(
+            (shared + more + 1, width)
+        )
         return np.take(table, lines[rows], axis=0)
 
     return normals
 
 
-def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int) -> None:
+def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int, more: int) -> None:
     """A kept column has one entry per record, which no other record moves (floats: but for rounding)."""
-    if not isinstance(column, (torch.Tensor, np.ndarray)) or (len(column), len(longer)) != (rows, rows + 1):
+    if not isinstance(column, (torch.Tensor, np.ndarray)) or (len(column), len(longer)) != (rows, rows + more):
         return
     a, b = torch.as_tensor(column), torch.as_tensor(longer)
-    b = torch.cat([b[:place], b[place + 1 :]])
+    b = torch.cat([b[:place], b[place + more :]])
     same = torch.allclose(a, b, rtol=1e-4, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)
     require(same, f"the kept column {name!r} is not record-wise: one more record changes the others' entries")
 

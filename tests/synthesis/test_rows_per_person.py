@@ -1,0 +1,284 @@
+"""Several rows per person in a table: which rows are kept, how far a person moves what is released, what is said of it."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from scipy.stats import norm
+
+import dpgm
+from dpgm.cli.app import load_commands
+from dpgm.cli.app import run as command
+from dpgm.data.conversion import from_arrow
+from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.frames import read_frame
+from dpgm.data.options import ReadOptions
+from dpgm.data.records import Records, concatenate
+from dpgm.data.shares import read_share
+from dpgm.errors import BudgetError, DpgmError, UsageError
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.mechanisms.threshold import STEP, contributions, threshold_for
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.events import Mechanism
+from dpgm.privacy.ledger import Ledger
+from dpgm.products.measurement import measure
+from dpgm.products.rules import RULES
+from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.statistic import ask
+from dpgm.strategy.config import Config
+from dpgm.synthesis.plan import Plan, make_plan
+from dpgm.synthesis.settling import settle_domain
+from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+
+ITEMS = Domain.of_items(12)
+TABLE = Domain(
+    (
+        Categorical("ward", discover=True),
+        Categorical("sex", ("f", "m")),
+        Numeric("age", 0, 110, integer=True),
+        ItemSet("drugs", discover=True),
+    )
+)
+VISITS = Domain((Categorical("ward", ("north", "south", "east")), Categorical("sex", ("f", "m"))))
+
+
+def visits(persons=300, rows=(1, 9), seed=0, wards=("north", "south", "east")):
+    """A frame of visits, several per person."""
+    rng = np.random.default_rng(seed)
+    who = rng.permutation(np.repeat(np.arange(persons), rng.integers(*rows, persons)))
+    count = len(who)
+    return pd.DataFrame(
+        {
+            "who": [f"p{number}" for number in who],
+            "ward": rng.choice(wards, count),
+            "sex": rng.choice(["f", "m"], count),
+            "age": rng.integers(0, 100, count),
+            "drugs": [[f"d{at}" for at in set(rng.geometric(0.4, 3).tolist())] for _ in range(count)],
+            "visit": np.arange(count),
+        }
+    )
+
+
+def kept(frame, most):
+    """The numbers of the visits that a reading keeps."""
+    domain = Domain((Numeric("visit", 0, len(frame) - 1, bins=len(frame), integer=True),))
+    read = read_frame(frame, domain, person="who", rows_per_person=most)
+    assert read.source.unit == "person"
+    assert read.source.rows_per_person == most
+    return read.records.indices.tolist()
+
+
+def test_a_person_keeps_so_many_rows_and_the_others_do_not_matter():
+    frame = visits()
+    for most in (1, 3, 100):
+        rows = frame.iloc[kept(frame, most)]
+        counts = frame.groupby("who").size().clip(upper=most)
+        assert rows.groupby("who").size().to_dict() == counts.to_dict()
+        assert rows.index.is_monotonic_increasing
+
+
+def test_the_choice_is_fresh_and_even():
+    """No seed fixes it, and every row of a person is as likely as any other: 400 choices of 2 out of 8."""
+    frame = visits(1, (8, 9))
+    np.random.seed(0)  # noqa: NPY002
+    chosen = [tuple(kept(frame, 2)) for _ in range(400)]
+    assert len(set(chosen)) == 28
+    times = np.bincount(np.ravel(chosen), minlength=8)
+    assert ((times - 100) ** 2 / 75).sum() < 35  # chi-square with 7 degrees of freedom: one run in 100,000
+
+
+def run(gateway, plan, domain=TABLE):
+    settled = settle_domain(gateway, plan, domain)
+    return measure(gateway, settled.domain, plan.records, plan.noises, RULES)
+
+
+def rows_of(drugs, **others):
+    row = {"ward": "west", "sex": "f", "age": 40, "drugs": drugs} | others
+    return from_arrow(pa.Table.from_pylist([row]), TABLE)
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_whole_person_moves_every_release_by_its_sensitivity_at_most(most):
+    """All rows alike is the worst case, and it reaches the bound; the person comes first, in the middle, last."""
+    records = read_frame(visits(60, (1, 3)).drop(columns="who"), TABLE).records
+    plan = make_plan(Config(10.0, rows_per_person=most), len(records), TABLE)
+    for row in (rows_of(["d1"]), rows_of([]), rows_of([f"x{at}" for at in range(70)], age=0, ward="only mine")):
+        person = concatenate([row] * most)
+        ratios = sensitivity_ratios(
+            lambda gateway: run(gateway, plan), records, person, allowance=plan.mechanisms, rows_per_person=most
+        )
+        assert set(ratios) == {mechanism.name for mechanism in plan.mechanisms}
+        assert max(ratios.values()) <= 1 + 1e-9
+        assert ratios["discovered values"] > 0.95
+
+
+def test_more_rows_than_were_said_break_the_bound():
+    """The check above can fail."""
+    counts = ItemCounts(ITEMS, 3)
+    records, person = Records.from_lists([[0], [1, 2]], ITEMS), Records.from_lists([[0, 1, 2]] * 3, ITEMS)
+    ratios = sensitivity_ratios(lambda gateway: ask(gateway, counts, 1.0), records, person, rows_per_person=3)
+    assert ratios == {"item counts": pytest.approx(1.0)}
+    with pytest.raises(AssertionError, match="at most those that a person may have"):
+        sensitivity_ratios(lambda gateway: ask(gateway, counts, 1.0), records, person, rows_per_person=2)
+
+
+def test_what_is_made_follows_from_released_values():
+    frames = [visits(60, (1, 3)), visits(25, (1, 3), 1)]
+    records = [read_frame(frame.drop(columns="who"), TABLE).records for frame in frames]
+    plan = make_plan(Config(10.0, rows_per_person=3), len(records[0]), TABLE)
+
+    def noisy_alone(gateway):
+        gateway._rows_per_person = 3
+        return run(gateway, plan)
+
+    assert_playback_invariant(noisy_alone, records, tapes=1, allowance=plan.mechanisms)
+
+
+def test_noise_is_that_of_all_rows_and_the_charge_that_of_the_guarantee():
+    records = Records.from_lists([[0, 1]] * 50, ITEMS)
+    counts, allowance = ItemCounts(ITEMS, 4), (Mechanism("item counts", 1.7),)
+    residuals = []
+    for seed in range(150):
+        gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=allowance, rows_per_person=3)
+        measured = ask(gateway, counts, 3 * 1.7)
+        assert gateway.spent == allowance
+        assert measured.std == pytest.approx(3 * 1.7 * 2)
+        exact = torch.tensor([50.0, 50.0] + [0.0] * 10, dtype=torch.float64)
+        residuals += ((measured.value - exact) / measured.std).tolist()
+    assert abs(np.std(residuals) - 1) < 0.08
+    gateway = Gateway(records, randomness=SeededRandomness(0), allowance=allowance, rows_per_person=3)
+    with pytest.raises(BudgetError, match="differs from the plan"):
+        ask(gateway, counts, 1.7)  # the noise of one row
+
+
+def test_samples_of_rows_are_refused_at_the_gateway():
+    gateway = Gateway(Records.from_lists([[0]], ITEMS), randomness=SeededRandomness(0), rows_per_person=2)
+    with pytest.raises(DpgmError, match="several"), gateway.poisson("step", 0.5):
+        pass
+    with pytest.raises(DpgmError, match="at least one row"):
+        Gateway(Records.from_lists([[0]], ITEMS), randomness=SeededRandomness(0), rows_per_person=0)
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+@pytest.mark.parametrize("cap", [1, 7, 64])
+def test_values_of_one_person_alone_pass_with_probability_delta_at_most(rows, cap):
+    """K rows may hold one value K times, or K x n values once each; and everything in between has smaller sums."""
+    noise, delta = 12.0 * rows, 1e-6
+    least = round(threshold_for(noise, delta, cap, rows) / STEP)
+    for n in range(1, cap + 1):
+        for times in range(1, rows + 1):
+            values = n * (rows // times)  # every value in `times` rows
+            each = norm.sf((least - times * int(contributions(cap)[n]) - 0.5) * STEP / noise)
+            assert -math.expm1(values * math.log1p(-each)) <= delta
+
+
+def test_the_threshold_is_that_of_the_gateway():
+    plan = make_plan(Config(2.0, rows_per_person=3), 100, TABLE)
+    gateway = Gateway(
+        read_frame(visits(100, (1, 2)), TABLE).records,
+        randomness=SeededRandomness(0),
+        allowance=plan.mechanisms,
+        rows_per_person=2,
+    )
+    with pytest.raises(DpgmError, match="another number of rows"):
+        settle_domain(gateway, plan, TABLE)
+
+
+def test_the_plan_is_what_the_ledger_holds_and_the_certificate_says_so(tmp_path):
+    frame = visits(400)
+    ledger = Ledger.create(tmp_path / "ledger", 3.0, 1e-4)
+    fitted = dpgm.Synthesizer(1.0, 1e-5, domain=VISITS).fit(frame, person="who", rows_per_person=3, ledger=ledger)
+    certificate, plan = fitted.certificate_, fitted.plan_
+    assert plan.records == frame.groupby("who").size().clip(upper=3).sum()
+    assert certificate.unit == "person"
+    assert certificate.mechanisms == plan.mechanisms == ledger.entries()[-1].mechanisms
+    assert certificate.epsilon == cost(plan.mechanisms, 1e-5).epsilon <= 1.0
+    assert any("at most 3 rows" in sentence and "3 times" in sentence for sentence in certificate.statements)
+    one = make_plan(Config(1.0, 1e-5), plan.records, VISITS)
+    assert plan.mechanisms == one.mechanisms  # as private, with three times the noise
+    assert plan.noise("pair counts") == 3 * one.noise("pair counts")
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    fitted.save(tmp_path / "release")
+    assert dpgm.verify(tmp_path / "release").ok
+    assert "at most 3 rows" in (tmp_path / "release" / "README.md").read_text()
+    assert "up to 3 of" in certificate._repr_html_()
+
+
+def test_a_certificate_that_says_other_rows_does_not_verify(tmp_path):
+    dpgm.Synthesizer(1.0, 1e-5, domain=VISITS).fit(visits(400), person="who", rows_per_person=3).save(
+        tmp_path / "release"
+    )
+    path = tmp_path / "release" / "certificate.json"
+    honest = path.read_text()
+
+    def failed(change):
+        forged = json.loads(honest)
+        change(forged)
+        path.write_text(json.dumps(forged, indent=2, ensure_ascii=False) + "\n")
+        return {check.name for check in dpgm.verify(tmp_path / "release").failed}
+
+    assert failed(lambda forged: None) == set()
+    assert "sentences" in failed(lambda forged: forged["plan"].update(rows_per_person=2))
+    assert "sentences" in failed(lambda forged: forged["plan"].pop("rows_per_person"))
+    assert failed(lambda forged: forged["plan"].update(rows_per_person=True))
+    assert failed(lambda forged: forged.update(unit="row"))
+    assert failed(
+        lambda forged: forged.update(statements=[one for one in forged["statements"] if "rows" not in one])
+    )
+
+
+def test_what_cannot_be_proved_or_done_is_refused_before_anything_is_charged(tmp_path):
+    frame = visits(50)
+    fit = {"person": "who", "rows_per_person": 3}
+    for model in ("vae", "rbm"):
+        with pytest.raises(UsageError, match="one row per person"):
+            dpgm.Synthesizer(1.0, model=model, domain=VISITS).fit(frame, **fit)
+    with pytest.raises(UsageError, match="cannot be resumed"):
+        dpgm.Synthesizer(1.0, domain=VISITS).fit(frame, checkpoint=tmp_path / "c", resume=True, **fit)
+    with pytest.raises(UsageError, match="1 rows per person"):
+        dpgm.Synthesizer(1.0, domain=VISITS).fit(
+            frame, plan=make_plan(Config(1.0), int(frame.groupby("who").size().clip(upper=3).sum()), VISITS), **fit
+        )
+    with pytest.raises(UsageError, match="needs `person`"):
+        dpgm.Synthesizer(1.0, domain=VISITS).fit(frame, rows_per_person=3)
+    with pytest.raises(UsageError, match="long shape"):
+        ReadOptions(person="who", item="what", rows_per_person=3)
+    with pytest.raises(UsageError, match="leave out `memory`"):
+        ReadOptions(person="who", rows_per_person=3, memory="1GB")
+    for wrong in (0, True, 10**6):
+        with pytest.raises(UsageError, match="whole number"):
+            ReadOptions(person="who", rows_per_person=wrong)
+    frame[["who", "ward", "sex"]].to_csv(tmp_path / "visits.csv", index=False)
+    options = ReadOptions(domain=VISITS, person="who", rows_per_person=3)
+    with pytest.raises(UsageError, match="one process"):
+        read_share(tmp_path / "visits.csv", options, 0, 2)
+    with pytest.raises(dpgm.errors.InputError, match="--rows-per-person K"):
+        dpgm.read_records(tmp_path / "visits.csv", domain=VISITS, person="who")
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    load_commands()
+    frame = visits(300)
+    frame[["who", "ward", "sex"]].to_csv(tmp_path / "visits.csv", index=False)
+    (tmp_path / "domain.json").write_text(
+        json.dumps(
+            {
+                "fields": [
+                    {"name": "ward", "kind": "categorical", "values": ["north", "south", "east"]},
+                    {"name": "sex", "kind": "categorical", "values": ["f", "m"]},
+                ]
+            }
+        )
+    )
+    arguments = ["fit", str(tmp_path / "visits.csv"), "--domain", str(tmp_path / "domain.json"), "--person", "who"]
+    arguments += ["--rows-per-person", "2", "--epsilon", "1", "--out", str(tmp_path / "release")]
+    assert command(arguments) == 0
+    assert "per person" in capsys.readouterr().err
+    assert command(["verify", str(tmp_path / "release")]) == 0
+    assert command(["plan", "--epsilon", "1", "--records", "1000", "--rows-per-person", "2"]) == 0
+    assert "one person with up to 2 records" in " ".join(capsys.readouterr().out.split())
