@@ -9,10 +9,11 @@ Traceback (most recent call last):
 dpgm.errors.UsageError: `epsilon` must be a finite number above 0; got 0.
 """
 
+import difflib
 import math
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from dpgm.errors import PrivacyWarning, UsageError
 
@@ -69,7 +70,18 @@ def one_of(choices: Collection[object], **named: object) -> None:
     for name, value in named.items():
         if value not in choices:
             listed = ", ".join(repr(choice) for choice in choices)
-            raise _fail(name, f"one of {listed}", value)
+            raise _fail(name, f"one of {listed}{near(value, choices)}", value)
+
+
+def near(word: object, known: Iterable[object]) -> str:
+    """What somebody may have meant, in brackets; nothing if no name is like the word.
+
+    >>> near("prodcts", ["products", "image"]), near("xyz", ["products", "image"])
+    (' (did you mean products?)', '')
+    """
+    names = {str(name).lower(): str(name) for name in known}
+    alike = difflib.get_close_matches(str(word).lower()[:200], names, n=1)
+    return f" (did you mean {names[alike[0]]}?)" if alike else ""
 
 
 def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:

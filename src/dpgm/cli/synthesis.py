@@ -383,7 +383,7 @@ def sample(
     if stream is not None:
         stream.flush()
     if not quiet:
-        kept = "" if rate is None else f" ({rate:.2%} of the generator's records are like that)"
+        kept = "" if rate is None or not where else f" ({rate:.2%} of the generator's records are like that)"
         announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{kept}")
 
 

@@ -13,6 +13,7 @@ from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.source import Source
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import near
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,7 +73,8 @@ def need(columns: Columns, name: str | None, option: str) -> str:
         )
     if name not in columns.names:
         raise InputError(
-            f"{columns.file}: there is no column {name!r} for --{option}; the columns are {listed_names(columns)}."
+            f"{columns.file}: there is no column {name!r} for --{option}{near(name, columns.names)}; the columns are"
+            f" {listed_names(columns)}."
         )
     return name
 

@@ -34,6 +34,7 @@ from dpgm.data.conditions import (
     labels_of,
 )
 from dpgm.errors import UsageError
+from dpgm.validation import near
 
 _LONGEST = 4000  # characters of one condition
 _DEEPEST = 40  # parentheses and "not" within each other
@@ -331,7 +332,8 @@ class _Parser:
     def _field(self, token: _Token) -> str:
         if token.kind not in ("word", "quoted") or token.text not in self._fields:
             raise UsageError(
-                f"the condition {self._text[:80]!r} speaks of {token.text[:60]!r}, which is no field of the domain."
+                f"the condition {self._text[:80]!r} speaks of {token.text[:60]!r}, which is no field of the"
+                f" domain{near(token.text, self._fields)}."
             )
         return token.text
 
@@ -362,6 +364,9 @@ class _Parser:
     def _comparison(self, left: _Side, operator: Operator, right: _Side) -> Condition:
         if left.terms and all(self._fields[name].kind in LABELLED for _, name in left.terms):
             return self._labels(self._only_field(left), operator, right)
+        if right.value in self._fields and _number(str(right.value)) is None:
+            # A quoted name: numbers and dates have no values of that kind, so it is the other field.
+            right = _Side(((1.0, str(right.value)),))
         if right.value is not None:
             field = self._only_field(left)
             made = _equal(field, right.value) if operator in ("=", "!=") else None

@@ -12,6 +12,8 @@ from dpgm.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
+# How dates are written besides ISO's way, tried in this order where a curator looks at a file.
+DATE_PATTERNS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
 ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 
 

@@ -35,6 +35,7 @@ from dpgm.data.layout import Layout
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric, ShapedNumber
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
+from dpgm.validation import near
 
 __all__ = [
     "Block",
@@ -215,7 +216,8 @@ class Domain:
         for field in self.fields:
             if field.name == name:
                 return field
-        raise UsageError(f"the domain has no field {name!r}.")
+        names = [field.name for field in self.fields]
+        raise UsageError(f"the domain has no field {name!r}{near(name, names)}; it has {', '.join(names[:12])}.")
 
     @classmethod
     def of_items(cls, items: Sequence[Label] | int, name: str = "items") -> "Domain":

@@ -52,6 +52,7 @@ from dpgm.data.domain import (
 from dpgm.data.layout import Layout
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
+from dpgm.validation import near
 
 # What `domain=` takes everywhere: a domain, a mapping such as a domain file holds, or the file.
 DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
@@ -166,7 +167,11 @@ def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[s
             raise UsageError(f"{what} lacks the key `{key}`; add it.")
     for key in plain:
         if key not in needed and key not in allowed:
-            raise UsageError(f"{what} has the unknown key {str(key)[:60]!r}; remove it.")
+            known = (*needed, *allowed)
+            raise UsageError(
+                f"{what} has the unknown key {str(key)[:60]!r}{near(key, known)}; remove it, the keys are"
+                f" {', '.join(known)}."
+            )
 
 
 def _field_from_plain(plain: object, at: int) -> Field | Unread:
@@ -174,7 +179,8 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
         raise UsageError(f"field {at} of the domain must be a mapping with `name` and `kind`.")
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in _KEYS:
-        raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(_KEYS)}.")
+        got = f"; got {str(kind)[:60]!r}{near(kind, _KEYS)}" if "kind" in plain else ""
+        raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(_KEYS)}{got}.")
     needed, allowed = _KEYS[kind]
     _check_keys(plain, ("name", "kind", *needed), allowed, f"field {at} of the domain")
     for key in ("integer", "missing", "discover"):

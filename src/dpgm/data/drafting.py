@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpgm.data.chunks import Columns
+from dpgm.data.chunks import Columns, listed_names
 from dpgm.data.columns import as_texts, flat_column, floats, is_list
-from dpgm.data.dates import parse_dates
+from dpgm.data.condition_text import parse_constraints
+from dpgm.data.conditions import fields_of_constraint
+from dpgm.data.date_orders import DateOrders, order_rule
+from dpgm.data.dates import DATE_PATTERNS, parse_dates, seconds_of
 from dpgm.data.discovering import EARLIEST, LATEST
 from dpgm.data.domain import (
     Boolean,
@@ -28,15 +32,18 @@ from dpgm.data.domain import (
     Unread,
 )
 from dpgm.data.number_fields import MAX_DECIMALS
+from dpgm.data.number_marks import plain_texts
 from dpgm.data.options import ReadOptions
+from dpgm.data.reading_hints import NumberMarks, joining_mark
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import near
 
 KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "items", "identifier", "ignored")
-_PATTERNS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
 _DISTINCT = 0.9  # share of different values from which texts are no categories
 _ENOUGH = 20  # rows from which that share says anything
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
+_MONEY = 2  # places after the point that whole numbers would not be written with (5.0 is one with a gap near it)
 _TRUTH = ({"true", "false"}, {"t", "f"})
 
 
@@ -47,6 +54,8 @@ class Drafted:
     domain: Domain
     left_out: tuple[tuple[str, str], ...]
     confirm: tuple[str, ...]
+    orders: tuple[str, ...] = ()  # rules on dates that every row meets
+    hints: tuple[tuple[str, str], ...] = ()  # columns that other options would read as numbers
 
 
 def draft_table(
@@ -63,16 +72,26 @@ def draft_table(
     stated = dict(kinds or {})
     for name in (*drop, *stated):
         if name not in columns.names:
-            listed = ", ".join(repr(one) for one in columns.names[:12])
-            raise UsageError(f"{columns.file}: there is no column {name!r}; the columns are {listed}.")
+            raise UsageError(
+                f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
+                f" {listed_names(columns)}."
+            )
     for name, kind in stated.items():
         if kind not in KINDS:
-            raise UsageError(f"a column is one of {', '.join(KINDS)}; got {kind!r} for {name!r}.")
+            raise UsageError(
+                f"a column is one of {', '.join(KINDS)}; got {kind!r} for {name!r}{near(kind, KINDS)}."
+            )
     stated |= dict.fromkeys(drop, "ignored")
-    seen = {name: _Column(name, options.missing) for name in columns.names}
+    seen = {name: _Column(name, options) for name in columns.names}
+    orders = DateOrders()
     for chunk in columns.chunks:
+        dates = {}
         for name, column in seen.items():
-            column.see(flat_column(chunk.table, name), chunk.place)
+            cells = flat_column(chunk.table, name)
+            column.see(cells, chunk.place)
+            if (seconds := column.seconds(cells, chunk.place)) is not None:
+                dates[name] = seconds
+        orders.see(dates)
     fields: list[Field | Unread] = []
     left_out, confirm = [], []
     for name, column in seen.items():
@@ -91,20 +110,38 @@ def draft_table(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
             " with --kind COLUMN=KIND."
         )
-    return Drafted(Domain(tuple(fields)), tuple(left_out), tuple(confirm))  # type: ignore[arg-type]
+    domain = Domain(tuple(fields))  # type: ignore[arg-type]
+    dated = tuple(one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure)
+    rules = tuple(rule for pair in orders.found(dated) if _is_rule(rule := order_rule(*pair), domain))
+    told = ((name, column.hint()) for name, column in seen.items() if name not in stated)
+    hints = tuple((name, hint) for name, hint in told if hint is not None)
+    return Drafted(domain, tuple(left_out), tuple(confirm), rules, hints)
+
+
+def _is_rule(rule: str, domain: Domain) -> bool:
+    """Whether a rule can be written so that it is read as one: names of columns may hold anything."""
+    try:
+        (made,) = parse_constraints((rule,), domain.fields, ())
+        return len(fields_of_constraint(made)) == 2
+    except UsageError:
+        return False
 
 
 class _Column:
     """What one column of a table looks like so far."""
 
-    def __init__(self, name: str, missing: Sequence[str]) -> None:
-        self.name, self._tokens = name, ("", *missing)
+    def __init__(self, name: str, options: ReadOptions) -> None:
+        self.name, self._tokens = name, ("", *options.missing)
+        self._marks = (options.decimal, options.thousands)
+        self.marks = NumberMarks()
+        self.sure = True  # dates of all rows were read in one pattern
+        self._read_as: list[str | None] = []
         self.rows = self.gone = self.decimals = self.longest = 0
         self.number = self.whole = self.rising = self.plain = True
         self.lists = self.truth = self.blanks = False
         self.temporal: str | None = None
         self.last = -np.inf
-        self.patterns: list[str | None] = [None, *_PATTERNS]
+        self.patterns: list[str | None] = [None, *DATE_PATTERNS]
         self.clock = False
         self.values: set[str] = set()
 
@@ -148,14 +185,16 @@ class _Column:
         if self.patterns:
             self.patterns = [one for one in self.patterns if not parse_dates(present, one).null_count]
             self.clock = self.clock or bool(pc.any(pc.match_substring(present, ":")).as_py())
+        self.marks.see(present)
         if self.number:
+            present = self._plain(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
             exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
             self.decimals = max(self.decimals, MAX_DECIMALS + 1 if exponents else pc.max(places).as_py())
 
     def _see_numbers(self, column: Any, place: Any) -> None:
         try:
-            numbers, gone = floats(column, place, self._tokens)
+            numbers, gone = floats(self._plain(column), place, self._tokens)
         except InputError:
             self.number = False
             return
@@ -165,6 +204,42 @@ class _Column:
             inside = np.concatenate([[self.last], present])
             self.rising = self.rising and bool((inside[1:] > inside[:-1]).all())
             self.last = float(present[-1])
+
+    def _plain(self, texts: Any) -> Any:
+        """Texts with the marks that the options state made plain, where they are numbers."""
+        import pyarrow as pa
+
+        if self._marks == (".", None) or not pa.types.is_string(texts.type):
+            return texts
+        try:
+            return plain_texts(texts, *self._marks, self._tokens, lambda row: "")
+        except InputError:
+            self.number = False
+            return texts
+
+    def hint(self) -> str | None:
+        """Which options may read the column as what it is meant to be."""
+        if self.number or self.lists or self.temporal is not None or (self.patterns and self.values):
+            return None
+        separator = joining_mark(self.values)
+        if separator is not None:
+            said = f"--kind {self.name}=items --item-separator '{separator}'"
+            return f"cells that hold several items each: read them as lists with {said}"
+        return self.marks.hint()
+
+    def seconds(self, column: Any, place: Any) -> "NDArray[np.float64] | None":
+        """Dates of some rows as seconds, NaN where missing; None if they are none."""
+        if self.temporal is None and (not self.patterns or not self.values or self.truth):
+            return None
+        pattern = None if self.temporal is not None else self.patterns[0]
+        self._read_as.append(pattern)
+        self.sure = self.sure and self._read_as[0] == pattern
+        try:
+            moments, gone = seconds_of(column, place, self._tokens, pattern)
+        except InputError:
+            self.sure = False
+            return None
+        return np.where(gone, np.nan, moments)
 
     def field(self, stated: str | None) -> tuple[Field | Unread, str]:
         """The field, and why: for the curator to confirm, or to see what was left out."""
@@ -189,7 +264,7 @@ class _Column:
             if self.whole and all_differ and (self.rising or _called_id(self.name)):
                 return Identifier(self.name), "whole numbers that differ in every row: an identifier"
             constant = ", always the same" if len(self.values) == 1 else ""
-            if self.whole:
+            if self.whole and self.decimals < _MONEY:
                 return self._stated("integer"), f"whole numbers{constant}; their range is found privately"
             places = f" with {self.decimals} places" if self.decimals <= MAX_DECIMALS else ""
             return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
@@ -210,7 +285,7 @@ class _Column:
 
     def _stated(self, kind: str) -> Field | Unread:
         pattern = self.patterns[0] if self.patterns else None
-        whole = self.number and self.whole and kind != "number"
+        whole = self.number and self.whole and self.decimals < _MONEY and kind != "number"
         if kind in ("number", "integer"):
             places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
             return Numeric(self.name, "discover", "discover", integer=kind == "integer" or whole, decimals=places)

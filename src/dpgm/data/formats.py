@@ -7,6 +7,7 @@ from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.layout import SHAPES as SHAPES
 from dpgm.data.layout import Shape as Shape
 from dpgm.errors import UsageError
+from dpgm.validation import near
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
 
@@ -53,7 +54,9 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> FileFo
     stem = name.removesuffix(".gz")
     if format is not None:
         if format not in FORMATS:
-            raise UsageError(f"`format` must be one of {', '.join(FORMATS)}; got {format!r}.")
+            raise UsageError(
+                f"`format` must be one of {', '.join(FORMATS)}; got {format!r}{near(format, FORMATS)}."
+            )
         return FileFormat(format, gzipped)
     for ending, known in _ENDINGS.items():
         if stem.endswith(ending):
@@ -75,4 +78,4 @@ def check_shape(shape: str | None) -> Shape | None:
     """A shape given by the user."""
     if shape is None or shape in SHAPES:
         return shape  # type: ignore[return-value]
-    raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {shape!r}.")
+    raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {shape!r}{near(shape, SHAPES)}.")

@@ -27,6 +27,14 @@ TABLE_NOTE = (
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
 )
+_ORDERS = (
+    "No row breaks these rules, but synthetic ones can; where one is public knowledge, state it in the draft under"
+    " `constraints`:"
+)
+_ORDERS_NOTE = (
+    "\nRules that no row breaks, seen in the data: take the # away from `constraints` and from those that are public\n"
+    "knowledge (synthetic records then keep them), and remove the others.\nconstraints:\n"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,8 @@ class Inspection:
     held_by_one: int = 0
     left_out: tuple[tuple[str, str], ...] = ()
     confirm: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -82,6 +92,10 @@ class Inspection:
                 else []
             ),
             *outside,
+            *(["Perhaps read otherwise than you mean:"] if self.hints else []),
+            *(f"  {name}: {hint}" for name, hint in self.hints),
+            *([_ORDERS] if self.orders else []),
+            *(f"  [ ] {rule}" for rule in self.orders),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
 
@@ -141,6 +155,8 @@ def inspect_file(
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if draft_domain is not None:
         note = DRAFT_NOTE if drafted is None else TABLE_NOTE
+        if drafted is not None and drafted.orders:
+            note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
         save_domain(domain, draft_domain, note=note, force=force)
     return Inspection(
         file=str(source_file),
@@ -155,4 +171,6 @@ def inspect_file(
         longest=int(lengths.max()),
         left_out=() if drafted is None else drafted.left_out,
         confirm=() if drafted is None else drafted.confirm,
+        orders=() if drafted is None else drafted.orders,
+        hints=() if drafted is None else drafted.hints,
     )

@@ -42,7 +42,7 @@ def with_plain_numbers(
         at = table.column_names.index(name)
         column = table.column(at).combine_chunks()
         if pa.types.is_string(column.type):
-            plain = _plain(column, decimal, thousands, ("", *missing), _in_column(place, name))
+            plain = plain_texts(column, decimal, thousands, ("", *missing), _in_column(place, name))
             table = table.set_column(at, name, plain)
     return table
 
@@ -51,9 +51,10 @@ def _in_column(place: Place, name: str) -> Place:
     return lambda row: f"{place(row)}, column {name!r}"
 
 
-def _plain(
+def plain_texts(
     column: "pyarrow.Array", decimal: str, thousands: str | None, missing: Sequence[str], where: Place
 ) -> "pyarrow.Array":
+    """Texts of numbers written with digits and a point; raises InputError at one that is none with these marks."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

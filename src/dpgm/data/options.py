@@ -13,7 +13,7 @@ from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encodings import UTF8, checked_encoding
-from dpgm.data.formats import SHAPES, Shape, set_field
+from dpgm.data.formats import Shape, check_shape, format_of, set_field
 from dpgm.data.number_marks import check_marks
 from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
@@ -104,8 +104,9 @@ class ReadOptions:
         if isinstance(self.missing, str):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
         object.__setattr__(self, "missing", tuple(self.missing))
-        if self.shape is not None and self.shape not in SHAPES:
-            raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {self.shape!r}.")
+        check_shape(self.shape)
+        if self.format is not None:
+            format_of("", self.format)
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         object.__setattr__(self, "encoding", checked_encoding(self.encoding))

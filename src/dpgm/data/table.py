@@ -155,7 +155,7 @@ class TableEncoder:
         for row, text in enumerate(texts):
             if text is None or text in self._missing:
                 continue
-            known = _TRUTH.get(text.lower())
+            known = TRUTH.get(text.lower())
             if known is None:
                 raise InputError(
                     f"{where(row)}: the value is not true or false (yes/no, 1/0 do as well); correct the file, or make"
@@ -235,7 +235,7 @@ class TableEncoder:
 
 
 # How files write truth values; the last position stands for missing.
-_TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
+TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
 
 
 def _items_of(field: ItemSet | Image | Categorical) -> Items:

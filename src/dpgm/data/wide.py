@@ -19,6 +19,7 @@ from dpgm.data.records import Records
 from dpgm.data.source import Source
 from dpgm.data.table import TableEncoder
 from dpgm.errors import InputError
+from dpgm.validation import near
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,7 +44,9 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
     if domain is not None and set_field(domain) is None:
         absent = [field.name for field in domain.fields if field.name not in columns.names]
         if absent:
-            listed = f"; the columns are {listed_names(columns)}" if columns.certain else ""
+            listed = ""
+            if columns.certain:
+                listed = f"{near(absent[0], columns.names)}; the columns are {listed_names(columns)}"
             raise InputError(
                 f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
                 " correct the domain or the file, or say that the file has no header with --no-header."

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.domain import Domain
+from dpgm.data.chunks import Chunk
+from dpgm.data.dates import parse_dates
+from dpgm.data.domain import Date, DateTime, Domain
 from dpgm.data.formats import set_field
 from dpgm.data.guessing import guess_options, table_columns
+from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.opening import locate
 from dpgm.data.options import Paths, ReadOptions
 from dpgm.data.readers import columns_of, format_name, read_with
@@ -95,18 +98,18 @@ def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domai
         second = read_raw(synthetic, options, domain)
     names = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
-    first, second = (_sets_as_texts(table, sets, options.item_separator) for table in (first, second))
+    first, second = (_as_lists(table, sets, options.item_separator) for table in (first, second))
     return inputs_of(
         first.select(names), second.select(names), missing=options.missing, strip_suffix=options.strip_suffix
     )
 
 
-def _sets_as_texts(table: "pyarrow.Table", names: list[str], separator: str | None) -> "pyarrow.Table":
-    """Sets of items in one spelling, whether a file holds lists, JSON texts or items side by side."""
+def _as_lists(table: "pyarrow.Table", names: list[str], separator: str | None) -> "pyarrow.Table":
+    """Sets of items as lists, whether a file holds lists, JSON texts or items side by side."""
     import pyarrow as pa
 
     for name in names:
-        texts = []
+        lists = []
         for cell in table.column(name).to_pylist():
             items = cell
             if isinstance(cell, str) and cell.strip().startswith("["):
@@ -115,8 +118,9 @@ def _sets_as_texts(table: "pyarrow.Table", names: list[str], separator: str | No
             elif isinstance(cell, str):
                 items = cell.split(separator) if separator else [cell]
             listed = sorted({str(item).strip() for item in items}) if isinstance(items, list) else []
-            texts.append("; ".join(item for item in listed if item))
-        table = table.set_column(table.column_names.index(name), name, pa.array(texts, type=pa.string()))
+            lists.append([item for item in listed if item])
+        column = pa.array(lists, type=pa.list_(pa.string()))
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
 
 
@@ -144,7 +148,24 @@ def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> "pyarr
         file = columns_of(source, said)
     if len(set(file.names)) < len(file.names):
         raise InputError(f"{source}: two columns have the same name; names must differ (or say --no-header).")
-    return _thinned(chunk.table for chunk in file.chunks)
+    return _thinned(_plain(chunk, domain, options) for chunk in file.chunks)
+
+
+def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> "pyarrow.Table":
+    """Numbers and dates of a text file made plain where the options or the domain say how they are written."""
+    import pyarrow as pa
+
+    table = chunk.table
+    fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
+    numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
+    table = with_plain_numbers(table, numeric, options.decimal, options.thousands, options.missing, chunk.place)
+    for field in fields:
+        column = table.column(field.name).combine_chunks()
+        if isinstance(field, (Date, DateTime)) and field.pattern is not None and pa.types.is_string(column.type):
+            moments = parse_dates(column, field.pattern)
+            if moments.null_count < len(moments):  # a synthetic file has them in ISO's way
+                table = table.set_column(table.column_names.index(field.name), field.name, moments)
+    return table
 
 
 def _thinned(tables: Iterable["pyarrow.Table"]) -> "pyarrow.Table":

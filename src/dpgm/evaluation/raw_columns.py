@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.dates import DATE_PATTERNS, parse_dates
 from dpgm.data.domain import Domain
+from dpgm.data.table import TRUTH
 
 if TYPE_CHECKING:
     import pyarrow
@@ -84,7 +86,8 @@ def raw_columns(
         sides = [_clean(_flat(table, name), missing, strip_suffix) for table in (real, synthetic)]
         if any(side is None for side in sides):
             continue  # lists of items are compared as sets
-        column = _column(name, _KINDS.get(kinds.get(name, "")), sides[0], sides[1])
+        stated = kinds.get(name, "")
+        column = _column(name, _KINDS.get(stated), sides[0], sides[1], truth=stated == "boolean")
         if isinstance(column, str):
             left_out.append((name, column))
         else:
@@ -121,7 +124,9 @@ def _clean(column: "pyarrow.Array", missing: Sequence[str], suffix: str) -> Any:
     return pc.if_else(gone, pa.scalar(None, type=pa.string()), texts)
 
 
-def _column(name: str, kind: ColumnKind | None, real: Any, synthetic: Any) -> RawColumn | str:
+def _column(
+    name: str, kind: ColumnKind | None, real: Any, synthetic: Any, *, truth: bool = False
+) -> RawColumn | str:
     if real.null_count == len(real):
         return "the real data holds no value in it."
     tried: dict[ColumnKind, Any] = {"number": _numbers, "date": _days}
@@ -132,7 +137,7 @@ def _column(name: str, kind: ColumnKind | None, real: Any, synthetic: Any) -> Ra
         sides = [tried[one](side) for side in (real, synthetic)]
         if all(side is not None for side in sides):
             return RawColumn(name, one, sides[0], sides[1])
-    texts = [_texts(side) for side in (real, synthetic)]
+    texts = _truths([_texts(side) for side in (real, synthetic)], sure=truth)
     present = texts[0].drop_null()
     if kind is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
@@ -167,7 +172,11 @@ def _days(column: Any) -> NDArray[np.float64] | None:
     try:
         seconds = pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
+        read = (parse_dates(column, pattern) for pattern in DATE_PATTERNS) if kinds.is_string(column.type) else ()
+        moments = next((one for one in read if one.null_count == column.null_count), None)
+        if moments is None:
+            return None
+        seconds = pc.cast(moments, pa.int64())
     days: NDArray[np.float64] = pc.cast(seconds, pa.float64()).to_numpy(zero_copy_only=False) / _SECONDS_PER_DAY
     return days
 
@@ -182,6 +191,20 @@ def _texts(column: Any) -> Any:
         if np.array_equal(values, np.floor(values)) and np.isfinite(values).all():
             column = column.cast(pa.int64(), safe=False)
     return pc.cast(column, pa.string())
+
+
+def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
+    """Truth values in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lowered = [pc.utf8_lower(side) for side in sides]
+    spelled = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
+    if not spelled or not (spelled <= set(TRUTH) if sure else spelled <= {"true", "false"}):
+        return list(sides)
+    known = pa.array(list(TRUTH), type=pa.string())
+    told = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
+    return [told.take(pc.index_in(side, value_set=known)) for side in lowered]
 
 
 def _categories(name: str, texts: Sequence[Any]) -> RawColumn:

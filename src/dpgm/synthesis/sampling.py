@@ -6,6 +6,7 @@ of threads nor the way chunks are consumed changes what comes out. Sampling is p
 
 import os
 import secrets
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from dpgm import validation
+from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import set_field
 from dpgm.data.layout import Layout
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 CHUNK = 16_384
 MOST = 10_000_000_000
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly over [0, 1)
+TOLD_FROM = 0.1  # share of draws that constraints leave out from which the user is told
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
 
 
@@ -100,6 +103,16 @@ class Conditioned:
         """The share of the generator's records that meet everything."""
         return self._chance * (self._found / self._drawn if self._drawn else 1.0)
 
+    def rejection(self) -> str | None:
+        """A sentence, if the constraints leave out more than a tenth of what the generator draws."""
+        if self._told or self.rate >= 1 - TOLD_FROM:
+            return None
+        spoken = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
+        return (
+            f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
+            f" speak of ({', '.join(spoken)}) may differ from what was fitted; look at them with `dpgm evaluate`."
+        )
+
     def _asked(self) -> str:
         rules = "the domain's constraints" if self._domain.constraints else ""
         asked = f"the condition {' and '.join(self._told)}" if self._told else ""
@@ -142,10 +155,18 @@ def sample(
     generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
 ) -> Records:
     """`count` synthetic records in memory; numbers keep the values drawn for them, however often they are looked at."""
+    return sample_told(generator, domain, count, seed=seed, where=where)[0]
+
+
+def sample_told(
+    generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
+) -> tuple[Records, Conditioned | None]:
+    """`count` synthetic records in memory, and what they were conditioned on, if anything."""
     validation.whole(records=count, at_least=0, at_most=MOST)
     _check_seed(seed)
-    parts = list(drawn_chunks(generator, domain, count, where, seed=seed)[0])
-    return concatenate(parts) if parts else Records.from_lists([], domain)
+    chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
+    parts = list(chunks)
+    return (concatenate(parts) if parts else Records.from_lists([], domain)), conditioned
 
 
 def sample_where(
@@ -189,7 +210,14 @@ def write_sample(
             writer.write(chunk)
             done += len(chunk)
             progress("sample", done, count)
+    warn_of_rejection(conditioned)
     return None if conditioned is None else conditioned.rate
+
+
+def warn_of_rejection(conditioned: Conditioned | None) -> None:
+    """Say so where the constraints of a domain leave out much of what the generator draws."""
+    if conditioned is not None and (told := conditioned.rejection()) is not None:
+        warnings.warn(told, UserWarning, stacklevel=3)
 
 
 class _Source:

@@ -1,0 +1,166 @@
+"""What `inspect` notices and says: orders of dates, other marks in numbers, lists in cells, slips of the pen."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pytest
+import yaml
+
+import dpgm
+from dpgm.cli.app import run
+from dpgm.data.inspection import inspect_file
+from dpgm.data.reading_hints import joining_mark
+from dpgm.errors import UsageError
+
+
+def stays(folder, rows=60, wrong=None, pattern="%Y-%m-%d"):
+    draws = np.random.default_rng(0)
+    lines = ["born,admission,discharge,ward"]
+    for row in range(rows):
+        admitted = datetime.date(2021, 1, 1) + datetime.timedelta(days=int(draws.integers(0, 700)))
+        left = admitted + datetime.timedelta(days=int(draws.integers(0, 9)))
+        born = datetime.date(1940 + row % 50, 5, 5)
+        if row == wrong:
+            admitted, left = left + datetime.timedelta(days=1), admitted
+        cells = [day.strftime(pattern) for day in (born, admitted, left)]
+        lines.append(",".join([*cells, "AB"[row % 2]]))
+    (folder / "stays.csv").write_text("\n".join(lines) + "\n")
+    return folder / "stays.csv"
+
+
+@pytest.mark.parametrize("pattern", ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y"])
+def test_orders_of_dates_are_suggested_and_never_put_into_force(tmp_path, pattern):
+    draft = tmp_path / "draft.yaml"
+    found = inspect_file(stays(tmp_path, pattern=pattern), draft_domain=draft)
+    assert found.orders == ("born <= admission", "admission <= discharge")  # born <= discharge follows
+    assert "  [ ] admission <= discharge" in found.lines()
+    assert "constraints" not in yaml.safe_load(draft.read_text())  # a comment, for the curator
+    text = draft.read_text().replace("# constraints:", "constraints:").replace("# - admission", "- admission")
+    draft.write_text(text)
+    assert [str(rule.source) for rule in dpgm.load_domain(draft).constraints] == ["admission <= discharge"]
+
+
+def test_one_row_against_it_and_few_rows_suggest_nothing(tmp_path):
+    assert inspect_file(stays(tmp_path, wrong=59)).orders == ("born <= admission", "born <= discharge")
+    assert inspect_file(stays(tmp_path, rows=12)).orders == ()
+
+
+def test_names_that_a_rule_cannot_hold_are_quoted_or_left_out(tmp_path):
+    text = stays(tmp_path).read_text()
+    (tmp_path / "odd.csv").write_text(text.replace("admission", "day in").replace("discharge", "day (out)"))
+    assert inspect_file(tmp_path / "odd.csv").orders[-1] == '"day in" <= "day (out)"'
+
+
+def test_rules_that_leave_out_much_are_told_when_sampling(tmp_path, capsys):
+    draft = tmp_path / "draft.yaml"
+    data = stays(tmp_path, rows=300)
+    assert run(["inspect", str(data), "--draft-domain", str(draft), "--drop", "born"]) == 0
+    draft.write_text(draft.read_text() + "constraints: [admission <= discharge]\n")
+    known = ("--epsilon", "3", "--model", "independent", "--quiet", "--out", str(tmp_path / "release"))
+    assert run(["fit", str(data), "--domain", str(draft), *known]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run(["sample", str(tmp_path / "release"), "--out", str(tmp_path / "out.csv")]) == 0
+    assert "leave out" in (told := capsys.readouterr().err)
+    assert "(admission, discharge)" in told
+    with pytest.warns(UserWarning, match="leave out"):
+        dpgm.load(tmp_path / "release").sample(200, seed=1)
+
+
+NUMBERS = {
+    "12,5 3,25 7": "--decimal ,",
+    "1.234,50 12,5 7": "--decimal , --thousands '.'",
+    "1 234,50 12,5 7": "--decimal , --thousands ' '",
+    "1,234.50 12.5 1,234,567": "--thousands ,",
+    "1,234 5,678 9": "--thousands , (or",
+    "1'234 5'678 9": "--thousands '''",
+    "$12.50 $3.00 $7": "sign",
+}
+
+
+@pytest.mark.parametrize("texts", NUMBERS)
+def test_numbers_with_other_marks_are_noticed(tmp_path, texts):
+    cells = texts.split(" ") if "1 234" not in texts else ["1 234,50", "12,5", "7"]
+    (tmp_path / "n.csv").write_text("sort;cost\n" + "".join(f"a;{cell}\n" for cell in cells * 10))
+    hints = dict(inspect_file(tmp_path / "n.csv").hints)
+    assert NUMBERS[texts] in hints["cost"]
+    assert "sort" not in hints
+
+
+def test_plain_numbers_words_and_dates_give_no_hint(tmp_path):
+    (tmp_path / "n.csv").write_text(
+        "a;b;c;d\n" + "1.5;red, dark;03.02.2020;1,2 or so\n2;blue;04.02.2020;none\n" * 10
+    )
+    assert inspect_file(tmp_path / "n.csv").hints == ()
+
+
+def test_the_marks_that_are_stated_hold_for_the_draft_the_fit_and_the_comparison(tmp_path, capsys):
+    draws = np.random.default_rng(1)
+    rows = [
+        f"{1000 + amount // 100}".replace("1", "1.", 1) + f",{amount % 100:02d};03.0{1 + amount % 9}.2020"
+        for amount in draws.integers(0, 90_000, 200)
+    ]
+    (tmp_path / "n.csv").write_text("cost;day\n" + "\n".join(rows) + "\n")
+    data, draft, marks = str(tmp_path / "n.csv"), str(tmp_path / "d.yaml"), ("--decimal", ",", "--thousands", ".")
+    assert run(["inspect", data, *marks, "--draft-domain", draft]) == 0
+    assert "numbers with 2 places" in capsys.readouterr().out
+    known = ("--epsilon", "9", "--model", "independent", "--quiet", "--out", str(tmp_path / "release"))
+    assert run(["fit", data, *marks, "--domain", draft, *known]) == 0
+    assert run(["sample", str(tmp_path / "release"), "-o", str(tmp_path / "s.csv"), "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["evaluate", data, str(tmp_path / "s.csv"), *marks, "--domain", draft]) == 0
+    told = capsys.readouterr().out
+    assert "cost: the value" not in told
+    median = np.median([float(line.split(";")[0].replace(".", "").replace(",", ".")) for line in rows])
+    assert f"{median:,.0f}"[:3] in told  # as a number, not as a category
+
+
+def test_lists_in_cells_are_noticed(tmp_path):
+    assert joining_mark({"a|b", "b", "a|c", "c|b", "a"}) == "|"
+    (tmp_path / "l.csv").write_text(
+        "icd,ward\n"
+        + 'I10;E11,"Surgery, general"\nE11,Medicine\nI10;J45,Medicine\nJ45;E11,"Surgery, general"\nI10,x\n' * 8
+    )
+    assert dict(inspect_file(tmp_path / "l.csv").hints) == {
+        "icd": "cells that hold several items each: read them as lists with --kind icd=items --item-separator ';'"
+    }
+
+
+def test_money_in_whole_amounts_keeps_its_places(tmp_path):
+    (tmp_path / "m.csv").write_text("fee,count\n" + "20.00,5.0\n0.00,\n10.00,7.0\n" * 9)
+    fields = {field.name: field for field in inspect_file(tmp_path / "m.csv").domain.fields}
+    assert fields["fee"].decimals == 2
+    assert fields["count"].integer
+
+
+SLIPS = [
+    (["inspect", "DATA", "--kind", "ward=catgorical"], "did you mean categorical?"),
+    (["inspect", "DATA", "--kind", "wrad=date"], "did you mean ward?"),
+    (["inspect", "DATA", "--drop", "Admision"], "did you mean admission?"),
+    (["inspect", "DATA", "--shape", "wid"], "did you mean wide?"),
+    (["inspect", "DATA", "--format", "parqet"], "did you mean parquet?"),
+    (["inspect", "DATA", "--header", "--person", "brn", "--item", "ward"], "did you mean born?"),
+    (["plan", "--epsilon", "1", "--records", "100", "--model", "prodcts"], "did you mean products?"),
+    (["plan", "--epsilon", "1", "--records", "100", "--preset", "papper"], "did you mean paper?"),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), SLIPS, ids=[" ".join(command[2:]) for command, _ in SLIPS])
+def test_slips_of_the_pen_are_met_with_the_right_word(tmp_path, capsys, command, told):
+    data = str(stays(tmp_path))
+    assert run([data if one == "DATA" else one for one in command]) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert message.count("\n") == 1
+
+
+def test_slips_in_a_domain_file_too():
+    field = {"name": "age", "kind": "numeric", "low": 0, "high": 9}
+    for wrong, told in (
+        ({"fields": [field | {"kind": "numric"}]}, "numeric"),
+        ({"fields": [field | {"inetger": True}]}, "integer"),
+        ({"fields": [field], "constrains": []}, "constraints"),
+    ):
+        with pytest.raises(UsageError, match=rf"did you mean {told}\?"):
+            dpgm.Synthesizer(1.0, domain=wrong)
