@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RUN_OR_FILE = re.compile(r"<!-- (run|file: (?P<name>[\w.-]+)) -->\n```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)
-SMALLER = {"50000": "600", "50_000": "600"}  # records; epsilon and everything else stay
+SMALLER = {"50000": "5000", "50_000": "5_000"}  # records; epsilon and everything else stay
 
 
 def steps(page: Path):
