@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import dpgm
+from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import Records
 
 
@@ -42,7 +43,7 @@ def most_frequent(path: Path, items: int = 1000) -> Records:
     whole = dpgm.read_records(path, shape="basket", assume_public_items=True)
     labels = whole.domain.fields[0].items  # type: ignore[union-attr]
     ranked = np.bincount(whole.indices, minlength=whole.width).argsort(kind="stable")[::-1]
-    domain = dpgm.Domain((dpgm.ItemSet("items", tuple(labels[at] for at in np.sort(ranked[:items]))),))
+    domain = Domain((ItemSet("items", tuple(labels[at] for at in np.sort(ranked[:items]))),))
     return dpgm.read_records(path, shape="basket", domain=domain)
 
 

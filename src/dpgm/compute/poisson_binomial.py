@@ -89,7 +89,7 @@ def _recursion(chances: NDArray[np.float32], found: NDArray[np.float32]) -> None
 def by_transform(chances: Tensor, longest: int) -> Tensor:
     """The distribution by its characteristic function."""
     size = longest + 1
-    angles = torch.arange(size // 2 + 1, dtype=torch.float32) * (-2 * math.pi / size)
+    angles = torch.arange(size // 2 + 1, dtype=torch.float32, device=chances.device) * (-2 * math.pi / size)
     turn = torch.complex(angles.cos() - 1, angles.sin())
     likely = int((chances > _SERIES_BELOW).sum(dim=1).max()) if chances.numel() else 0
     if 2 * likely < chances.shape[1]:
@@ -97,7 +97,7 @@ def by_transform(chances: Tensor, longest: int) -> Tensor:
         small = torch.where(chances > _SERIES_BELOW, chances.new_zeros(()), chances)
         # entries of `large` at or below the limit are in the series already
         large = torch.where(large > _SERIES_BELOW, large, large.new_zeros(()))
-        exponent = torch.zeros(len(chances), len(turn), dtype=torch.complex64)
+        exponent = torch.zeros(len(chances), len(turn), dtype=torch.complex64, device=chances.device)
         power, factor = small, turn
         for degree in range(1, 5):
             sign = 1.0 if degree % 2 else -1.0
@@ -106,7 +106,7 @@ def by_transform(chances: Tensor, longest: int) -> Tensor:
         transform = exponent.exp()
     else:
         large = chances
-        transform = torch.ones(len(chances), len(turn), dtype=torch.complex64)
+        transform = torch.ones(len(chances), len(turn), dtype=torch.complex64, device=chances.device)
     for start in range(0, large.shape[1], 64):
         transform = transform * (1 + large[:, start : start + 64, None] * turn).prod(dim=1)
     found: Tensor = torch.fft.irfft(transform, n=size, dim=1)

@@ -63,7 +63,9 @@ def fit_networks(
 def _measure(gateway: Gateway, plan: FitPlan, domain: Domain, context: RunContext) -> Measurements:
     """Every statistic of whole records that the plan pays for, first of all: clustering needs the profile."""
     context.progress("profile", 0, 1)
-    measured = measure(gateway, domain, plan.records, plan.noises, settings_of(plan).products)
+    measured = measure(
+        gateway, domain, plan.records, plan.noises, settings_of(plan).products, device=context.device
+    )
     context.progress("profile", 1, 1)
     return measured
 
@@ -79,7 +81,8 @@ def _refine(
     mixture: Mixture, measured: Measurements, plan: FitPlan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
-    targets = moment_targets(measured, mixture.domain, plan.records, settings_of(plan).products, generator=draws)
+    rules, device = settings_of(plan).products, context.device
+    targets = moment_targets(measured, mixture.domain, plan.records, rules, generator=draws, device=device)
     return refine_mixture(
         mixture,
         plan.records,

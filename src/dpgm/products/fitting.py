@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.products.entropy import entropy_bound
+from dpgm.products.loss import divergences, squared_errors
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, DescentRules
 from dpgm.statistics.record_lengths import LengthGroups
@@ -54,6 +55,9 @@ class _Parameters:
         self.logits = logits.requires_grad_()
         self.weight_logits = weight_logits.requires_grad_()
 
+    def to(self, device: str) -> "_Parameters":
+        return _Parameters(self.domain, self.logits.detach().to(device), self.weight_logits.detach().to(device))
+
     @property
     def parameters(self) -> Sequence[tuple[Tensor, float]]:
         return [(self.logits, 1.0), (self.weight_logits, 1.0)]
@@ -86,6 +90,7 @@ def fit_moments(
     rule: FitSettings,
     *,
     generator: torch.Generator,
+    device: str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products whose statistics are near the targets.
@@ -97,13 +102,14 @@ def fit_moments(
         targets: the measured moments.
         lengths: the measured record lengths, if any.
         rule: public settings.
-        generator: source of the random start.
+        generator: source of the random start, which is drawn on the CPU.
+        device: where to compute; results differ by rounding.
         progress: is given the share of the work done.
     """
-    model = _start(domain, profile, lengths, rule, generator)
-    match_moments(model, domain, records, profile, targets, lengths, rule, progress=progress)
+    model = _start(domain, profile, lengths, rule, generator).to(device)
+    match_moments(model, domain, records, profile.to(device), targets, lengths, rule, progress=progress)
     with torch.no_grad():
-        return Products(domain, model.weights().double(), model.probabilities())
+        return Products(domain, model.weights().cpu().double(), model.probabilities().cpu())
 
 
 def match_moments(
@@ -118,10 +124,10 @@ def match_moments(
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Move the parameters of `model`, in place, toward the targets; arguments as in `fit_moments`."""
-    free = torch.tensor(domain.item_positions)
-    all_free = bool(free.all())
+    free = None if domain.item_positions.all() else torch.tensor(domain.item_positions).to(profile)
     descent = rule.descent
-    targets = [*targets, lengths] if lengths is not None else targets
+    everything = [*targets, lengths] if lengths is not None else targets
+    targets = [target.to(profile.device) for target in everything]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
@@ -142,21 +148,18 @@ def match_moments(
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
         for target, scale in zip(targets, scales, strict=True):
-            expected = records * target.expected(probabilities, weights, scale)
+            expected = target.expected(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
-            scatter = target.variances + (tolerance * target.size) ** 2
-            errors = (expected - target.values) ** 2 / scatter
-            loss = loss + (target.emphasis * errors).sum()
+            precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()
             if rule.misfit is not None and adjusts:
-                misfit += float(errors.detach().sum())
+                misfit += float(squared_errors(expected.detach(), target.values, records, precision))
+            loss = loss + squared_errors(expected, target.values, records, precision.mul_(target.emphasis))
         if rule.misfit is not None:
             if adjusts and done > descent.entropy_from:
                 entropy_weight *= _adjustment(misfit / measured, rule.misfit, descent)
             loss = loss - entropy_weight * records * entropy_bound(domain.table_columns, probabilities, weights)
         elif rule.penalty > 0:
-            bits = probabilities * (probabilities.clamp(min=1e-9).log() - log_profile)
-            rest = (1 - probabilities) * ((1 - probabilities).clamp(min=1e-9).log() - log_rest)
-            divergence = bits.sum(dim=1) + (rest if all_free else rest[:, free]).sum(dim=1)
+            divergence = divergences(probabilities, log_profile, log_rest, free)
             loss = loss + rule.penalty * records * (weights * divergence).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

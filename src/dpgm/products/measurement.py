@@ -8,7 +8,7 @@ the values released before.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, sqrt
 
 import numpy as np
@@ -113,6 +113,8 @@ def measure(
     noises: Mapping[str, float],
     rules: ProductRules,
     pilot: Floats | None = None,
+    *,
+    device: str = "cpu",
 ) -> Measurements:
     """Release every statistic the plan pays for.
 
@@ -123,6 +125,7 @@ def measure(
         noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
         rules: tuned numbers.
         pilot: of every item, a noisy sum that was released before; instead of item counts, where these are not named.
+        device: where sets are counted; the counts are the same everywhere.
     """
     lengths = ask(gateway, RecordLengths.of(domain), noises[LENGTHS]) if LENGTHS in noises else None
     sizes = RecordSizes.read(lengths, domain, records, rules.read)
@@ -152,9 +155,9 @@ def measure(
         if order == 2 and mean_length(within) >= rules.bound.dense:
             pairs, centred_cost = CentredPairs.choose(np.sort(chosen), within, profile, sizes, noise, rules)
             if centred_cost < rules.bound.centred_gain * cost:
-                centred = ask(gateway, pairs, noise)
+                centred = ask(gateway, replace(pairs, device=device), noise)
                 continue
-        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap)
+        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap, device)
         tuples.append(ask(gateway, sets, noise))
     return Measurements(lengths, items, tuple(tuples), centred, scaled, popular)
 

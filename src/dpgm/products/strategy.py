@@ -93,9 +93,11 @@ class ProductStrategy:
             listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
             return fit_enumerated(listed, domain, plan.records, rules, progress=percent)
-        measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot)
+        measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot, device=context.device)
         context.progress("measure", 1, 1)
-        return fit_products(measured, domain, plan.records, rules, generator=draws, progress=percent)
+        return fit_products(
+            measured, domain, plan.records, rules, generator=draws, device=context.device, progress=percent
+        )
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
         """A mixture of products from an untrusted release."""

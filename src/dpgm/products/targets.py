@@ -29,10 +29,11 @@ def fit_products(
     rules: ProductRules,
     *,
     generator: torch.Generator,
+    device: str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
-    targets = moment_targets(measurements, domain, records, rules, generator=generator)
+    targets = moment_targets(measurements, domain, records, rules, generator=generator, device=device)
     return fit_moments(
         domain,
         records,
@@ -41,6 +42,7 @@ def fit_products(
         targets.lengths,
         targets.rule,
         generator=generator,
+        device=device,
         progress=progress,
     )
 
@@ -56,7 +58,13 @@ class Targets:
 
 
 def moment_targets(
-    measurements: Measurements, domain: Domain, records: int, rules: ProductRules, *, generator: torch.Generator
+    measurements: Measurements,
+    domain: Domain,
+    records: int,
+    rules: ProductRules,
+    *,
+    generator: torch.Generator,
+    device: str = "cpu",
 ) -> Targets:
     """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
     rule, read = rules.fit, rules.read
@@ -98,7 +106,7 @@ def moment_targets(
     if larger:
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
         brief = replace(fit, steps=fit.steps // 2)
-        first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator)
+        first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator, device=device)
         for measured, within in larger:
             expected = measured.statistic.shares(first.probabilities, first.weights.float())
             targets.append(tuple_target(measured, expected, within, sizes, 1.0, rules))

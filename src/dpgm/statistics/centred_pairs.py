@@ -18,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.compute.precision import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
-from dpgm.statistics.item_tuples import NAMES, dense_rows, possible_sets
+from dpgm.statistics.item_tuples import NAMES, dense_on_device, possible_sets
 from dpgm.statistics.record_lengths import RecordSizes
 from dpgm.statistics.rules import BoundRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_signed
@@ -46,6 +47,7 @@ class CentredPairs:
     limit: int  # of s, in steps of 1 / STEPS²
     name: str = NAMES[2]
     order: int = 2
+    device: str = "cpu"  # where pairs are counted; the sums are whole numbers, the same everywhere
 
     @classmethod
     def choose(
@@ -126,10 +128,11 @@ class CentredPairs:
         none = 0
         for chunk in view.rows.chunks(_CHUNK):
             weights = self.weight_steps(self.sizes(chunk))
-            dense = dense_rows(chunk, place, size)
-            weighted = dense * weights.astype(np.float32)[:, None]
-            both += (weighted.T @ dense).astype(np.int64)
-            one += weighted.sum(axis=0, dtype=np.float64).astype(np.int64)
+            dense = dense_on_device(chunk, place, size, self.device)
+            weighted = dense * torch.from_numpy(weights.astype(np.float32)).to(self.device)[:, None]
+            with matrix_precision("highest"):
+                both += (weighted.T @ dense).cpu().numpy().astype(np.int64)
+            one += weighted.sum(dim=0, dtype=torch.float64).cpu().numpy().astype(np.int64)
             none += int(weights.sum())
         i, j = self.tuples.T
         offsets = np.array(self.offsets, dtype=np.int64)
@@ -146,12 +149,12 @@ class CentredPairs:
 
     def scaling(self, rules: BoundRules) -> Callable[[Tensor], Scale]:
         """Mean weight of every component's records, and how it falls as s grows; s taken as normal."""
-        nodes = torch.linspace(-4, 4, 33)
-        shares = torch.softmax(-(nodes**2) / 2, dim=0)
-        positions, owners, offsets = self._on_model
         limit = self.limit / STEPS**2
 
         def scale(probabilities: Tensor) -> Scale:
+            nodes = torch.linspace(-4, 4, 33, device=probabilities.device)
+            shares = torch.softmax(-(nodes**2) / 2, dim=0)
+            positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
             chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
             mean = (offsets**2).sum() + chances @ rise
             joint = _column_sums(chances * rise, owners)
@@ -167,7 +170,7 @@ class CentredPairs:
 
         To first order in how s depends on i and j.
         """
-        positions, owners, offsets = self._on_model
+        positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
         chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
         level, slope = (weights * scale[0])[:, None], (weights * scale[1])[:, None]
         off = chances - offsets

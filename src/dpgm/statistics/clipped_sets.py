@@ -100,7 +100,7 @@ def clipped_scaling(
         chances = units(probabilities)
         lengths = length_distribution(chances, min(len(weights), chances.shape[1] + 1) - 1)
         lengths = lengths / lengths.sum(dim=1, keepdim=True)
-        longer = torch.cat([weights, weights[-1:].expand(order)])
+        longer = torch.cat([weights, weights[-1:].expand(order)]).to(lengths.device)
         others = lengths @ longer[order : order + lengths.shape[1]]  # the set comes on top of n other ones
         members = lengths @ longer[: lengths.shape[1]]  # the set is among the n
         return others, (others - members) / order
@@ -126,7 +126,7 @@ def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: 
     if order == 2:
         half = (chances * (0.5 * level - slope * chances)).T @ chances
         return half + half.T
-    left, right = torch.triu_indices(chances.shape[1], chances.shape[1], 1)
+    left, right = torch.triu_indices(chances.shape[1], chances.shape[1], 1, device=chances.device)
     first, second = chances.index_select(1, left), chances.index_select(1, right)
     pairs, sums = first * second, first + second
     if order == 3:
@@ -144,8 +144,9 @@ def _units(domain: Domain, positions: Ints) -> Callable[[Tensor], Tensor]:
     joint = [torch.from_numpy(column) for column in columns if len(column)]
 
     def chances(probabilities: Tensor) -> Tensor:
-        parts = [probabilities[:, index]]
-        parts += [probabilities[:, column].sum(dim=1, keepdim=True).clamp(max=1.0) for column in joint]
+        here = probabilities.device
+        parts = [probabilities[:, index.to(here)]]
+        parts += [probabilities[:, column.to(here)].sum(dim=1, keepdim=True).clamp(max=1.0) for column in joint]
         return torch.cat(parts, dim=1)
 
     return chances

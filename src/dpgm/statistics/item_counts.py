@@ -22,7 +22,7 @@ from dpgm.statistics.clipped_sets import (
 from dpgm.statistics.record_lengths import RecordSizes
 from dpgm.statistics.rules import ReadRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target
+from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, columns_of
 
 ITEMS = "item counts"
 
@@ -83,7 +83,7 @@ class ItemCounts:
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records that hold each position, weighted."""
         # selected like the sets of other orders, though it is all of them: gradients then add up in the same order
-        return moments(1, probabilities.index_select(1, self._index), weights, *scale)
+        return moments(1, columns_of(probabilities, self._index), weights, *scale)
 
 
 def posterior_counts(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Floats, Floats]:

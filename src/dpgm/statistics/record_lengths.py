@@ -16,7 +16,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, unscaled
+from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, columns_of, unscaled
 
 LENGTHS = "record lengths"
 LONGEST = 512  # public: records of more items share the last bin
@@ -216,8 +216,8 @@ class LengthGroups:
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records in each group."""
         positions, groups = self._index
-        shares = length_distribution(probabilities.index_select(1, positions), len(groups) - 1)
-        return torch.zeros(max(self.groups) + 1).index_add(0, groups, weights @ shares)
+        shares = length_distribution(columns_of(probabilities, positions), len(groups) - 1)
+        return weights.new_zeros(max(self.groups) + 1).index_add(0, groups.to(weights.device), weights @ shares)
 
 
 def length_target(

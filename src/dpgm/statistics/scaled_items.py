@@ -141,16 +141,17 @@ class ScaledItems:
             return (limit / s.clamp(min=1e-9)).sqrt().clamp(max=1.0)
 
         def scale(chances: Tensor) -> Scale:
-            s, shares = _skewed(nothing + chances @ rises, chances, rises)
+            here = chances.device
+            s, shares = _skewed(nothing.to(here) + chances @ rises.to(here), chances, rises.to(here))
             mean = (weight(s) * shares).sum(dim=1)
             with_item = torch.stack([(weight(s + rise) * shares).sum(dim=1) for rise in grid], dim=1)
-            return mean, (with_item - mean[:, None]) @ near
+            return mean, (with_item - mean[:, None]) @ near.to(here)
 
         return scale
 
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Mean of each sum over the records, weighted."""
-        scales, offsets = self._on_model
+        scales, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
         mean, difference = scale
         off = (weights * mean) @ (probabilities - offsets)
         return scales * (off + weights @ (probabilities * (1 - probabilities) * difference))
@@ -158,7 +159,7 @@ class ScaledItems:
 
 def _skewed(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tensor]:
     """(k, nodes) values of s and their shares (nodes,), from its first three moments (Cornish and Fisher)."""
-    nodes = torch.linspace(-4, 4, 33)
+    nodes = torch.linspace(-4, 4, 33, device=mean.device)
     scatter = chances * (1 - chances)
     spread = (scatter @ rises**2).clamp(min=1e-9).sqrt()
     skew = (scatter * (1 - 2 * chances)) @ rises**3 / spread**3

@@ -5,10 +5,11 @@ chosen, how noisy values are read, and the same numbers on a mixture of products
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -120,11 +121,25 @@ class Target(Generic[E]):
     scaling: Callable[[Tensor], Scale]  # how down-weighting scales components of given probabilities (k, m)
     emphasis: float | Tensor = 1.0  # weight in the fit, of all numbers or of each
 
+    def to(self, device: torch.device | str) -> "Target[E]":
+        """The same with its numbers on a device."""
+        emphasis = self.emphasis.to(device) if isinstance(self.emphasis, Tensor) else self.emphasis
+        values, variances, size = (numbers.to(device) for numbers in (self.values, self.variances, self.size))
+        return replace(self, values=values, variances=variances, size=size, emphasis=emphasis)
+
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale | None = None) -> Tensor:
         """The numbers of a mixture, as shares of the records."""
         return self.statistic.expected(
             probabilities, weights, self.scaling(probabilities) if scale is None else scale
         )
+
+
+def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:
+    """The probabilities at some positions, on their own device; no copy where these are all of them."""
+    width = probabilities.shape[1]
+    if len(positions) == width and torch.equal(positions, torch.arange(width)):
+        return probabilities
+    return probabilities.index_select(1, positions.to(probabilities.device))
 
 
 def unscaled(probabilities: Tensor) -> Scale:
