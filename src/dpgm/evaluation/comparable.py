@@ -40,6 +40,17 @@ def position_names(domain: Domain) -> tuple[str, ...]:
     return tuple(name for field in domain.fields for name in field.position_names)
 
 
+def shown_names(domain: Domain) -> tuple[str, ...]:
+    """A name for every position that tells its field as well, where there are several."""
+    if len(domain.fields) == 1:
+        return position_names(domain)
+    return tuple(
+        f"{field.name}={name}" if field.kind == "items" else name
+        for field in domain.fields
+        for name in field.position_names
+    )
+
+
 def with_domain(records: Records, domain: Domain) -> Records:
     """The same item sets over a wider or reordered list of items.
 

@@ -15,7 +15,7 @@ from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.column_metrics import compare_column, correlations
-from dpgm.evaluation.comparable import check_comparable, position_names
+from dpgm.evaluation.comparable import check_comparable, position_names, shown_names
 from dpgm.evaluation.comparison_domain import compared_records
 from dpgm.evaluation.cooccurrence import co_occurrence, frequent_sets
 from dpgm.evaluation.copies import copies_of_records, copies_of_rows
@@ -307,7 +307,7 @@ def _lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> Lost
     common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
     lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
     order = lost[np.argsort(-singles.real[lost], kind="stable")][:_SHOWN_ITEMS]
-    names = position_names(domain)
+    names = shown_names(domain)
     largest = float(singles.real[lost].max(initial=0.0))
     return LostItems(len(lost), int(common.sum()), largest, tuple(names[at] for at in order))
 
