@@ -12,6 +12,7 @@ neighbouring files, one with a row added, removed or changed at the beginning, i
 
 import argparse
 import csv
+import datetime
 import gzip
 import io
 import json
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,11 @@ import dpgm.data.conversion
 import dpgm.data.json_lines
 import dpgm.data.lines
 import dpgm.data.parquet
-from dpgm.data.conversion import as_records
-from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Image, ItemSet, Numeric
+from dpgm.data.frames import read_frame
+from dpgm.data.open_records import NumberColumn, OpenRecords, SetColumn
 from dpgm.data.readers import read_records
+from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 
 REFUSED = "refused"
@@ -78,6 +82,18 @@ TABLE = Domain(
     )
 )
 FLAT = Domain(TABLE.fields[:3])
+OPEN = Domain(
+    (
+        Categorical("kind", discover=True),
+        Numeric("size", "discover", "discover"),
+        Numeric("age", 0, 120, integer=True),
+        Date("day", "1950-01-01", "2030-01-01"),
+        DateTime("moment", "1950-01-01", "2030-01-01", unit="minute"),
+        Boolean("old", missing=True),
+        ItemSet("extras", discover=True),
+    )
+)
+FOUND = Domain((ItemSet("items", discover=True),))
 
 
 @dataclass(frozen=True)
@@ -96,18 +112,44 @@ class Case:
         path = folder / f"x{self.ending}"
         try:
             made = self.write(path, rows if self.companion is None else [*rows, self.companion])
-            records = read_records(path, **self.options) if self.ending else as_records(made, **self.options)
+            records = (
+                read_records(path, **self.options) if self.ending else read_frame(made, **self.options).records
+            )
         except DpgmError:
             return REFUSED
-        names = []
-        for one, offset in zip(records.domain.fields, records.domain.offsets, strict=True):
-            labels = getattr(one, "items", None) or getattr(one, "values", None) or range(one.width)
-            names += [
-                f"{one.name}={labels[at]}" if at < len(labels) else f"{one.name} missing" for at in range(one.width)
-            ]
-            assert len(names) == offset + one.width
-        read = [frozenset(names[at] for at in record.indices) for record in records.chunks(1)]
+        read = raw_values(records) if isinstance(records, OpenRecords) else labels_held(records)
         return read if self.companion is None else read[:-1]
+
+
+def labels_held(records: Records) -> list[frozenset[str]]:
+    """The labels of every record of a domain that leaves nothing open."""
+    names: list[str] = []
+    for one, offset in zip(records.domain.fields, records.domain.offsets, strict=True):
+        labels = getattr(one, "items", None) or getattr(one, "values", None) or range(one.width)
+        names += [
+            f"{one.name}={labels[at]}" if at < len(labels) else f"{one.name} missing" for at in range(one.width)
+        ]
+        assert len(names) == offset + one.width
+    return [frozenset(names[at] for at in record.indices) for record in records.chunks(1)]
+
+
+def raw_values(records: OpenRecords) -> list[frozenset[str]]:
+    """What every record holds of an open domain, before anything is found: labels, ticks, positions."""
+    found: list[set[str]] = [set() for _ in range(len(records))]
+    for one, column in zip(records.domain.fields, records.columns, strict=True):
+        if isinstance(column, NumberColumn):
+            held = [[tick] for tick in column.ticks.tolist()]
+        else:
+            labels = None if column.vocabulary is None else [*column.vocabulary.labels, "missing"]
+            codes = column.codes.tolist()
+            ends = column.indptr.tolist() if isinstance(column, SetColumn) else list(range(len(records) + 1))
+            held = [
+                [code if labels is None else labels[code] for code in codes[start:stop]]
+                for start, stop in pairwise(ends)
+            ]
+        for row, values in zip(found, held, strict=True):
+            row |= {f"{one.name}={value}" for value in values}
+    return [frozenset(row) for row in found]
 
 
 # -- rows ------------------------------------------------------------------------------------------------------
@@ -149,7 +191,7 @@ def store(path: Path, data: bytes) -> None:
 
 
 def delimited(
-    mark: str, header: list[str] | None = None, blank: bool = False, end: str = "\n"
+    mark: str, header: list[str] | None = None, blank: bool = False, end: str = "\n", encoding: str = "utf-8"
 ) -> Callable[..., None]:
     def write(path: Path, rows: list[Any]) -> None:
         text = io.StringIO(newline="")
@@ -166,7 +208,7 @@ def delimited(
                 writer.writerow(cells)
             if header is not None and blank:
                 text.write(end)  # a blank line between rows means nothing
-        store(path, text.getvalue().encode())
+        store(path, text.getvalue().encode(encoding))
 
     return write
 
@@ -198,16 +240,20 @@ def json_array(path: Path, rows: list[Any]) -> None:
     store(path, json.dumps(rows, ensure_ascii=False).encode("utf-8"))
 
 
-def workbook(path: Path, rows: list[Any]) -> None:
+def workbook(domain: Domain) -> Callable[..., None]:
     """One sheet with a header; cells of mixed types as people type them."""
-    from openpyxl import Workbook
 
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("people")
-    sheet.append([one.name for one in FLAT.fields])
-    for row in rows:
-        sheet.append([row[one.name] for one in FLAT.fields])
-    book.save(path)
+    def write(path: Path, rows: list[Any]) -> None:
+        from openpyxl import Workbook
+
+        book = Workbook(write_only=True)
+        sheet = book.create_sheet("people")
+        sheet.append([one.name for one in domain.fields])
+        for row in rows:
+            sheet.append([row[one.name] for one in domain.fields])
+        book.save(path)
+
+    return write
 
 
 def long_json(path: Path, rows: list[Any]) -> None:
@@ -277,6 +323,10 @@ def msnbc(path: Path, rows: list[Any]) -> None:
 
 def text_lines(path: Path, rows: list[Any]) -> None:
     store(path, "".join(row + "\n" for row in rows).encode())
+
+
+def below_header(header: str) -> Callable[..., None]:
+    return lambda path, rows: text_lines(path, [header, *rows])
 
 
 # -- cases -----------------------------------------------------------------------------------------------------
@@ -462,7 +512,7 @@ def _wide_cases() -> Iterator[Case]:
 
     yield Case("table jsonl", row, json_lines, {"domain": TABLE}, ".jsonl")
     yield Case("table json", row, json_array, {"domain": TABLE}, ".json")
-    yield Case("table xlsx", cells, workbook, {"domain": FLAT, "header": True}, ".xlsx")
+    yield Case("table xlsx", cells, workbook(FLAT), {"domain": FLAT, "header": True}, ".xlsx")
     codes = [0, 1, 5, 7, 10**10, None]
     kinds: dict[str, tuple[Any, list[Any]]] = {
         "texts": (pa.string(), [*WORDS, *KNOWN, None]),
@@ -532,9 +582,157 @@ def _matrix_cases() -> Iterator[Case]:
     )
 
 
+def _written_cases() -> Iterator[Case]:
+    """Text as it is found: marks within cells, other encodings, other number marks, rows that go to the disk."""
+
+    def lines(rng: random.Random) -> str:
+        pool = [
+            "a",
+            "01",
+            "é",
+            'q"q',
+            'q"',
+            '"a"',
+            '"01","5"',
+            ' "a"',
+            'a""',
+            "\ufeffa",
+            "a;b",
+            "a\rb",
+            "5 ",
+            "0x1",
+        ]
+        return ",".join(rng.choice(pool) for _ in range(rng.randrange(4)))
+
+    def table_line(rng: random.Random) -> str:
+        kinds, sizes = ["a", "01", 'q"q', '"a"', 'a"', " 5", "\ufeffa", ""], ["5", " 0.5", '"7"', "", "1e1", '5"']
+        return f"{rng.choice(kinds)},{rng.choice(['5', '007', '?', '5.0'])},{rng.choice(sizes)}"
+
+    basket, table = {"shape": "basket", "domain": TEXT_SET}, {"domain": FLAT, "missing": ["?"]}
+    yield Case("basket.csv raw lines", lines, text_lines, basket, ".csv")
+    yield Case("basket.csv raw lines on disk", lines, text_lines, basket | {"memory": 100}, ".csv")
+    yield Case("table.csv raw lines", table_line, below_header("kind,code,size"), table, ".csv")
+
+    def plain(rng: random.Random) -> list[str]:
+        return [rng.choice(["a", "é", "01", "5", "x y", "q,q"]) for _ in range(rng.randrange(4))]
+
+    for encoding in ("utf-16", "utf-16-be", "cp1252"):
+        write = delimited(",", blank=True, end="\r\n", encoding=encoding)
+        yield Case(f"basket.csv {encoding}", plain, write, basket | {"encoding": encoding}, ".csv")
+
+    def marks(rng: random.Random) -> dict[str, str]:
+        size = rng.choice(["1.234,5", "7", "-3,25", "1.5", "?", "", "1.000.000", ",5", "12,", "0,000001"])
+        return {"kind": words(rng), "code": "5", "size": size}
+
+    write = delimited(";", ["kind", "code", "size"])
+    yield Case(
+        "table.csv decimal comma",
+        marks,
+        write,
+        table | {"decimal": ",", "thousands": ".", "separator": ";"},
+        ".csv",
+    )
+
+
+def _open_cases() -> Iterator[Case]:
+    """Domains of which values, bounds or bins are still to be found."""
+    names = [one.name for one in OPEN.fields]
+
+    def texts(rng: random.Random) -> dict[str, str]:
+        made = {
+            "kind": words(rng),
+            "size": rng.choice(
+                ["0", "5", "1e10", "-3.5", "", "NA", "007", "1e400" if rng.random() < 0.03 else "8"]
+            ),
+            "age": rng.choice(["0", "99999", "07", "", "41", "0.5" if rng.random() < 0.03 else "7"]),
+            "day": rng.choice(["2020-01-31", "1900-01-01", "NA", "2020-01-31T12:00", "2020-02-30", ""]),
+            "moment": rng.choice(["2020-01-31", "2020-01-31 12:30:59.5+02:00", "1960-01-01T00:00:30", "NA"]),
+            "old": rng.choice(["1", "0", "true", "No", "", "NA", "maybe" if rng.random() < 0.03 else "yes"]),
+            "extras": json.dumps(some(rng, ["a", "01", 1, 0.5, 1e10, None], 3)),
+        }
+        return {name: made[name] for name in names}
+
+    def values(rng: random.Random) -> dict[str, Any]:
+        made = {
+            "kind": rng.choice([*KNOWN, *NUMBERS, True, None, 10**25]),
+            "size": rng.choice([0, 0.5, "5", None, 1e10, 10**25]),
+            "age": rng.choice([0, 41, 99999, "07", None, 41.0]),
+            "day": rng.choice(["2020-01-31", "1900-01-01", None]),
+            "moment": rng.choice(["2020-01-31 12:30:59", "1960-01-01T00:00:30", None]),
+            "old": rng.choice([True, False, 0, 1, "yes", None]),
+            "extras": some(rng, ["a", "01", 1, 0.5, 5.0, 1e10, None], 3) or None,
+        }
+        return {name: made[name] for name in names}
+
+    options = {"domain": OPEN, "missing": ["NA"]}
+    yield Case("open table.csv", texts, delimited(",", names), options, ".csv")
+    yield Case("open table jsonl", values, json_lines, {"domain": OPEN}, ".jsonl")
+    flat = Domain(OPEN.fields[:-1])
+    yield Case("open table xlsx", values, workbook(flat), {"domain": flat, "header": True}, ".xlsx")
+    # Python's own dates and times, so that pandas makes of a column what its rows suggest
+    berlin = datetime.timezone(datetime.timedelta(hours=1))
+    days = [datetime.date(2020, 1, 31), datetime.date(1900, 1, 1), "2020-01-31", None]
+    moments = [datetime.datetime(2020, 1, 31, 12, 30, 59), datetime.datetime(1960, 1, 1, 0, 0, 30, 500), None]
+    zoned = [*moments, datetime.datetime(2020, 1, 31, 0, 30, tzinfo=berlin), "2020-01-31 12:30"]
+
+    def objects(rng: random.Random) -> dict[str, Any]:
+        return values(rng) | {
+            "kind": rng.choice([*KNOWN, *NUMBERS, True, None, *moments, *days]),
+            "size": rng.choice([0, 0.5, "5", None, 1e10, True]),
+            "day": rng.choice(days),
+            "moment": rng.choice(zoned),
+        }
+
+    def alike(rng: random.Random) -> dict[str, Any]:
+        """Mostly of one type per column, so that one row more or less gives the column another dtype."""
+        odd = rng.random() < 0.15
+        return objects(rng) | {
+            "kind": rng.choice(moments if not odd else ["x", 5, None]),
+            "size": rng.choice([True, False, None] if not odd else [0.5]),
+            "age": rng.choice([0, 41] if not odd else [None, "07"]),
+            "moment": rng.choice(moments if not odd else zoned),
+            "old": rng.choice([True, False] if not odd else [None, 1]),
+        }
+
+    yield Case("open pandas objects", objects, pandas_frame(object), {"domain": OPEN})
+    yield Case("open pandas inferred", objects, pandas_frame(None), {"domain": OPEN})
+    yield Case("open pandas alike", alike, pandas_frame(None), {"domain": OPEN})
+
+    def cells(rng: random.Random) -> list[str]:
+        return [words(rng).strip() or "a" for _ in range(rng.randrange(5))]
+
+    found = {"shape": "basket", "domain": FOUND, "item_separator": ""}
+    write = delimited(",", blank=True)
+    yield Case("discovered basket.csv", cells, write, found, ".csv", companion=["a"])
+    lists = Case(
+        "discovered jsonl", lambda rng: cells(rng), json_lines, {"discover": True}, ".jsonl", companion=["a"]
+    )
+    yield lists
+
+    def texts_of_persons(rng: random.Random) -> Any:
+        return person_of(rng), people(rng, lambda rng: rng.choice([*KNOWN, "", "x y", "1e10"]))
+
+    long = {"person": "who", "item": "what", "discover": True}
+    yield Case("discovered long.csv", texts_of_persons, long_text(","), long, ".csv", companion=("last", ["a"]))
+
+    def long_frame(path: Path, rows: list[Any]) -> Any:
+        import pandas as pd
+
+        pairs = list(scattered(rows))
+        return pd.DataFrame({"who": [who for who, _ in pairs], "what": [what for _, what in pairs]})
+
+    def mixed_persons(rng: random.Random) -> Any:
+        who = next(_serial)
+        return rng.choice([who, who, who, f"p{who}", who + 0.5]), people(
+            rng, lambda rng: rng.choice([0, 1, 5, 5, 10**10, "01", None, 0.5])
+        )
+
+    yield Case("long pandas", mixed_persons, long_frame, {"person": "who", "item": "what", "domain": TEXT_SET})
+
+
 def cases() -> list[Case]:
     """Every format and shape."""
-    return [*_basket_cases(), *_long_cases(), *_wide_cases()]
+    return [*_basket_cases(), *_long_cases(), *_wide_cases(), *_written_cases(), *_open_cases()]
 
 
 # -- pairs -----------------------------------------------------------------------------------------------------

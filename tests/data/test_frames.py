@@ -180,3 +180,63 @@ def test_what_a_notebook_shows_holds_no_row_and_is_escaped():
     assert "<b>" not in shown
     assert "secret" not in shown
     assert "\n" not in repr(records)
+
+
+def raw(values, kind, **more):
+    """What an open domain of one field reads of a pandas column of these values."""
+    domain = as_domain({"fields": [{"name": "x", "kind": kind, **more}]})
+    (column,) = read_frame(pd.DataFrame({"x": values}), domain).records.columns
+    if hasattr(column, "ticks"):
+        return column.ticks.tolist()
+    return [[*column.vocabulary.labels, None][code] for code in column.codes]
+
+
+DATES = {"low": "1950-01-01", "high": "2030-01-01"}
+
+
+def test_a_row_of_another_type_changes_no_moment_of_a_pandas_column():
+    """pandas makes a column of objects of it: moments are written, and counted, as before."""
+    moments = [datetime.datetime(1960, 1, 1, 0, 0, 30, 500), datetime.datetime(2020, 1, 31, 12, 30)]
+    for more in ([], ["x"], [5], [None]):
+        told = raw([*moments, *more], "categorical", discover=True)
+        assert told[:2] == ["1960-01-01 00:00:30.000500", "2020-01-31 12:30:00"]
+    for more in ([], ["2020-01-31"], [None]):
+        ticks = raw([*moments, *more], "datetime", **DATES)
+        assert ticks[:2] == [-315619170.0, 1580473800.0]
+
+
+def test_moments_of_a_time_zone_are_what_clocks_show_there_in_a_column_of_its_own_and_among_others():
+    there = pd.Timestamp("2020-01-31 00:30").tz_localize("Europe/Berlin")
+    alone, beside = raw([there], "date", **DATES), raw([there, "2020-01-31"], "date", **DATES)
+    assert [*alone, *alone] == beside == [18292.0, 18292.0]
+
+
+def test_moments_of_a_time_zone_come_back_in_it():
+    seen = pd.to_datetime(["2024-07-05 23:00", "2024-07-06 01:00"] * 150).tz_localize("Europe/Berlin")
+    domain = {
+        "fields": [{"name": "seen", "kind": "datetime", "low": "2024-07-05", "high": "2024-07-07", "unit": "hour"}]
+    }
+    drawn = dpgm.Synthesizer(epsilon=5.0, domain=domain).fit(pd.DataFrame({"seen": seen})).sample(50).to_pandas()
+    assert str(drawn["seen"].dtype) == str(seen.dtype)
+    assert (drawn["seen"].dt.hour.isin([23, 1])).mean() > 0.8
+
+
+def test_a_missing_truth_value_refuses_no_other_in_a_column_of_numbers():
+    assert raw([True, False], "numeric", low=0, high=1) == [1.0, 0.0]
+    assert raw([True, False, None], "numeric", low=0, high=1)[:2] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["\ud800"], dtype=object),
+        pd.to_timedelta(["1D"]),
+        pd.period_range("2020-01", periods=1),
+        pd.interval_range(0, 1),
+        [1j],
+    ],
+    ids=["surrogate", "duration", "period", "interval", "complex"],
+)
+def test_values_that_are_no_text_number_or_date_are_refused_in_one_sentence(values):
+    with pytest.raises(InputError, match="row 1, column 'x'"):
+        raw(values, "categorical", discover=True)

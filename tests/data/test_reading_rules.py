@@ -216,3 +216,36 @@ def test_a_byte_order_mark_is_dropped_at_the_start_of_any_row(tmp_path):
         assert read_records(path, domain=domain).indices.tolist() == [0, 2, 0, 2]
     path.write_text('c,x\n"\ufeffa",0\na,0\n"\ufeffa",0\n', encoding="utf-8")
     assert read_records(path, domain=domain).indices.tolist() == [1, 2, 0, 2, 1, 2]
+
+
+def test_a_quotation_mark_within_a_cell_swallows_no_rows(tmp_path):
+    """Two rows with one mark each: all rows between them were lost, and N fell from five to one."""
+    for text in ('a,5"\na\n5\na\na,5"\n', 'a,5"\n"a"\n5\na,5"\n'):
+        for options in (
+            {"domain": CODES},
+            {"assume_public_items": True},
+            {"header": True, "item": "a", "discover": True},
+        ):
+            with pytest.raises(InputError, match=r"line 1.*quotation mark"):
+                read_records(write(tmp_path / "x.csv", text), shape="basket", **options)
+    with pytest.raises(InputError, match=r"line 1.*quotation mark"):  # in a header that takes in the first records
+        read_records(write(tmp_path / "x.csv", 'a,b"\n0,1\n1,"0\n0,1\n'), shape="wide", header=True)
+    joined = read_records(write(tmp_path / "x.csv", 'a,"5\n5"\n5\n'), shape="basket", domain=CODES)
+    assert sets(joined) == [{"a"}, {"5"}]  # a cell of two lines, in quotes, is one cell
+
+
+def test_a_first_line_of_truth_values_is_not_published_as_names(tmp_path):
+    path = write(tmp_path / "x.csv", "true,false\n0,1\n1,1\n")
+    with pytest.raises(UsageError, match="may be a record"):
+        read_records(path, shape="wide")
+    assert read_records(path, shape="wide", header=False).to_dense().tolist() == [[1, 0], [0, 1], [1, 1]]
+
+
+def test_a_space_elsewhere_refuses_no_number_with_many_zeros(tmp_path):
+    domain = Domain.of_items(10)
+    for other in ("3", " 3", "3 "):
+        text = f"1,000000000000000000000005\n2,{other}\n"
+        assert sets(read_records(write(tmp_path / "x.csv", text), shape="basket", domain=domain)) == [
+            {"1", "5"},
+            {"2", "3"},
+        ]

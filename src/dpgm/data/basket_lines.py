@@ -1,6 +1,5 @@
 """Text with one record per line, its items separated: FIMI files and comma-separated baskets."""
 
-import csv
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from dpgm.data.columns import split_lists
 from dpgm.data.domain import MAX_WIDTH
 from dpgm.data.gathering import BasketGatherer
-from dpgm.data.header import split_cells
+from dpgm.data.header import cells_of
 from dpgm.data.items import Place, parse_integers, refuse_joined, refuse_negative
 from dpgm.data.layout import Layout
 from dpgm.data.lines import TextBlock, blocks_of
@@ -126,10 +125,7 @@ def _items_of(row: bytes, separator: str, quoted: bool, at: int, place: Place) -
         return []
     if not quoted:
         return row.decode().split() if separator == " " else row.decode().split(separator)
-    try:
-        cells = split_cells(row, separator)
-    except csv.Error:
-        raise InputError(f"{place(at)}: a cell is longer than 128 kB; correct the file.") from None
+    cells = cells_of(row, separator, lambda: place(at))
     if not all(cells):
         raise InputError(f"{place(at)}: an item is empty; correct the file.")
     return cells

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.items import Codes, Items, Place, refuse_joined
-from dpgm.data.values import decimal_texts, float_texts, object_lists
+from dpgm.data.values import decimal_texts, float_texts, moment_texts, object_lists
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,8 +99,11 @@ def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
         return float_texts(column, where)
     if kinds.is_decimal(column.type):
         return decimal_texts(column)
-    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
-        raise InputError(f"{where(0)}: the column must hold texts or numbers; choose another column.")
+    if kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_time(column.type):
+        return moment_texts(column, where)
+    plain = kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)
+    if not plain and not kinds.is_large_string(column.type) and not kinds.is_string_view(column.type):
+        raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
     return column.cast(pa.string())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Field, Image, ItemSet
+from dpgm.data.domain import Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records, concatenate, sort_rows
 from dpgm.data.sinks import long_table
@@ -118,8 +118,11 @@ def _as_it_came(series: Any, dtype: str) -> Any:
     import pandas
 
     try:
-        if dtype.startswith("datetime64") and "," in dtype:  # moments are kept in universal time
-            return pandas.to_datetime(series, utc=True).astype(dtype)
+        if dtype.startswith("datetime64") and "," in dtype:  # moments are kept as clocks show them
+            zone = pandas.api.types.pandas_dtype(dtype).tz  # type: ignore[union-attr]
+            summer = np.ones(len(series), dtype=np.bool_)  # of an hour that comes twice
+            there = pandas.to_datetime(series).dt.tz_localize(zone, ambiguous=summer, nonexistent="shift_forward")
+            return there.astype(dtype)
         if dtype == "bool" and not pandas.api.types.is_bool_dtype(series):
             return series
         made = series.astype(dtype)
@@ -226,8 +229,11 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array
         if series.dtype == object:
             return pa.array(series, type=pa.string(), from_pandas=True)  # texts alone: the quick way
         return pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return object_texts(series.astype(object).tolist(), place)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError):
+        values = series.astype(object).tolist()
+        if isinstance(field, (Numeric, ShapedNumber)):  # as a column of truth values alone is read
+            values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
+        return object_texts(values, place)
 
 
 def _listed(value: Any) -> Any:

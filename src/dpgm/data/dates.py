@@ -49,6 +49,10 @@ def seconds_of(
         raise InputError(f"{where(0)}: the column does not hold dates; correct the domain or the file.")
     gone = column.is_null().to_numpy(zero_copy_only=False)
     try:
+        if pa.types.is_timestamp(column.type):
+            if column.type.tz is not None:
+                column = pc.local_timestamp(column)  # what a clock shows there, as in texts
+            column = pc.floor_temporal(column, unit="second")  # a cast would cut toward 1970
         seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(f"{where(0)}: the column does not hold dates; correct the domain or the file.") from None

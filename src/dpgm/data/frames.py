@@ -218,7 +218,7 @@ def _plain(series: Any, name: str, infer: bool) -> Any:
         if series.dtype == object and not infer:
             return pa.array(series, type=pa.string(), from_pandas=True)
         return _decoded(pa.chunked_array([pa.array(series, from_pandas=True)]))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError):
         values = series.astype(object).tolist()
         if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
             return object_lists(values, place)

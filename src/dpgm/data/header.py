@@ -8,6 +8,7 @@ would be published with the domain.
 import csv
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpgm.data.chunks import plain_name
@@ -20,6 +21,8 @@ _MAX_COLUMNS = 100_000
 _NUMBER = re.compile(
     r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
+
+_TOLD = {"0", "1", "true", "false"}  # how 0/1 columns are written
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,37 @@ class Layout:
     certain: bool
 
 
+class MarkInCellError(csv.Error):
+    """A quotation mark stands within a cell."""
+
+
 def split_cells(row: bytes, separator: str) -> list[str]:
-    """The cells of one row."""
-    text = row.decode()
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+    """The cells of one row.
+
+    Rows end where quotes are closed, so that a row with a single mark within a cell takes in all that follow up to the
+    next such row. It is refused: the first one would be read and the others lost.
+
+    Raises:
+        MarkInCellError: the text is more than one row of cells.
+        csv.Error: a cell is too long.
+    """
+    rows = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=separator)
+    cells = next(rows, [])
+    if next(rows, None) is not None:
+        raise MarkInCellError
+    return cells
+
+
+def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
+    """The cells of one row; `where` names it if it cannot be read."""
+    try:
+        return split_cells(row, separator)
+    except MarkInCellError:
+        raise InputError(
+            f"{where()}: a quotation mark stands within a cell; put the whole cell in quotes and double the mark."
+        ) from None
+    except csv.Error:
+        raise InputError(f"{where()}: a cell is longer than 128 kB; correct the file.") from None
 
 
 def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -> Layout:
@@ -54,7 +84,7 @@ def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -
         separator = max(candidates, key=lambda mark: _count(first_row, mark))
     else:
         separator = candidates[0]
-    cells = _cells(first_row, separator, file)
+    cells = cells_of(first_row, separator, lambda: f"{file}: line 1")
     if len(cells) > _MAX_COLUMNS:
         raise InputError(f"{file}: line 1: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
     if header is None:
@@ -64,13 +94,6 @@ def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -
 
 def _candidates(default: str) -> tuple[str, ...]:
     return (default, *(mark for mark in SEPARATORS if mark != default))
-
-
-def _cells(row: bytes, separator: str, file: str) -> list[str]:
-    try:
-        return split_cells(row, separator)
-    except csv.Error:
-        raise InputError(f"{file}: line 1: a cell is longer than 128 kB; correct the file.") from None
 
 
 def _names_all(row: bytes, separator: str, names: tuple[str, ...]) -> bool:
@@ -93,8 +116,8 @@ def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
     domain = options.public_domain
     field = None if domain is None else set_field(domain)
     bare = [cell.strip() for cell in cells]
-    numbers = [bool(_NUMBER.fullmatch(cell)) for cell in bare]
-    record = all(numbers) if options.threshold is not None else set(bare) <= {"0", "1"}
+    numbers = [bool(_NUMBER.fullmatch(cell)) or cell.lower() in ("true", "false") for cell in bare]
+    record = all(numbers) if options.threshold is not None else {cell.lower() for cell in bare} <= _TOLD
     if field is not None:
         labels = {str(label) for label in field.items}
         names = {plain_name(cell).strip() for cell in cells} | {plain_name(cell) for cell in cells}

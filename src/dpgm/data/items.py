@@ -67,7 +67,7 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
             plain: NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
             return plain
     trimmed = pc.utf8_trim_whitespace(values)
-    good = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,19}$").to_numpy(zero_copy_only=False)
+    good = pc.match_substring_regex(trimmed, r"^-?0*[0-9]{1,19}$").to_numpy(zero_copy_only=False)
     if not good.all():
         raise InputError(
             f"{place(int(np.argmin(good)))}: an item is not a whole number of at most 64 bits, as the"

@@ -71,6 +71,18 @@ def decimal_texts(column: "pyarrow.Array") -> "pyarrow.Array":
     return pa.array(written, type=pa.string()).take(encoded.indices)
 
 
+def moment_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """A column of days, moments or times of day as texts: as Python writes each, whatever unit the column has."""
+    import pyarrow as pa
+
+    encoded = column.dictionary_encode()
+    try:
+        written = [None if value is None else str(value) for value in encoded.dictionary.to_pylist()]
+    except (ValueError, OverflowError):
+        raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
+    return pa.array(written, type=pa.string()).take(encoded.indices)
+
+
 def scalar_text(value: Any) -> str | None:
     """One value of a JSON object or of a frame as text; None where it is missing.
 
