@@ -126,3 +126,43 @@ def test_the_pages_have_a_place_for_the_figures(security):
         assert security.rewritten(text, "| a table |\n") == text
     with pytest.raises(ValueError, match="marks"):
         security.rewritten("nothing", "x")
+
+
+PLAYED = {"tapes": 3, "data_sets": 5, "differing_values": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "unmet"),
+    [
+        ({}, set()),
+        ({"pairs": 1999}, {"P2"}),
+        ({"largest_ratio": 1.1}, {"P2"}),
+        ({"largest_ratio": 0.9}, {"P2"}),
+        ({"passed": False}, {"P1", "P2"}),
+        ({"playback": {}}, {"P1"}),
+    ],
+)
+def test_the_executed_proofs_speak_of_their_two_promises(change, unmet):
+    spec = importlib.util.spec_from_file_location("proofs", ROOT / "tools" / "proofs.py")
+    proofs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(proofs)
+    good = {"playback": dict.fromkeys(set(proofs.CASES) - proofs.SLOW, PLAYED), "pairs": 2190, "largest_ratio": 1.0}
+    said = proofs.promises(good | {"coin_off_pairs": 228, "passed": True} | change)
+    assert {number for number, entry in said.items() if entry["met"] is not True} == unmet
+    assert set(said) == {"P1", "P2"}
+
+
+@pytest.mark.parametrize(
+    ("one", "bare", "met"),
+    [(0.55, 0.93, True), (0.8, 0.93, False), (0.55, 0.7, False)],
+    ids=["as hoped", "leak", "weak"],
+)
+def test_the_attack_keeps_its_promise_only_if_it_works_without_noise(one, bare, met):
+    spec = importlib.util.spec_from_file_location("attacks", ROOT / "experiments" / "attacks.py")
+    attacks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(attacks)
+    rows = [
+        {"model": "products", "epsilon": name, "fits": 80, "auc": auc, "low": auc - 0.05, "high": auc + 0.05}
+        for name, auc in (("1", one), ("10", 0.6), ("no noise", bare))
+    ]
+    assert attacks.figures(rows, "x")["promises"]["P16"]["met"] is met

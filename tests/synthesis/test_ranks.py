@@ -106,3 +106,16 @@ def test_the_first_process_keeps_the_checkpoint_and_the_others_follow_it(ranks):
 
 if __name__ == "__main__":
     one_rank(int(sys.argv[1]), Path(sys.argv[2]))
+
+
+def test_what_several_processes_cannot_do_is_refused_before_anything_is_asked(monkeypatch):
+    """Each would keep rows of its own of one person, and call the whole a guarantee per person."""
+    import pandas as pd
+
+    monkeypatch.setattr("dpgm.compute.parallel.is_parallel", lambda: True)
+    frame = pd.DataFrame({"who": ["a", "a", "b"], "what": ["x", "y", "x"]})
+    for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
+        with pytest.raises(dpgm.errors.UsageError, match="one process"):
+            dpgm.Synthesizer().fit(frame, person="who", discover=True, **options)
+    with pytest.raises(dpgm.errors.UsageError, match="discovered by several processes"):
+        dpgm.Synthesizer().fit(frame, discover=True)

@@ -42,7 +42,7 @@ from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.progress import reporting
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.resources import check_memory
-from dpgm.synthesis.settling import settle_domain, settling_statements
+from dpgm.synthesis.settling import settle_domain, settling_spends, settling_statements
 from dpgm.synthesis.statements import SEEDED, statements_of
 from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.synthesis.where import Where
@@ -123,7 +123,8 @@ class Synthesizer:
             item: the column of items of a frame: one per row with `person`, a list of them in each row without.
             rows_per_person: rows that a person keeps at most, by a fresh secret choice, where `person` may repeat: the
                 guarantee is for all of them together, and noise grows with their number.
-            discover: take names and types of a frame's columns as public, and find all values privately.
+            discover: take names and types of a frame's columns as public, and find all values privately. Where pandas
+                took a type from the values (one gap makes whole numbers floats), state it: `astype`, or a domain.
             public: public records that a family may start from.
             plan: a plan made before.
             source: how the records were read, for the certificate.
@@ -134,11 +135,17 @@ class Synthesizer:
         """
         if resume and checkpoint is None:
             raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
+        if person is not None and parallel.is_parallel():
+            raise UsageError(
+                "rows of a person may lie with several processes, each of which would keep some; fit with one process."
+            )
         read = read_frame(
             data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
         )
         records, source = read.records, read.source if source is None else source
         records.domain.refuse_draft()
+        if parallel.is_parallel() and any(spend.delta for spend in settling_spends(records.domain, 1.0)):
+            raise UsageError("values cannot be discovered by several processes yet; fit with one process.")
         rows = 1 if source is None else source.rows_per_person
         if rows > 1 and resume:
             raise UsageError(
