@@ -57,7 +57,7 @@ PROMISES = (
     Promise(
         "P2",
         "Every query has its declared sensitivity.",
-        ("tests/mechanisms/test_planted_faults.py", "tests/statistics"),
+        ("tests/mechanisms/test_planted_faults.py", "tests/mechanisms/test_threshold.py", "tests/statistics"),
         ("proofs.json",),
     ),
     Promise(
@@ -104,6 +104,7 @@ PROMISES = (
         "Fresh randomness, never reused; a seeded run is marked and never verifies.",
         (
             "tests/mechanisms/test_randomness.py",
+            "tests/networks/test_latent_draws.py",
             "tests/synthesis/test_synthesizer.py::test_two_fits_share_no_noise",
             "tests/synthesis/test_verification.py::test_a_seeded_release_opens_with_a_warning_and_never_verifies",
         ),
@@ -123,7 +124,11 @@ PROMISES = (
     Promise(
         "P13",
         "Hostile input is bounded, and what a row is read as depends on that row alone.",
-        ("tests/data/test_bad_input.py",),
+        (
+            "tests/data/test_bad_input.py",
+            "tests/data/test_reading_rules.py",
+            "tests/data/test_record_by_record.py",
+        ),
         ("reader_fuzz.json", "metamorphic.json"),
     ),
     Promise(

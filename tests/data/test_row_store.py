@@ -82,3 +82,27 @@ def test_what_is_no_size_is_refused(size):
 def test_the_file_is_the_owners_alone(tmp_path):
     with Room(1, str(tmp_path)).file() as file:
         assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+
+
+def test_the_shares_of_several_processes_are_the_records_of_one(tmp_path):
+    """Row groups of any size, empty ones among them, in several files; also with rows on the disk."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from dpgm.data.options import ReadOptions
+    from dpgm.data.readers import read_source
+    from dpgm.data.shares import read_share
+
+    kind = pa.list_(pa.string())
+    for part, groups in enumerate(((0, 5, 0), (1,), (7, 7, 0, 3))):
+        with pq.ParquetWriter(tmp_path / f"{part}.parquet", pa.schema({"items": kind})) as writer:
+            for rows in groups:
+                lists = [["a"] * (row % 2) + ["b"] * (part % 2) + ["c"] for row in range(rows)]
+                writer.write_table(pa.table({"items": pa.array(lists, kind)}))
+    domain = Domain((ItemSet("items", ("a", "b", "c")),))
+    for memory in (None, 200):
+        options = ReadOptions(domain=domain, memory=memory)
+        whole = read_source(tmp_path, options)[0].to_dense()
+        for shares in (1, 2, 3, 5, 9):
+            parts = [read_share(tmp_path, options, share, shares)[0].to_dense() for share in range(shares)]
+            assert np.array_equal(np.concatenate(parts), whole)

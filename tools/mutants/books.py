@@ -57,4 +57,37 @@ MUTANTS = (
         ),
         ("tests/mechanisms/test_gateway.py::test_one_run_too_many_is_refused",),
     ),
+    Mutant(
+        39,
+        "noise, and a chance to be published, for values that fell out of the choice of a long record",
+        (("    held = np.flatnonzero(exact.numpy())\n", "    held = np.arange(len(exact))\n"),),
+        (
+            "tests/mechanisms/test_threshold.py::test_a_record_of_far_more_values_than_the_cap_exposes_no_more_than_delta_allows",
+        ),
+    ),
+    Mutant(
+        40,
+        "the size of a private vocabulary left on the disk",
+        (
+            (
+                "return USUAL_ANSWER if isinstance(query, ThresholdQuery) else exact.numel() * exact.element_size()\n",
+                "return exact.numel() * exact.element_size()\n",
+            ),
+        ),
+        (
+            "tests/synthesis/test_settling.py::test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur",
+        ),
+    ),
+    Mutant(
+        41,
+        "rows between two stray quotation marks taken for one",
+        (("    if next(rows, None) is not None:\n", "    if False:\n"),),
+        ("tests/data/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
+    ),
+    Mutant(
+        42,
+        "a first line of truth values published as names",
+        ((' or cell.lower() in ("true", "false") for cell in bare]\n', " for cell in bare]\n"),),
+        ("tests/data/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
+    ),
 )

@@ -46,10 +46,10 @@ def read_share(
 
 
 def _groups(files: Sequence[Input], options: ReadOptions) -> list[tuple[Input, int, int]]:
-    """File, number and rows of every row group; none if a file is not Parquet."""
+    """File, number and rows of every row group that has some; none if a file is not Parquet."""
     if any(format_name(file, options) != "parquet" for file in files):
         return []
-    return [(file, number, rows) for file in files for number, rows in enumerate(row_groups(file))]
+    return [(file, number, rows) for file in files for number, rows in enumerate(row_groups(file)) if rows]
 
 
 def _share_of(groups: Sequence[tuple[Input, int, int]], share: int, shares: int) -> list[tuple[Input, int, int]]:
