@@ -249,3 +249,16 @@ def test_records_made_in_any_usual_way_pass_the_door():
     made = Records.from_lists(rows, domain)
     for records in (made, made.rows(1, 4), made.take(np.array([3, 0, 3])), Records.from_lists([], domain)):
         Gateway(records, randomness=SeededRandomness(0))
+
+
+def test_numpy_warns_of_nothing_while_rows_are_looked_at(recwarn):
+    """That a warning came would tell of a row."""
+
+    def overflow(view):
+        far = np.array([1e308]) * len(view.records) * 100
+        return torch.from_numpy(np.nan_to_num(far, posinf=1.0).astype(np.int64))
+
+    gateway = Gateway(RECORDS, randomness=SeededRandomness(0))
+    gateway.release("far", Query(overflow, 1.0, (1,), grid=1.0), 1.0)
+    gateway.keep("far", lambda records: np.log(np.zeros(len(records))))
+    assert not recwarn.list

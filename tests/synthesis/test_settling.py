@@ -341,6 +341,15 @@ def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(t
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.parametrize("more", [{}, {"decimals": 2}, {"integer": True}], ids=["real", "decimal", "integer"])
+def test_far_values_are_read_and_counted_without_a_warning(more):
+    """Warnings are errors in these tests; on a curator's screen one would tell that somebody has such a value."""
+    domain = Domain((Numeric("bill", "discover", "discover", **more),))
+    values = [1e308, -1e308, 0.0, 1.0, float(2**53), None, *([] if more.get("integer") else [5e-324, 1e-300])] * 40
+    found, _ = settled(pa.table({"bill": pa.array(values, pa.float64())}), domain)
+    assert found.fields[0].width > 1
+
+
 def test_open_records_refuse_columns_that_do_not_fit():
     records = from_arrow(some_table(20), DOMAIN)
     assert isinstance(records, OpenRecords)

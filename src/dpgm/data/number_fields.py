@@ -56,8 +56,8 @@ class NumberFormat:
         """Ticks of numbers, far ones brought to where doubles are exact."""
         if not self.in_steps:
             return values
-        scaled = np.rint(values * 10.0**self.decimals) if self.decimals else values
-        return np.clip(scaled, -LARGEST_TICK, LARGEST_TICK)
+        near = np.clip(values, -LARGEST_TICK, LARGEST_TICK)  # first, or a far value's overflow would be warned of
+        return np.clip(np.rint(near * 10.0**self.decimals), -LARGEST_TICK, LARGEST_TICK) if self.decimals else near
 
     def text(self, tick: float) -> str:
         """A tick as people write the value."""

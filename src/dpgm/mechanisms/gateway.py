@@ -107,7 +107,8 @@ class Gateway:
 
     def keep(self, name: str, derive: Callable[[Records], Any]) -> None:
         """Derive a private column from the rows, record by record; it stays inside for later queries."""
-        self._kept[name] = derive(self._records)
+        with _silent():
+            self._kept[name] = derive(self._records)
 
     def release(self, name: str, query: Query, noise: float) -> Tensor:
         """The query's value plus Gaussian noise of standard deviation `noise` x sensitivity (to one row)."""
@@ -151,7 +152,8 @@ class Gateway:
 
     def recode(self, derive: Callable[[Records], Records]) -> None:
         """Replace the rows by a public, record-wise recoding of them; later queries see the new rows alone."""
-        recoded = derive(self._records)
+        with _silent():
+            recoded = derive(self._records)
         if len(recoded) != len(self._records):
             raise DpgmError("a recoding must keep every record.")
         recoded.check()
@@ -207,9 +209,10 @@ class Gateway:
         return self._noisy(call, query, self._exact(query, rows))
 
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
-        if isinstance(query, ThresholdQuery):
-            return query.sums(View(self._records, self._kept), self.randomness)
-        return parallel.all_sum(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
+        with _silent():
+            if isinstance(query, ThresholdQuery):
+                return query.sums(View(self._records, self._kept), self.randomness)
+            return parallel.all_sum(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
 
     def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
         fill_with_normals(out, self.randomness)
@@ -346,6 +349,11 @@ class PlaybackGateway(Gateway):
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         self.calls.append(call)
         return _next(self._replay, call)
+
+
+def _silent() -> np.errstate:
+    """While rows are looked at numpy warns of no overflow or division: that a warning came would tell of a row."""
+    return np.errstate(all="ignore")
 
 
 def _next(tape: Iterator[Tensor], call: Call) -> Tensor:
