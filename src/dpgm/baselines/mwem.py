@@ -33,6 +33,8 @@ from dpgm import validation
 from dpgm.baselines.factored_weights import FactoredWeights
 from dpgm.baselines.lengths import average, noisy_lengths
 from dpgm.baselines.rules import RULES
+from dpgm.compute.compiled import HAS_NUMBA
+from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
@@ -256,18 +258,26 @@ class _Candidates:
 
     def _answers(self, view: View) -> torch.Tensor:
         if self._exact is None:
-            counts = _pair_counts(clip_records(view.rows, self.cap))
+            counts = np.zeros((self.width, self.width), dtype=np.int64)
+            for piece in view.rows.pieces():  # the rule of clipping sees one record at a time
+                counts += _pair_counts(clip_records(piece, self.cap))
             self._exact = torch.from_numpy(np.concatenate([np.diag(counts), counts[self.upper]]))
         return self._exact
 
 
 def _pair_counts(records: Records) -> NDArray[np.int64]:
-    """(m, m): records that hold both items; on the diagonal, that hold the item."""
+    """(m, m): records that hold both items, above the diagonal; on it, records that hold the item."""
     width = records.width
-    total = np.zeros((width, width), dtype=np.int64)
+    total = np.diag(np.bincount(records.indices, minlength=width)).astype(np.int64)
+    if HAS_NUMBA:
+        place, longest = np.arange(width), int(records.lengths.max(initial=0))
+        steps, held = np.ones(longest + 1, dtype=np.int64), np.empty(len(records), dtype=np.int64)
+        none = np.zeros((1, 1), dtype=np.int64)  # pairs have no larger sets to be found in
+        count_sets(records.indptr, records.indices, place, steps, 2, max(longest, 1), none, held, total)
+        return total
     for chunk in records.chunks(_CHUNK):
         dense = dense_rows(chunk, np.arange(width), width)
-        total += (dense.T @ dense).astype(np.int64)
+        total += np.triu(dense.T @ dense, 1).astype(np.int64)
     return total
 
 

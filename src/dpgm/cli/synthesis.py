@@ -77,6 +77,7 @@ def plan(
     from dpgm.data.domain_file import load_domain
     from dpgm.errors import UsageError
     from dpgm.strategy.config import Config
+    from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.plan import make_plan
 
     if out is not None:
@@ -92,9 +93,12 @@ def plan(
     if rules:
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
-        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)}))
+        expected = estimate_fit(made, described, machine_speed())
+        shown = {"seconds": round(expected.seconds, 1), "bytes": expected.memory}
+        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made), "estimate": shown}))
     elif out is None:
         _print_plan(made)
+        typer.echo(f"a fit on this machine's CPU: {estimate_fit(made, described, machine_speed())}")
     else:
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
 
@@ -199,14 +203,16 @@ def fit(
     from dpgm.compute import parallel
     from dpgm.data.rarity import rarity_warning
     from dpgm.data.readers import read_records
+    from dpgm.data.row_store import bytes_of
     from dpgm.data.shares import read_share
     from dpgm.errors import UsageError
     from dpgm.strategy.config import Config
     from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
-    from dpgm.synthesis.plan import read_plan
+    from dpgm.synthesis.estimate import estimate_fit, machine_speed
+    from dpgm.synthesis.plan import make_plan, read_plan
     from dpgm.synthesis.release import check_target
     from dpgm.synthesis.strategies import strategy_of
-    from dpgm.synthesis.synthesizer import Synthesizer
+    from dpgm.synthesis.synthesizer import Synthesizer, choose_device
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
@@ -252,9 +258,16 @@ def fit(
         randomness=_randomness(seed),
         mean_length=mean_length,
     )
+    total = parallel.place_of(len(records))[1]
+    if planned is None and not resume:
+        planned = make_plan(Config(budget, delta, clusters, model, preset, mean_length), total, records.domain)  # type: ignore[arg-type]
     if not quiet:
-        total = parallel.place_of(len(records))[1]
         announce(f"fitting {total:,} records of {records.width:,} positions; nothing shown depends on them")
+        if planned is not None and choose_device(device) == "cpu":
+            limit = None if options.memory is None else bytes_of(options.memory)
+            processes = launched()[1]
+            expected = estimate_fit(planned, records.domain, machine_speed(), memory=limit, processes=processes)
+            announce(f"{expected} on a machine that does nothing else")
     with told_what_is_spent(progress_folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
         synthesizer.fit(
             records,

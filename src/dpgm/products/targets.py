@@ -117,7 +117,7 @@ def _fit_settings(sizes: RecordSizes, narrow: bool, table: bool, rule: FitRules)
     """How to fit: from the width of the domain and the lengths of records."""
     records = sizes.records
     return FitSettings(
-        components=_components(sizes.domain.width, records, rule),
+        components=component_count(sizes.domain.width, records, rule),
         steps=rule.steps_narrow if narrow else rule.steps_table if table else rule.steps,
         learning_rate=rule.learning_rate_narrow if narrow else rule.learning_rate,
         penalty=rule.penalty_narrow / records if narrow else _penalty(sizes.whole, records, rule),
@@ -132,7 +132,7 @@ def _penalty(lengths: Floats, records: int, rules: FitRules) -> float:
     return level * min(rules.most_penalty, (rules.penalty_length / max(mean_length(lengths), 1e-12)) ** 2)
 
 
-def _components(width: int, records: int, rules: FitRules) -> int:
+def component_count(width: int, records: int, rules: FitRules) -> int:
     """Many, since one component can show only one kind of record; fewer where wide domains or few records forbid."""
     affordable = min(
         float(np.clip(width, rules.components, rules.components_wide)),

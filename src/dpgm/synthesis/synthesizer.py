@@ -154,7 +154,7 @@ class Synthesizer:
             )
         plan = self._plan_for(records, plan, checkpoint if resume else None, rows)
         check_memory(plan, records.domain)
-        device = _choose_device(self.device)
+        device = choose_device(self.device)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
@@ -296,7 +296,8 @@ def _certify(
     )
 
 
-def _choose_device(device: str) -> str:
+def choose_device(device: str) -> str:
+    """Where a fit computes: what was asked for, if this machine has it."""
     import torch
 
     if device == "auto":

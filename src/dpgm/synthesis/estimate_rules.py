@@ -1,0 +1,76 @@
+"""What the parts of a fit cost on the machine where they were measured, and how that machine measured itself.
+
+One thread of an Intel Xeon at 2.80 GHz (two shared cores, AVX-512). Seconds there are divided by the speed of the
+machine at hand (`estimate.machine_speed`). Everything was fitted to runs of a few shapes: transit data (342 stations),
+msweb (294 pages), call records (1303 towers), pictures of 28 x 28; benchmarks/large_fit.py compares with whole fits.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CostRules:
+    """Seconds and bytes per unit of work, each at the speed of the reference machine."""
+
+    # The piece of public work by which a machine is compared with the reference: its seconds there, and how often it is
+    # repeated (the fastest counts).
+    probe_seconds: float = 0.0017
+    probe_rounds: int = 40
+
+    # -- all fits: seconds of planning, checks, books and the release; of checks and digests per record and per item.
+    fixed: float = 0.5
+    per_record: float = 1.5e-7
+    per_item: float = 1.2e-8
+
+    # -- statistics of item sets and tables, per record and per item that it holds; choosing their bounds.
+    counted_record: float = 2.0e-7
+    counted_item: float = 5.0e-8
+    bounds: float = 0.4
+
+    # -- the fit of products: seconds per step; per step, component and position; per step, component and pair of
+    #    tracked positions; per step, component and tracked pair of triples, and for each pair times position.
+    step: float = 2.2e-3
+    step_position: float = 4.2e-8
+    step_pair: float = 8.2e-11
+    step_triple_pair: float = 2.2e-8
+    step_triple: float = 8.2e-11
+    # All records enumerated (up to 17 items): per iteration and possible record.
+    enumerated_record: float = 8.0e-8
+
+    # -- networks: per step; per step and model; per parameter and step (noise, Adam); per sampled record; and for each
+    #    of its positions times hidden units.
+    train_step: float = 1.0e-3
+    train_model: float = 1.0e-4
+    vae_parameter: float = 2.7e-9
+    vae_record: float = 1.6e-6
+    vae_cell: float = 9.5e-11
+    # RBMs: chains cost by parameters, records little.
+    rbm_parameter: float = 2.1e-8
+    rbm_record: float = 7.0e-7
+    rbm_cell: float = 2.0e-12
+    # k-means: per record, feature and item that it holds; per record, iteration, centre and feature.
+    feature_item: float = 1.8e-10
+    centre_feature: float = 4.5e-11
+    # Refinement of decoders: as a step of products, and this many times its part that goes with positions.
+    decoder_factor: float = 3.0
+
+    # -- images: per picture and released number of one class; per step, image of a step and matched number.
+    picture_feature: float = 1.9e-8
+    picture_step: float = 4.6e-8
+    picture_step_fixed: float = 3.0e-3
+
+    # -- baselines: per record and item of MWEM, which sorts the items of every record; per round and pair of items.
+    mwem_item: float = 2.0e-7
+    mwem_pair: float = 1.1e-7
+
+    # -- memory: of the process with its libraries; what a fit adds per number of its components (bytes), and while rows
+    #    are joined, the rows' own size once more, nearly.
+    process: int = 500_000_000
+    component_number: float = 160.0
+    joining: float = 0.9
+    parameter: float = 24.0
+    batch_cell: float = 12.0
+    kmeans_cache: int = 512_000_000
+
+
+RULES = CostRules()
