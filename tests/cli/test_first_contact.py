@@ -73,6 +73,9 @@ def test_a_tail_that_stands_out_only_together_is_within_the_bounds():
         counts[bound_slot(np.array([100.0 * cost]))[0]] += people
     low, high = found_bounds(field, counts, 20.0, SettlingRules())
     assert high >= 100 * 4000
+    fraction = counts.copy()
+    fraction[bound_slot(np.array([-1e-10, 1e-10]))] = 900.0  # noise, where no whole number lies
+    assert found_bounds(field, fraction, 20.0, SettlingRules())[0] == 0  # it was -1e-10, and the fit failed
     lonely = counts.copy()
     lonely[-3] = 60.0  # noise far out is not believed
     assert found_bounds(field, lonely, 20.0, SettlingRules()) == (low, high)

@@ -14,6 +14,7 @@ from dpgm.data.sinks import long_table
 from dpgm.data.table import TableEncoder, decode
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import near
 
 if TYPE_CHECKING:
     import pandas
@@ -38,12 +39,16 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
     if isinstance(data, np.ndarray):
         _refuse_fractions(data)
         return from_numpy(data, domain)
+    data = whole_frame(data)
     package = type(data).__module__.partition(".")[0]
     if package == "scipy":
         _refuse_fractions(getattr(data, "data", None))
         return from_scipy(data, domain)
     if package not in ("pandas", "polars", "pyarrow"):
-        raise UsageError("records must come from dpgm, numpy, scipy, pandas, polars or pyarrow.")
+        raise UsageError(
+            "records must come from dpgm, numpy, scipy, pandas, polars or pyarrow; put lists or dicts into a frame, and"
+            f" read a file with `dpgm.read_records`; got {type(data).__name__}."
+        )
     if domain is None:
         raise UsageError(
             "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
@@ -54,6 +59,32 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
     if package == "polars":
         return from_polars(table, domain)
     return from_arrow(table, domain)
+
+
+def whole_frame(data: object) -> Any:
+    """A frame that can be looked at: a lazy one collected, a batch of pyarrow as a table, one column refused."""
+    import pyarrow as pa
+
+    package, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    if package == "polars" and kind == "LazyFrame":
+        return data.collect()  # type: ignore[attr-defined]
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
+        raise UsageError("one column is no frame; give a frame of one column, such as `df[['age']]`.")
+    return data
+
+
+def _has_columns(names: Sequence[object], domain: Domain) -> None:
+    """Refuse a frame that lacks a column which the domain names."""
+    known = [str(name) for name in names]
+    for field in domain.fields:
+        if field.name not in known:
+            listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+            raise InputError(
+                f"the frame has no column {field.name!r}, which the domain names{near(field.name, known)}; its columns"
+                f" are {listed or 'none'}."
+            )
 
 
 def _refuse_fractions(values: object) -> None:
@@ -106,18 +137,20 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         mapper = nullable.get if column.null_count else None
-        columns[name] = _as_it_came(column.to_pandas(types_mapper=mapper), came_in.get(name, "object"))
+        columns[name] = _as_it_came(column.to_pandas(types_mapper=mapper), came_in.get(name, ""))
     frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
 
 
 def _as_it_came(series: Any, dtype: str) -> Any:
     """A column of a sample in the dtype of the original, where that can hold it."""
-    if dtype == "object" or str(series.dtype) == dtype:
+    if not dtype or str(series.dtype) == dtype:
         return series
     import pandas
 
     try:
+        if dtype == "object":
+            return series.astype(object).where(series.notna(), None)
         if dtype.startswith("datetime64") and "," in dtype:  # moments are kept as clocks show them
             zone = pandas.api.types.pandas_dtype(dtype).tz  # type: ignore[union-attr]
             summer = np.ones(len(series), dtype=np.bool_)  # of an hour that comes twice
@@ -190,6 +223,7 @@ def _one_value_per_column(records: Records) -> Records:
 
 def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
     """Records from a pyarrow table with one column a field (item sets as lists)."""
+    _has_columns(table.column_names, domain)
     encoder = TableEncoder(domain, missing)
     parts = [
         encoder.encode(table.slice(start, _CHUNK), lambda row, start=start: f"row {start + row + 1}")  # type: ignore[misc]
@@ -205,15 +239,13 @@ def from_pandas(frame: "pandas.DataFrame", domain: Domain, *, missing: Sequence[
     """
     import pyarrow as pa
 
+    names = [str(name) for name in frame.columns]  # names may be numbers
+    _has_columns(names, domain)
     columns = {}
     for field in domain.fields:
-        held = list(frame.columns).count(field.name)
-        if held > 1:
+        if names.count(field.name) > 1:
             raise InputError(f"two columns of the frame are named {field.name!r}; names must differ.")
-        if held:
-            columns[field.name] = _pandas_column(frame[field.name], field)
-    if len(frame) and not columns:
-        raise InputError(f"the frame has no column {domain.fields[0].name!r}, which the domain names.")
+        columns[field.name] = _pandas_column(frame.iloc[:, names.index(field.name)], field)
     return from_arrow(pa.table(columns), domain, missing=missing)
 
 

@@ -31,7 +31,7 @@ from dpgm.data.domain import (
     Numeric,
     Unread,
 )
-from dpgm.data.number_fields import MAX_DECIMALS
+from dpgm.data.number_fields import MAX_DECIMALS, SECONDS, Unit
 from dpgm.data.number_marks import plain_texts
 from dpgm.data.options import ReadOptions
 from dpgm.data.reading_hints import NumberMarks, joining_mark
@@ -136,6 +136,7 @@ class _Column:
         self.marks = NumberMarks()
         self.sure = True  # dates of all rows were read in one pattern
         self._read_as: list[str | None] = []
+        self.units: set[Unit] = {"day", "hour", "minute"}
         self.rows = self.gone = self.decimals = self.longest = 0
         self.number = self.whole = self.rising = self.plain = True
         self.lists = self.truth = self.blanks = False
@@ -155,6 +156,9 @@ class _Column:
             return
         if kinds.is_boolean(column.type):
             self.truth = True
+        if kinds.is_duration(column.type) or kinds.is_time(column.type):
+            self.plain = False
+            return
         if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
             self.temporal = "date" if kinds.is_date(column.type) else "datetime"
             self.gone += column.null_count
@@ -239,7 +243,15 @@ class _Column:
         except InputError:
             self.sure = False
             return None
+        for unit in ("day", "hour", "minute"):
+            if ((moments % SECONDS[unit] != 0) & ~gone).any():
+                self.units.discard(unit)
         return np.where(gone, np.nan, moments)
+
+    @property
+    def _unit(self) -> Unit:
+        """The coarsest unit that all moments are whole ones of."""
+        return next((unit for unit in ("day", "hour", "minute") if unit in self.units), "second")
 
     def field(self, stated: str | None) -> tuple[Field | Unread, str]:
         """The field, and why: for the curator to confirm, or to see what was left out."""
@@ -252,7 +264,8 @@ class _Column:
         if self.truth:
             return self._stated("boolean"), "true or false"
         if self.temporal is not None:
-            return self._stated(self.temporal), self._dates_told()
+            days = self._unit == "day" and self.rows > self.gone  # a date at midnight is a date
+            return self._stated("date" if days else self.temporal), self._dates_told()
         if not self.values:
             return Ignored(self.name), "no row has a value in it"
         filled = self.rows - self.gone
@@ -292,7 +305,8 @@ class _Column:
         if kind == "date":
             return Date(self.name, EARLIEST, LATEST, pattern=pattern)
         if kind == "datetime":
-            return DateTime(self.name, EARLIEST, LATEST, unit="minute", pattern=pattern)
+            unit = "minute" if self._unit == "day" else self._unit
+            return DateTime(self.name, EARLIEST, LATEST, unit=unit, pattern=pattern)
         if kind == "boolean":
             return Boolean(self.name, missing=self.gone > 0)
         if kind == "items":

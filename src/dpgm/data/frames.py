@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpgm.data.chunks import Chunk, Columns, need, people_of
 from dpgm.data.columns import flat_column, is_list
-from dpgm.data.conversion import as_records
+from dpgm.data.conversion import as_records, whole_frame
 from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
@@ -24,6 +24,7 @@ from dpgm.data.source import Source
 from dpgm.data.values import object_lists, object_texts
 from dpgm.data.wide import is_binary
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import near
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,7 +74,7 @@ def read_frame(
     """
     import pyarrow as pa
 
-    given = as_domain(domain)
+    given, data = as_domain(domain), whole_frame(data)
     if not is_frame(data):
         if person is not None or item is not None or rows_per_person is not None or discover:
             raise UsageError(
@@ -83,10 +84,13 @@ def read_frame(
         return FrameRecords(as_records(data, given), None)
     if given is None and not discover:
         raise UsageError(_NO_DOMAIN)
+    if not len(data):  # type: ignore[arg-type]
+        raise InputError("the frame has no rows; give at least one.")
     dtypes = _pandas_dtypes(data)
     named = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in _names(data):
-        raise UsageError(f"the frame has no column {item!r}; it has {', '.join(map(repr, _names(data)[:20]))}.")
+        listed = ", ".join(map(repr, _names(data)[:20]))
+        raise UsageError(f"the frame has no column {item!r}{near(item, _names(data))}; it has {listed}.")
     if item is not None and person is not None:
         options = ReadOptions(domain=given, person=person, item=item, discover=discover)
         return FrameRecords(*_long(data, options), dtypes)
@@ -114,9 +118,11 @@ def draft_frame(
     data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
 ) -> Domain:
     """A draft for the curator of a frame, by the rules of `dpgm inspect`."""
-    if not is_frame(data):
+    data = whole_frame(data)
+    if not is_frame(data) or not _names(data):
         raise UsageError(
-            "a domain is drafted from a frame of pandas, polars or pyarrow; `dpgm.inspect_file` reads files."
+            "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
+            " files."
         )
     columns = _named(data, _names(data), infer=True)
     options = ReadOptions(person=person)
@@ -239,6 +245,13 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     if occurring is None:
         return read_columns(columns, options)
     return with_private_items(*read_columns(columns, occurring), options)
+
+
+def long_records(data: object, person: str, item: str) -> Records:
+    """Records of a long frame with the items that occur in it: for comparisons, never for a fit."""
+    if not is_frame(data):
+        raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
+    return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
 
 
 def _columns_of_items(data: Any, options: ReadOptions) -> tuple[Records, Source]:

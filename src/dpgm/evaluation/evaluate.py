@@ -11,6 +11,7 @@ from dpgm import validation
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain, Image
+from dpgm.data.domain_file import as_domain
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -32,7 +33,7 @@ from dpgm.evaluation.evaluation import (
     QueryRow,
 )
 from dpgm.evaluation.files import file_inputs
-from dpgm.evaluation.inputs import BINS_ONLY, AnyDomain, Inputs, inputs_of
+from dpgm.evaluation.inputs import BINS_ONLY, AnyDomain, Inputs, inputs_of, long_inputs
 from dpgm.evaluation.marginals import OneWay, field_codes, one_way, record_lengths, table_pairs, two_way
 from dpgm.evaluation.raw_columns import sample_rows
 
@@ -51,6 +52,8 @@ def evaluate(
     synthetic: object,
     *,
     domain: AnyDomain | None = None,
+    person: str | None = None,
+    item: str | None = None,
     test: object | None = None,
     queries: Queries | None = None,
     baselines: Mapping[str, Records] | None = None,
@@ -71,6 +74,8 @@ def evaluate(
         synthetic: the synthetic data, likewise; any number of records.
         domain: the domain of both (a domain, a mapping or a file). By default that of the records; frames and
             tables without one are compared column by column as they stand.
+        person: of long data (one row per person and item), the column of persons.
+        item: of long data, the column of items.
         test: real records no fit has seen, for downstream accuracy; by default a quarter of `real`.
         queries: the user's own counting queries (see `read_workload`).
         baselines: synthetic records of other methods by name; by default independent noisy marginals at
@@ -83,7 +88,10 @@ def evaluate(
         UsageError: no records, different domains, or an empty workload.
     """
     if isinstance(real, (str, os.PathLike)) and isinstance(synthetic, (str, os.PathLike)):
-        inputs = file_inputs(os.fspath(real), os.fspath(synthetic), ReadOptions(domain=domain))
+        options = ReadOptions(domain=domain, person=person, item=item)
+        inputs = file_inputs(os.fspath(real), os.fspath(synthetic), options)
+    elif person is not None or item is not None:
+        inputs = long_inputs(real, synthetic, person, item, as_domain(domain))
     else:
         inputs = inputs_of(real, synthetic, domain=domain)
     held_out = None if test is None else as_records(test, inputs.real.domain)

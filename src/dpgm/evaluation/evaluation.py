@@ -17,6 +17,7 @@ from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
 from dpgm.evaluation.inputs import Outside
 from dpgm.evaluation.marginals import LengthDistance, OneWay, TablePairs, TwoWay
+from dpgm.notebook import html_table
 
 Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
@@ -72,7 +73,7 @@ class NotComputed:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """How close synthetic records are to real ones. Curator only: computed on the real data.
 
@@ -123,6 +124,26 @@ class Evaluation:
             if (row.workload, row.length, row.reading) == (workload, str(length), "all"):
                 return row.mean
         return {}
+
+    def __repr__(self) -> str:
+        from dpgm.evaluation.verdict import verdict
+
+        return f"Evaluation({verdict(self).headline!r})"
+
+    def __str__(self) -> str:
+        """The verdict in words, line by line."""
+        from dpgm.evaluation.verdict import verdict
+
+        judged = verdict(self)
+        lines = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
+        return "\n".join([f"{judged.headline}  (curator only)", *(f"{mark:>6}  {text}" for mark, text in lines)])
+
+    def _repr_html_(self) -> str:
+        from dpgm.evaluation.verdict import verdict
+
+        judged = verdict(self)
+        told = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
+        return html_table(f"{judged.headline} (curator only)", told)
 
     def to_dict(self) -> dict[str, Any]:
         """The same numbers as plain values."""

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dpgm.data.conversion import as_records
+from dpgm.data.conversion import as_records, whole_frame
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.frames import long_records
 from dpgm.data.records import Records
 from dpgm.data.table import decode
+from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
+from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.comparison_domain import SetColumn, compared_records
 from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns
 
@@ -70,7 +73,11 @@ def inputs_of(
             given = side.domain
     if given is None:
         if any(table is None for table in tables):
-            raise UsageError("a frame and a matrix cannot be compared without a domain; pass `domain=`.")
+            other = next(side for side, table in zip((real, synthetic), tables, strict=True) if table is None)
+            raise UsageError(
+                f"a frame cannot be compared with {type(other).__name__}; give two frames or two files, or pass"
+                " `domain=` to compare it with a matrix."
+            )
         return _without_domain(tables[0], tables[1], missing, strip_suffix)
     records = [as_records(side, given) for side in (real, synthetic)]
     for at, table in enumerate(tables):
@@ -78,6 +85,20 @@ def inputs_of(
             tables[at] = decode(records[at], rng=np.random.default_rng(0))
     raw = raw_columns(tables[0], tables[1], domain=given, missing=missing, strip_suffix=strip_suffix)
     return Inputs(records[0], records[1], raw if raw.columns or raw.left_out else None)
+
+
+def long_inputs(
+    real: object, synthetic: object, person: str | None, item: str | None, domain: Domain | None
+) -> Inputs:
+    """Both sides as the sets of their persons, from frames of one row per person and item, or from records."""
+    if person is None or item is None:
+        raise UsageError("long data need both `person` and `item`: the columns of persons and of items.")
+    first, second = (
+        side if isinstance(side, Records) else long_records(side, person, item) for side in (real, synthetic)
+    )
+    if domain is None or domain.is_open:
+        domain = first.domain
+    return Inputs(with_domain(first, domain), with_domain(second, domain), None)
 
 
 def _named_columns(data: object, domain: Domain) -> object:
@@ -94,18 +115,28 @@ def as_table(data: object) -> Any:
     """A frame of pandas, polars or pyarrow as an Arrow table; None for anything else."""
     import pyarrow as pa
 
-    package = type(data).__module__.partition(".")[0]
-    frame: Any = data
-    if package == "pyarrow" and isinstance(data, pa.Table):
-        return data
+    frame: Any = whole_frame(data)
+    package = type(frame).__module__.partition(".")[0]
+    if package == "pyarrow" and isinstance(frame, pa.Table):
+        return frame
     if package == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
         return frame.to_arrow()
     if package == "pandas" and hasattr(frame, "columns"):
-        try:
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            raise UsageError("a column of the frame mixes types; convert it to one type first.") from None
+        names = [str(name) for name in frame.columns]
+        if len(set(names)) < len(names):
+            raise UsageError("two columns of the frame have the same name; names must differ.")
+        return pa.table({name: _arrow_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
     return None
+
+
+def _arrow_column(series: Any, name: str) -> Any:
+    """A column of pandas as Arrow; one of mixed objects as texts, value by value."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
 
 
 def _without_domain(

@@ -37,6 +37,8 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: SettlingR
     last = _outermost(counts, last, std, rules)
     in_steps = field.format.in_steps
     found_low, found_high = slot_range(first, in_steps)[0], slot_range(last, in_steps)[1]
+    if in_steps:  # noise may stand out between 0 and 1, where no whole number lies
+        found_low, found_high = float(np.ceil(found_low)), float(np.floor(found_high))
     low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
     high = max(found_high, low + 1) if high is None else high
     return low, high

@@ -22,6 +22,10 @@ def parse_where(where: Where | None, domain: Domain) -> Condition | None:
     """
     if not where:
         return None
+    if not isinstance(where, (str, Mapping, Sequence)):
+        raise UsageError(
+            "`where` must be a text such as 'age >= 65', a list of such texts, or a mapping of fields to values."
+        )
     if isinstance(where, Mapping):
         parts = [_entry(domain, name, value) for name, value in where.items()]
     else:
