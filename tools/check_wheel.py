@@ -60,6 +60,10 @@ def main() -> None:
             run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, wheel)
             (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         print(f"installed in {time.perf_counter() - start:.0f} s")
+        if arguments.download:
+            size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file())
+            held = sorted(path.name.partition("-")[0] for path in packages.glob("*.dist-info"))
+            print(f"{size / 1e6:.0f} MB in {len(held)} packages: {', '.join(held)}")
         where = run(python, "-c", "import dpgm; print(dpgm.__version__, dpgm.__file__)", cwd=folder).strip()
         if str(folder) not in where:
             raise SystemExit(f"not the wheel was imported but {where}")
