@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from dpgm.clustering.initial_centers import draw_initial_centers
+from dpgm.clustering.centers import draw_initial_centers
 from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, private_kmeans
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records

@@ -17,7 +17,7 @@ from dpgm.data.domain import Domain
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.sampling import sample_chunks
 
 WIDTH, ONES = 1303, 12.0

@@ -36,9 +36,9 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.gaussian import _add_on_device
+from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.mechanisms.record_draws import fill_with_normals
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass
 from dpgm.networks.optimizer import OptimizerSettings

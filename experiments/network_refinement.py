@@ -29,7 +29,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.refinement import refine_mixture
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.strategy import default_clusters
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate

@@ -26,7 +26,7 @@ from dpgm.evaluation.counting_queries import SANITY, paper_workload, popular_que
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.settings import NetworkSettings, settings_of
+from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.settings import Settings, from_plain

@@ -32,7 +32,7 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import ArtefactError, BudgetError, DiskError, DpgmError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism

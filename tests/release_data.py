@@ -15,8 +15,8 @@ from dpgm.privacy.certificate import Certificate
 from dpgm.products.model import Products
 from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.readme import statements_of
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.statements import statements_of
 from synthesis_data import SETS, some_records
 
 RECORDS = 20_000

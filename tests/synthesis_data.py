@@ -9,7 +9,7 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
 from dpgm.images.measurement import ImageSettings
 from dpgm.images.rules import RULES as IMAGE_RULES
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.events import Mechanism
 from dpgm.products.rules import RULES
 from dpgm.products.strategy import ProductSettings

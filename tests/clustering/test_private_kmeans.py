@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from dpgm.clustering.center_update import CenterUpdate
-from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
+from dpgm.clustering.centers import CenterUpdate, centers_from_records, draw_initial_centers, merge_clusters
 from dpgm.clustering.lloyd import count_and_sum, nearest
-from dpgm.clustering.merging import merge_clusters
 from dpgm.clustering.private_kmeans import default_features, private_kmeans
 from dpgm.compute import feature_kernels
 from dpgm.data.domain import Categorical, Domain, ItemSet

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import torch
 
+from dpgm.clustering.centers import draw_initial_centers
 from dpgm.clustering.estimator import PrivateKernelKMeans
-from dpgm.clustering.initial_centers import draw_initial_centers
 from dpgm.clustering.private_kmeans import private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records

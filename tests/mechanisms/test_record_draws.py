@@ -11,9 +11,9 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 from dpgm.mechanisms.gateway import Gateway, TraceGateway
+from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.mechanisms.record_draws import fill_with_normals
 
 RECORDS = Records.from_lists([[0], [1], [0, 1]], Domain.of_items(2))
 

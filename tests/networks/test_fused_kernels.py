@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpgm.compute import adam_kernel, fused
+from dpgm.compute import fused, layer_kernels
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
 from dpgm.networks.norm_bound_on_device import DeviceNormBound
 from dpgm.networks.vae import latent_gradient, sample_latent
@@ -154,7 +154,7 @@ def test_adam_is_that_of_the_cpu():
     average = there[0] + 1
     past = average.clone()
     beta1, beta2, tiny, rate, step = 0.9, 0.999, 1e-8, 0.01, 3
-    done = adam_kernel.adam(
+    done = layer_kernels.adam(
         *(tensor.numpy() for tensor in here),
         scales.numpy(),
         rate=rate,

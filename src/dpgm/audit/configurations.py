@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.settings import Settings

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.baselines.factored_weights import FactoredWeights
-from dpgm.baselines.lengths import average, noisy_lengths
+from dpgm.baselines.independent import average, noisy_lengths
 from dpgm.baselines.rules import RULES
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.set_kernels import count_sets

@@ -69,8 +69,7 @@ def evaluate(
     from dpgm.data.atomic import atomic_file, check_output
     from dpgm.errors import UsageError
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
-    from dpgm.evaluation.files import file_inputs
-    from dpgm.evaluation.reading import read_alike
+    from dpgm.evaluation.files import file_inputs, read_alike
     from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.certificate import read_certificate
     from dpgm.report.html import render_report, write_report

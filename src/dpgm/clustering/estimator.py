@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
+from dpgm.clustering.centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, default_features, private_kmeans
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain

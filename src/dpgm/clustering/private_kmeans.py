@@ -4,7 +4,7 @@ Every iteration freezes the centres, assigns each record once, and releases the 
 sum of every cluster. All that follows (dividing, shrinking, projecting, re-seeding, merging) is post-processing.
 
 Lloyd's algorithm keeps to the optimum it starts near, and centres that know nothing of the data start anywhere. So the
-first half of the iterations may run with more clusters than are wanted; they are merged into those (merging.py).
+first half of the iterations may run with more clusters than are wanted; they are merged into those (`merge_clusters`).
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.clustering.center_update import CenterUpdate
+from dpgm.clustering.centers import CenterUpdate, merge_clusters
 from dpgm.clustering.lloyd import cache_features, count_and_sum, nearest
-from dpgm.clustering.merging import merge_clusters
 from dpgm.clustering.rules import RULES
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -82,7 +81,7 @@ def private_kmeans(
         clusters: k. Where there are more initial centres, the first iterations run with all of them, which are then
             merged into k; None takes k from the initial centres, and that is plain Lloyd.
         merge_after: how many iterations those are; None is half of all.
-        shrink: take the noise's share out of the centres (center_update.py); False is the paper's update.
+        shrink: take the noise's share out of the centres (`CenterUpdate`); False is the paper's update.
         memory_limit: bytes of features kept in memory; above it they are recomputed every iteration.
         device: where features are computed.
 

@@ -26,9 +26,9 @@ from dpgm.compute import parallel
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gaussian import add_noise, noise_std
+from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.record_draws import fill_with_normals
 from dpgm.mechanisms.sampling import Coins
 from dpgm.mechanisms.threshold import Discovered, ThresholdQuery, Value, passed, read_discovered
 from dpgm.privacy.events import Mechanism

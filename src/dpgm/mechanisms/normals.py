@@ -15,14 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dpgm.compute.compiled import wide_vectors
 from dpgm.mechanisms.counter_generators import Words
-from dpgm.mechanisms.randomness import WordFiller
+from dpgm.mechanisms.randomness import Randomness, WordFiller
 
 CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
 LARGEST = 2.0**63 * BELOW_ONE
+GRID = 2.0**-24  # what draws of records are rounded to: the precision of float32 at 1
 HalfWords: TypeAlias = NDArray[np.uint32]
 
 
@@ -157,3 +159,16 @@ def _compiled() -> Callable[..., bool] | None:
         return njit(cache=True, **options)(_add_pairs)  # type: ignore[no-any-return]
     except RuntimeError:  # no folder to cache in
         return njit(**options)(_add_pairs)  # type: ignore[no-any-return]
+
+
+def fill_with_normals(out: Tensor, randomness: Randomness) -> None:
+    """Independent standard normals into a contiguous tensor of floats, on the CPU or an accelerator.
+
+    The secret draws of records inside a query, from entropy that is never stored. They are part of the mechanism:
+    independent from record to record, unknown to everybody, drawn afresh whenever a sample is looked at, after a crash
+    as well. Words and generator are apart from those of the noise, and every rank has its own.
+    """
+    if out.device.type == "cpu":
+        add_normals(out.zero_().view(-1).numpy(), 1.0, GRID, randomness.record_words())
+    else:
+        out.normal_(generator=randomness.record_generator(out.device))

@@ -7,7 +7,7 @@ sample of the whole data, instead of one model chosen by its true size (E5); mix
 import torch
 from torch import Tensor
 
-from dpgm.clustering.initial_centers import centers_from_records, draw_initial_centers
+from dpgm.clustering.centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
@@ -17,8 +17,7 @@ from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, refine_mixture
-from dpgm.networks.rules import start_frequencies
-from dpgm.networks.settings import settings_of
+from dpgm.networks.rules import settings_of, start_frequencies
 from dpgm.networks.vae import VAE
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
 from dpgm.products.targets import moment_targets

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute import adam_kernel, fused
+from dpgm.compute import fused, layer_kernels
 from dpgm.compute.cuda_graphs import Recorded, Upcoming
 from dpgm.errors import ArtefactError
 from dpgm.networks.rules import RULES
@@ -129,7 +129,7 @@ class Optimizer:
     def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
         assert self.first is not None
         assert self.second is not None
-        return adam_kernel.adam(
+        return layer_kernels.adam(
             self.parameters.numpy(),
             gradients.numpy(),
             self.first.numpy(),

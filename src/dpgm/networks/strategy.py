@@ -17,8 +17,7 @@ from dpgm.networks.fitting import fit_networks
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
-from dpgm.networks.rules import RULES, assumed_mean_length
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import RULES, NetworkSettings, assumed_mean_length
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends

@@ -16,9 +16,8 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
-from dpgm.products.balance import balanced
-from dpgm.products.rounding import evened
 from dpgm.products.rules import SAMPLING, SHARES_OFF
+from dpgm.products.sampling import balanced, evened, one_of_many, rounded, subsets
 
 _SORTED_BY = 32
 _SETTLED = 24  # positions
@@ -93,9 +92,9 @@ class Products:
         Together they vary less than independent draws: the number of records of a component and the number of
         them that hold an item are fixed up to rounding, and which of the component's records hold the item is
         random, but for exchanges that bring the counts of pairs and triples nearer to the mixture's
-        (`products/balance.py`). Rounding goes through components that are alike one after the other, so that what
+        (`balanced`). Rounding goes through components that are alike one after the other, so that what
         one loses a similar one gains; where nothing is left to chance it is arranged so that items and pairs come
-        out right (`products/rounding.py`).
+        out right (`evened`).
         """
         random = _random(generator)
         return self._draw(count, random.random(), random, balances=True)
@@ -124,7 +123,7 @@ class Products:
         order = self._neighbours()
         weights = self.weights.numpy()[order]
         expected = count * weights / weights.sum()
-        sizes = _rounded(expected, phase)
+        sizes = rounded(expected, phase)
         if balances and self.settled:
             sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
         used = sizes > 0
@@ -134,10 +133,10 @@ class Products:
         for block in self.domain.blocks:
             probabilities = self.probabilities.numpy()[order, block.start : block.stop]
             if block.softmax:
-                values = _one_of_many(probabilities, sizes, random)
+                values = one_of_many(probabilities, sizes, random)
                 parts.append(np.arange(count) * self.domain.width + block.start + values)
             else:
-                places, items = _subsets(probabilities, sizes, starts, random)
+                places, items = subsets(probabilities, sizes, starts, random)
                 parts.append(places * self.domain.width + block.start + items)
         keys = np.concatenate(parts)
         if balances:
@@ -165,88 +164,3 @@ class Products:
 
 def _random(generator: torch.Generator) -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
-
-
-def _rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers next to `shares` (along the first axis) whose running sums are off by less than 1."""
-    running = np.floor(np.cumsum(shares, axis=0) + offset + 1e-9).astype(np.int64)
-    if shares.ndim == 1:
-        total = round(float(shares.sum()))
-        running = np.minimum(running, total)
-        running[-1:] = total
-    return np.diff(running, axis=0, prepend=np.zeros_like(running[:1]))
-
-
-def _one_of_many(
-    probabilities: NDArray[np.float32], sizes: NDArray[np.int64], random: np.random.Generator
-) -> NDArray[np.int64]:
-    """A value for every place of every component: shares rounded, then dealt out at random."""
-    values = []
-    for row, size in zip(probabilities, sizes, strict=True):
-        exact = row.astype(np.float64)
-        grid = (np.arange(size) + random.random()) / size * exact.sum()
-        dealt = np.minimum(np.searchsorted(np.cumsum(exact), grid, side="right"), len(row) - 1)
-        values.append(random.permutation(dealt))
-    return np.concatenate(values) if values else np.empty(0, dtype=np.int64)
-
-
-def _subsets(
-    probabilities: NDArray[np.float32],
-    sizes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    random: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places and items of all ones: each item goes to its rounded number of places of each component.
-
-    Distinct places come from drawing with repetition and drawing the repeated ones again; items held by more
-    than half of a component are dealt by choosing who does not get them.
-    """
-    width = probabilities.shape[1]
-    expected = probabilities.astype(np.float64) * sizes[:, None]
-    counts = np.clip(_rounded(expected, random.random(width)), 0, sizes[:, None])
-    absent = 2 * counts > sizes[:, None]
-    drawn = np.where(absent, sizes[:, None] - counts, counts)
-    rows, items = np.nonzero(drawn)
-    repeats = drawn[rows, items]
-    keys = _distinct(rows, items, repeats, sizes, starts, width, random)
-    out = absent[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
-    if not absent.any():
-        return keys // width, keys % width
-    given = [keys[~out]]
-    without = np.sort(keys[out])
-    everywhere = absent & (drawn == 0)
-    rows, items = np.nonzero(everywhere)
-    places = np.repeat(starts[rows] - (np.cumsum(sizes[rows]) - sizes[rows]), sizes[rows])
-    given.append((places + np.arange(len(places))) * width + np.repeat(items, sizes[rows]))
-    for component, item in zip(*np.nonzero(absent & ~everywhere), strict=True):
-        everyone = np.arange(starts[component], starts[component] + sizes[component]) * width + item
-        places = np.searchsorted(without, everyone)
-        places[places == len(without)] = 0
-        given.append(everyone[without[places] != everyone])
-    keys = np.concatenate(given)
-    return keys // width, keys % width
-
-
-def _distinct(
-    rows: NDArray[np.int64],
-    items: NDArray[np.int64],
-    repeats: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    width: int,
-    random: np.random.Generator,
-) -> NDArray[np.int64]:
-    """For each (component, item) pair that many distinct places of the component, as place * width + item."""
-    keys = np.empty(0, dtype=np.int64)
-    group = np.repeat(np.arange(len(rows)), repeats)
-    while len(group):
-        places = starts[rows[group]] + (random.random(len(group)) * sizes[rows[group]]).astype(np.int64)
-        fresh = places * width + items[group]
-        joined = np.concatenate([keys, fresh])
-        sorted_order = np.argsort(joined, kind="stable")  # older ones first among equals
-        ordered = joined[sorted_order]
-        again = np.zeros(len(joined), dtype=np.bool_)
-        again[sorted_order[1:]] = ordered[1:] == ordered[:-1]
-        group = group[again[len(keys) :]]
-        keys = joined[~again]
-    return keys

@@ -1,5 +1,6 @@
 """What a fit may use that cannot alter its guarantee: device, progress, checkpoint, public records, released sums."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError
+from dpgm.errors import BudgetError, UsageError
 
 # Called with the stage, how much of it is done and how much there is in all: public numbers only.
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -72,3 +73,26 @@ class RunContext:
                 f"crashes have used up every run of {next(iter(planned))!r}; start again with a new budget."
             )
         return left
+
+
+def reporting(progress: Progress | bool) -> Progress:
+    """A progress callback: nothing, a line on stderr as each stage begins, or the caller's own."""
+    if progress is True:
+        return _Stages()
+    if progress is False or progress is None:
+        return silent
+    if not callable(progress):
+        raise UsageError("`progress` must be True, False or a function of (stage, done, total).")
+    return progress
+
+
+class _Stages:
+    """One line per stage."""
+
+    def __init__(self) -> None:
+        self._begun: set[str] = set()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage not in self._begun:
+            self._begun.add(stage)
+            sys.stderr.write(f"dpgm: {stage} ...\n")

@@ -32,7 +32,7 @@ from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway, PlaybackGateway
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.privacy.certificate_format import LedgerMark
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan

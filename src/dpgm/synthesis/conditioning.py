@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpgm.products.model import Products
-from dpgm.strategy.generator import ProductMixture
+from dpgm.strategy.protocol import ProductMixture
 from dpgm.synthesis.boxes import Box
 
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit

@@ -20,7 +20,7 @@ from dpgm.data.conditions import (
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder, decode
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, position_ranges, region_of
 from dpgm.synthesis.conditioning import conditioned
 

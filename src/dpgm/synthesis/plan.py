@@ -1,6 +1,7 @@
 """The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
 
 import json
+import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, get_args
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.errors import PrivacyWarning, UsageError
+from dpgm.errors import PrivacyWarning, ResourceError, UsageError
 from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
@@ -309,3 +310,15 @@ def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     if mechanism.name in SETTLING:
         return SETTLING[mechanism.name]
     return strategy_of(plan.settings.model).measures[mechanism.name]
+
+
+def check_memory(plan: Plan, domain: Domain) -> None:
+    """Refuse a fit that cannot fit into memory, naming what to change."""
+    facts = PublicFacts(domain, plan.records, plan.target_epsilon, plan.delta, plan.rows_per_person)
+    needed = strategy_of(plan.settings.model).memory(facts, plan.settings.family)
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > 0.9 * available:
+        raise ResourceError(
+            f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use a smaller "
+            "domain, or fewer clusters where there are any."
+        )

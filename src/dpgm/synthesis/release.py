@@ -14,7 +14,7 @@ from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
 from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import sample_told, warn_of_rejection
 from dpgm.synthesis.tensors import write_tensors

@@ -25,7 +25,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.filtering import RecordFilter, condition_generator, with_values
 from dpgm.synthesis.where import Where, parse_where
 

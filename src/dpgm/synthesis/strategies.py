@@ -17,8 +17,7 @@ from dpgm.networks.strategy import RBMS, VAES
 from dpgm.products.strategy import PRODUCTS
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.generator import Generator
-from dpgm.strategy.protocol import FitPlan, Strategy
+from dpgm.strategy.protocol import FitPlan, Generator, Strategy
 
 STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, MWEM)
 

@@ -34,16 +34,14 @@ from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.signatures import read_private_key
 from dpgm.strategy.config import Config, Preset
-from dpgm.strategy.context import Progress, RunContext
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.context import Progress, RunContext, reporting
+from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.progress import reporting
+from dpgm.synthesis.plan import Plan, check_memory, make_plan
+from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.resources import check_memory
 from dpgm.synthesis.settling import settle_domain, settling_spends, settling_statements
-from dpgm.synthesis.statements import SEEDED, statements_of
 from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.synthesis.where import Where
 

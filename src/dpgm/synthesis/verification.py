@@ -29,12 +29,11 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, strict_json
 from dpgm.privacy.signatures import read_public_key, signature_check
-from dpgm.strategy.generator import Generator
+from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, read_settings
-from dpgm.synthesis.readme import release_readme
+from dpgm.synthesis.readme import odd_sentence, release_readme
 from dpgm.synthesis.settling import check_settled, settling_statements
-from dpgm.synthesis.statements import odd_sentence
 from dpgm.synthesis.strategies import rebuild, strategy_of
 from dpgm.synthesis.tensors import read_tensors
 

@@ -29,10 +29,8 @@ Failures raise AssertionError and say which release. The statistical checks fail
 """
 
 from dpgm.testing.neighbours import POSITIONS, Position, assert_bounded, assert_coin_off, sensitivity_ratios
-from dpgm.testing.noise_law import assert_noise_law, log_probability
-from dpgm.testing.playback import assert_playback_invariant, differences
-from dpgm.testing.run import Run
-from dpgm.testing.sampler_law import assert_sampler_law
+from dpgm.testing.noise_law import assert_noise_law, assert_sampler_law, log_probability
+from dpgm.testing.playback import Run, assert_playback_invariant, differences
 
 __all__ = [
     "POSITIONS",

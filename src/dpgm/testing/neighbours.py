@@ -18,7 +18,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Call, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
-from dpgm.testing.run import Run, require
+from dpgm.testing.playback import Run, require
 
 Position: TypeAlias = Literal["first", "middle", "last"]
 POSITIONS: tuple[Position, ...] = get_args(

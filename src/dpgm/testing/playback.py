@@ -1,17 +1,26 @@
 """Playback: everything a run makes is a function of the noisy values alone."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from dpgm.data.records import Records
-from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
+from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
-from dpgm.testing.run import Run, require
+
+# Runs a stage against a gateway and returns everything it made: nested dicts, lists, dataclasses, tensors, arrays,
+# generators, strings and numbers, internal state included.
+Run: TypeAlias = Callable[[Gateway], Any]
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise AssertionError with a message unless the condition holds, under `python -O` as well."""
+    if not condition:
+        raise AssertionError(message)
 
 
 def assert_playback_invariant(
