@@ -28,7 +28,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.context import RunContext
