@@ -15,7 +15,7 @@ from dpgm.clustering.private_kmeans import STARTS
 from dpgm.data.domain import Domain
 from dpgm.data.records import index_dtype
 from dpgm.images.measurement import ImageSettings, embedding_design, refinement_rule
-from dpgm.networks.settings import NetworkSettings
+from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.products.enumerated import is_enumerated
 from dpgm.products.rules import ProductRules
