@@ -350,6 +350,15 @@ def test_far_values_are_read_and_counted_without_a_warning(more):
     assert found.fields[0].width > 1
 
 
+@pytest.mark.parametrize("more", [{"decimals": 2}, {"integer": True}], ids=["decimal", "integer"])
+def test_bounds_that_noise_alone_suggests_lie_on_steps(more):
+    """Few records: noise points at a slot between 0 and 1 in some fits, which ended them after they had spent."""
+    domain = Domain((Numeric("bill", "discover", "discover", **more),))
+    for seed in range(25):
+        found, _ = settled(pa.table({"bill": [at % 7 for at in range(30)]}), domain, epsilon=1.0, seed=seed)
+        assert found.fields[0].format.in_steps
+
+
 def test_open_records_refuse_columns_that_do_not_fit():
     records = from_arrow(some_table(20), DOMAIN)
     assert isinstance(records, OpenRecords)

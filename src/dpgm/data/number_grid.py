@@ -127,6 +127,8 @@ def slot_range(slot: int, in_steps: bool) -> tuple[float, float]:
     if slot == middle:
         return 0.0, 0.0
     power = int(_EXPONENTS[abs(slot - middle) - 1])
+    if in_steps and power < 0:  # no whole number lies there, but noise may point at it
+        return 0.0, 0.0
     low, high = 2.0**power, 2.0 ** (power + 1) - (1 if in_steps else 0)
     low, high = min(low, float(LARGEST_TICK)), min(max(high, low), float(LARGEST_TICK))
     return (low, high) if slot > middle else (-high, -low)
