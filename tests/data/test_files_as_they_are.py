@@ -263,3 +263,22 @@ def test_inspect_drafts_arrays_and_workbooks(tmp_path, ending):
     else:
         workbook(path, [["age", "town"], *([30 + row % 20, "ab"[row % 2]] for row in range(50))])
     assert {field.name for field in inspect_file(path).domain.fields} == {"age", "town"}
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".xlsx"])
+def test_number_marks_are_refused_where_numbers_have_their_own(tmp_path, ending):
+    """The number 1.234 was written out and then read as 1234."""
+    path = tmp_path / f"x{ending}"
+    if ending == ".xlsx":
+        from openpyxl import Workbook
+
+        book = Workbook()
+        book.active.append(["x"])
+        book.active.append([1.234])
+        book.save(path)
+    else:
+        path.write_text('{"x": 1.234}\n' if ending == ".jsonl" else '[{"x": 1.234}]')
+    domain = Domain((Numeric("x", 0, 2000, 2000),))
+    assert read_records(path, domain=domain).indices.tolist() == [1]
+    with pytest.raises(UsageError, match="would become 1234"):
+        read_records(path, domain=domain, decimal=",", thousands=".")

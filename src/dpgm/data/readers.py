@@ -140,6 +140,11 @@ def columns_of(source: Input, options: ReadOptions) -> Columns:
     name = format_name(source, options)
     if name == "parquet":
         return parquet_columns(source, options)
+    if name in ("jsonl", "json", "xlsx") and (options.decimal != "." or options.thousands is not None):
+        raise UsageError(
+            f"{source}: numbers of JSON and Excel have a point of their own (1.234 would become 1234); leave out"
+            " --decimal and --thousands, or save the data as CSV."
+        )
     if name in ("jsonl", "json"):
         return json_columns(source, options, array=name == "json")
     if name == "xlsx":
