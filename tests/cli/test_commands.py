@@ -1,6 +1,7 @@
 """The commands as a person types them: what they print, what they write, how they fail."""
 
 import json
+import re
 
 import pytest
 
@@ -123,3 +124,21 @@ def test_completion_knows_the_commands(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run([])
     assert capsys.readouterr().out.split() == ["evaluate"]
+
+
+def test_fit_says_beforehand_what_it_takes_and_plans_for_several_rows_per_person(capsys, tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("who,ward\n" + "".join(f"{number % 60},{'abc'[number % 3]}\n" for number in range(120)))
+    (tmp_path / "d.yaml").write_text("fields:\n- {name: ward, kind: categorical, values: [a, b, c]}\n")
+    fit = ["fit", str(path), "--domain", str(tmp_path / "d.yaml"), "--person", "who", "--rows-per-person", "2"]
+    code = run([*fit, "--epsilon", "1", "--model", "independent", "--device", "cpu", "--out", str(tmp_path / "r")])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert re.search(r"about [0-9.]+ seconds?, [0-9.]+ (MB|GB)", told.err)
+
+
+def test_plan_says_what_a_fit_takes(capsys):
+    assert run(["plan", "--epsilon", "1", "--records", "1000000", "--items", "100"]) == 0
+    assert re.search(r"about [0-9.]+ (seconds?|minutes), [0-9.]+ (MB|GB)", capsys.readouterr().out)
+    assert run(["plan", "--epsilon", "1", "--records", "1000000", "--items", "100", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["estimate"]) == {"seconds", "bytes"}

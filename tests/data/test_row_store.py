@@ -1,6 +1,7 @@
 """Rows beyond a stated memory limit: kept in a nameless file, read as if they were in memory."""
 
 import errno
+import mmap
 import os
 import tempfile
 
@@ -106,3 +107,13 @@ def test_the_shares_of_several_processes_are_the_records_of_one(tmp_path):
         for shares in (1, 2, 3, 5, 9):
             parts = [read_share(tmp_path, options, share, shares)[0].to_dense() for share in range(shares)]
             assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_dense_arrays_beyond_the_limit_are_mapped_from_the_disk_and_read_the_same(tmp_path):
+    matrix = (np.random.default_rng(0).random((500, 40)) < 0.2).astype(np.uint8)
+    np.save(tmp_path / "x.npy", matrix)
+    in_memory = dpgm.read_records(tmp_path / "x.npy")
+    on_disk = dpgm.read_records(tmp_path / "x.npy", memory=1000, cache=tmp_path)
+    assert on_disk == in_memory
+    assert isinstance(on_disk.indices.base, memoryview | mmap.mmap)
+    assert not isinstance(in_memory.indices.base, memoryview | mmap.mmap)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import dpgm
+from dpgm.clustering import private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
-from synthesis_data import SETS, TABLE, some_records
+from synthesis_data import SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_refinement")
 
@@ -121,3 +122,21 @@ def test_nothing_is_warned_of_in_an_ordinary_fit():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dpgm.Synthesizer(epsilon=1.0).fit(RECORDS)
+
+
+def test_a_memory_limit_sizes_the_cache_of_features_and_a_bad_one_is_refused_at_once(monkeypatch):
+    limits = []
+    kept = private_kmeans.cache_features
+
+    def watched(records, feature_map, memory_limit, device):
+        limits.append(memory_limit)
+        return kept(records, feature_map, memory_limit, device)
+
+    monkeypatch.setattr(private_kmeans, "cache_features", watched)
+    records = some_records(SETS, 300)
+    plan = tiny_plan("vae", SETS, 300, clusters=2)
+    for memory in (None, "8MB"):
+        dpgm.Synthesizer(99.0, model="vae", clusters=2, memory=memory, device="cpu").fit(records, plan=plan)
+    assert limits == [private_kmeans.MEMORY_LIMIT, 2_000_000]
+    with pytest.raises(UsageError, match="memory"):
+        dpgm.Synthesizer(1.0, memory="plenty")

@@ -257,10 +257,13 @@ def fit(
         device=device,
         randomness=_randomness(seed),
         mean_length=mean_length,
+        memory=options.memory,
     )
     total = parallel.place_of(len(records))[1]
     if planned is None and not resume:
-        planned = make_plan(Config(budget, delta, clusters, model, preset, mean_length), total, records.domain)  # type: ignore[arg-type]
+        rows = source.rows_per_person
+        asked = Config(budget, delta, clusters, model, preset, mean_length, rows)  # type: ignore[arg-type]
+        planned = make_plan(asked, total, records.domain)
     if not quiet:
         announce(f"fitting {total:,} records of {records.width:,} positions; nothing shown depends on them")
         if planned is not None and choose_device(device) == "cpu":

@@ -34,6 +34,17 @@ KMEANS_WORDS = {
 _CACHE = "cluster features"
 
 
+def cache_limit(memory: int | None) -> int:
+    """Bytes of features that a process held to `memory` bytes keeps: a quarter, and at most the usual limit.
+
+    Another quarter is for rows; the rest is for libraries and the work itself.
+
+    >>> cache_limit(None) == MEMORY_LIMIT, cache_limit(1_000_000)
+    (True, 250000)
+    """
+    return MEMORY_LIMIT if memory is None else min(MEMORY_LIMIT, memory // 4)
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """Released centres and the map from a record to its cluster. Holds nothing private.

@@ -3,6 +3,7 @@
 import io
 import struct
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ from numpy.typing import NDArray
 
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.gathering import joined_records
 from dpgm.data.opening import Input, locate, open_bytes, read_all
 from dpgm.data.options import ReadOptions
-from dpgm.data.records import Records, concatenate
+from dpgm.data.records import Records
+from dpgm.data.row_store import Room
 from dpgm.data.source import Source
 from dpgm.errors import InputError, ResourceError, UsageError
 
-_CELLS = 20_000_000
+_CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # looked at in one go; where memory is limited
 _MAX_BYTES = 1 << 36
 
 
@@ -86,7 +89,8 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
-    return _told(source, lambda: _dense_records(flat, domain, options.threshold)), Source("row", False, "wide")
+    read = _told(source, lambda: _dense_records(flat, domain, options.threshold, options.room))
+    return read, Source("row", False, "wide")
 
 
 def _natural_domain(shape: tuple[int, ...]) -> Domain:
@@ -95,9 +99,13 @@ def _natural_domain(shape: tuple[int, ...]) -> Domain:
     return Domain.of_items(shape[1])
 
 
-def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None) -> Records:
-    step = max(1, _CELLS // domain.width)
-    parts = []
+def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None, room: Room) -> Records:
+    """Rows of a matrix, which may be mapped from its file, a piece at a time."""
+    return joined_records(_dense_parts(matrix, domain, threshold, room.limit is not None), domain, room)
+
+
+def _dense_parts(matrix: NDArray[Any], domain: Domain, threshold: float | None, limited: bool) -> Iterator[Records]:
+    step = max(1, (_FEW_CELLS if limited else _CELLS) // domain.width)
     for start in range(0, max(len(matrix), 1), step):
         piece = np.asarray(matrix[start : start + step])
         if piece.dtype.kind == "f" and not np.isfinite(piece).all():
@@ -106,8 +114,7 @@ def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None
         if threshold is None and not ((piece == 0) | (piece == 1)).all():
             row = start + int(np.argmin(((piece == 0) | (piece == 1)).all(axis=1)))
             raise InputError(f"row {row + 1}: holds a value that is neither 0 nor 1; give --threshold.")
-        parts.append(Records.from_dense(piece != 0 if threshold is None else piece > threshold, domain))
-    return concatenate(parts)
+        yield Records.from_dense(piece != 0 if threshold is None else piece > threshold, domain)
 
 
 def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
@@ -117,7 +124,7 @@ def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     threshold = 127 if options.threshold is None else options.threshold
     if not len(images):
         raise InputError(f"{source}: holds no images.")
-    records = _dense_records(images.reshape(len(images), -1), domain, threshold)
+    records = _dense_records(images.reshape(len(images), -1), domain, threshold, options.room)
     if options.labels is not None:
         records = _with_labels(records, locate(options.labels), source)
     given = options.public_domain

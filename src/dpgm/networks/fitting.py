@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpgm.clustering.centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, private_kmeans
+from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, cache_limit, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
@@ -124,6 +124,7 @@ def _cluster(
         clusters=settings.clusters,
         merge_after=plan.mechanism(COUNTS).count // 2,  # of the plan: the same after a crash
         shrink=not paper,
+        memory_limit=cache_limit(context.memory),
         device=context.device,
     )
     gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))

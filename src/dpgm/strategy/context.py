@@ -56,6 +56,8 @@ class RunContext:
     public: Records | None = None
     # Of every position, the noisy sum that was released with it while the domain was settled; None if any has none.
     pilot: NDArray[np.float64] | None = None
+    # Bytes that the process should keep to; None: all there is.
+    memory: int | None = None
 
     def percent(self, stage: str) -> Callable[[float], None]:
         """A callback for the share of a stage that is done."""

@@ -25,6 +25,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.frames import read_frame
 from dpgm.data.records import Records
+from dpgm.data.row_store import bytes_of
 from dpgm.data.source import Source
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -63,6 +64,8 @@ class Synthesizer:
         device: `auto`, `cpu` or `cuda`; never alters the guarantee.
         randomness: source of noise; the operating system unless a test says otherwise.
         mean_length: public mean number of items per record, from which networks start where no profile is measured.
+        memory: a limit on the memory of the process, such as `4GB`, by which caches are sized. Rows stay on the disk
+            where they are read with `read_records(..., memory=...)`.
 
     Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public. Nothing that
     `fit` stores depends on the records except through the mechanisms listed in `certificate_`.
@@ -83,6 +86,7 @@ class Synthesizer:
         device: str = "auto",
         randomness: Randomness | None = None,
         mean_length: float | None = None,
+        memory: str | int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -93,6 +97,7 @@ class Synthesizer:
         self.device = device
         self.randomness = randomness
         self.mean_length = mean_length
+        self.memory = memory
         self._check_arguments()
 
     # -- the algorithm -----------------------------------------------------------------------------------------
@@ -161,7 +166,8 @@ class Synthesizer:
             domain = settled.domain
             generator = books.finished(domain)
             if generator is None:
-                context = RunContext(device, reporting(progress), books.checkpoint, public, settled.sums)
+                told, limit = reporting(progress), self._memory()
+                context = RunContext(device, told, books.checkpoint, public, settled.sums, limit)
                 draws = books.draws(randomness)
                 generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
@@ -195,6 +201,10 @@ class Synthesizer:
         self._config()
         check_model(self.model)
         as_domain(self.domain)
+        self._memory()
+
+    def _memory(self) -> int | None:
+        return None if self.memory is None else bytes_of(self.memory)
 
     def _config(self) -> Config:
         return Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
