@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 from dpgm.audit.configurations import Configuration, configurations
 from dpgm.audit.findings import Finding
@@ -16,7 +17,7 @@ from dpgm.audit.gates import (
     lower_bound,
     most_right,
 )
-from dpgm.audit.trials import run_trials
+from dpgm.audit.trials import processes, run_trials
 from dpgm.errors import UsageError
 
 FITS = 500  # with the canary and as many without: enough for 70 % of epsilon on A, in two to three minutes
@@ -49,25 +50,26 @@ def audit(
     if fits < 20:
         raise UsageError(f"an audit needs at least 20 fits with the canary and as many without; got {fits}.")
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    return [_audit_twice_if_alarmed(known[name], fits, workers, progress) for name in names or known]
+    with processes(workers) as pool:  # the same for all: starting them takes as long as a hundred fits
+        return [_audit_twice_if_alarmed(known[name], fits, pool, progress) for name in names or known]
 
 
 def _audit_twice_if_alarmed(
-    configuration: Configuration, fits: int, workers: int, progress: Progress | None
+    configuration: Configuration, fits: int, pool: Executor | None, progress: Progress | None
 ) -> Finding:
     """An alarm is looked into once, with fresh entropy and four times as many fits; only what it shows then counts."""
-    found = _audit(configuration, fits, workers, progress)
-    return found if found.passed else _audit(configuration, 4 * fits, workers, progress)
+    found = _audit(configuration, fits, pool, progress)
+    return found if found.passed else _audit(configuration, 4 * fits, pool, progress)
 
 
-def _audit(configuration: Configuration, fits: int, workers: int, progress: Progress | None) -> Finding:
+def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress | None) -> Finding:
     start = time.perf_counter()
 
     def tell(done: int, total: int) -> None:
         if progress is not None:
             progress(configuration.name, done, total)
 
-    trials = run_trials(configuration, fits, workers=workers, progress=tell)
+    trials = run_trials(configuration, fits, pool=pool, progress=tell)
     mechanisms, delta = configuration.plan.mechanisms, configuration.plan.delta
     limit, curve = most_right(mechanisms), certified_curve(mechanisms, delta)
     right, total = guesses(trials)

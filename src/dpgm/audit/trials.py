@@ -12,8 +12,8 @@ so of a sampled release it uses the coordinates that no other record can touch.
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -82,25 +82,30 @@ class ReplayGateway(TraceGateway):
         return noisy
 
 
+@contextlib.contextmanager
+def processes(workers: int) -> Iterator[Executor | None]:
+    """Processes that make fits, for as long as the block runs; None where one is enough, which is this one."""
+    if workers <= 1:
+        yield None
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        yield pool
+
+
 def run_trials(
-    configuration: Configuration, fits: int, *, workers: int = 1, progress: Progress | None = None
+    configuration: Configuration, fits: int, *, pool: Executor | None = None, progress: Progress | None = None
 ) -> Trials:
-    """`fits` fits without the canary and as many with it, by that many processes."""
+    """`fits` fits without the canary and as many with it, by the processes of a pool or by this one."""
     batches = [
         (configuration, member, min(BATCH, fits - start))
         for start in range(0, fits, BATCH)
         for member in (False, True)
     ]
     made: list[tuple[list[float], list[NDArray[np.float32]]]] = []
-    if workers <= 1:
-        for number, batch in enumerate(batches):
-            made.append(_batch(*batch))
-            _tell(progress, number + 1, len(batches))
-    else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-            for number, result in enumerate(pool.map(_batch, *zip(*batches, strict=True))):
-                made.append(result)
-                _tell(progress, number + 1, len(batches))
+    arguments = zip(*batches, strict=True)
+    for result in map(_batch, *arguments) if pool is None else pool.map(_batch, *arguments):
+        made.append(result)
+        _tell(progress, len(made), len(batches))
     arms = [made[0::2], made[1::2]]  # batches alternate
     scores = [np.array([score for part, _ in arm for score in part]) for arm in arms]
     lines = [[line for _, part in arm for line in part] for arm in arms]
