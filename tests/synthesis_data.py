@@ -10,12 +10,15 @@ from dpgm.data.records import Records, concatenate
 from dpgm.images.measurement import ImageSettings
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.networks.rules import NetworkSettings
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.products.rules import RULES
 from dpgm.products.strategy import ProductSettings
+from dpgm.strategy.config import Config, default_delta
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import FamilySettings, Settings
-from dpgm.synthesis.plan import Plan
+from dpgm.synthesis.plan import Plan, settle
 from dpgm.synthesis.strategies import VAES, strategy_of
 
 # A few steps are enough to see that everything is joined up.
@@ -89,6 +92,18 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
         mechanisms += [Mechanism("norms", 6.0, 6, q, "step"), Mechanism("gradients", 1.3, 6, q, "step")]
     family = {"products": ProductSettings(SHORT), "image": ImageSettings(rules=FEW_IMAGES)}.get(model, chosen)
     return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=family), tuple(mechanisms))
+
+
+def small_plan(config: Config, records: Records, **family: object) -> Plan:
+    """The plan of a request, with other settings of its family than planned by default."""
+    delta = default_delta(len(records)) if config.delta is None else config.delta
+    facts = PublicFacts(records.domain, len(records), config.epsilon, delta)
+    settings = settle(config, facts)
+    settings = replace(settings, family=replace(settings.family, **family))  # type: ignore[arg-type]
+    budget = strategy_of(settings.model).budget(facts, settings.family)
+    mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
+    spent = cost(mechanisms, delta).epsilon
+    return Plan(config.epsilon, spent, delta, len(records), records.width, settings, mechanisms)
 
 
 def with_one_more(records: Records, row: list[int]) -> Records:

@@ -29,7 +29,6 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.mechanisms.sampling import poisson_sample
-from dpgm.products import fitting as refinement
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import (
@@ -126,14 +125,6 @@ def some_record(domain: Domain, records: Records, rng: np.random.Generator, kind
 def prepare() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    original = refinement.FitSettings.__init__
-
-    def short(self: Any, *args: Any, **named: Any) -> None:
-        original(self, *args, **named)
-        object.__setattr__(self, "steps", 4)
-        object.__setattr__(self, "components", 8)
-
-    refinement.FitSettings.__init__ = short  # type: ignore[method-assign]  # refinement is post-processing
 
 
 def sensitivity(name: str, first: int, calls: int) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_the_bound_of_one_run_is_the_published_one():
     assert one_run.one_run_bound(1000, 500, 450, 1e-5) < one_run.one_run_bound(1000, 500, 450, 0.0)
 
 
-@pytest.mark.usefixtures("short_refinement")
+@pytest.mark.usefixtures("short_fits")
 def test_one_run_of_public_data_shows_something_and_claims_no_more():
     rng = np.random.default_rng(0)
     records = Records.from_dense(rng.random((500, DOMAIN.width)) < 0.2, DOMAIN)

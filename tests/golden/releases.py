@@ -20,14 +20,12 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import calibrate
 from dpgm.products.rules import RULES
-from dpgm.strategy.config import Config, default_delta
-from dpgm.strategy.protocol import PublicFacts
-from dpgm.synthesis.plan import Plan, settle
-from dpgm.synthesis.strategies import strategy_of
+from dpgm.strategy.config import Config
 from dpgm.synthesis.synthesizer import Synthesizer
+
+sys.path.append(str(Path(__file__).parents[1]))  # where this runs as a script
+from synthesis_data import small_plan
 
 RECORDED = Path(__file__).parent / "digests.json"
 
@@ -68,16 +66,9 @@ def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
 
 def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
-    count, domain = len(records), records.domain
-    delta = default_delta(count)
-    facts = PublicFacts(domain, count, config.epsilon, delta)
-    settings = settle(config, facts)
-    if settings.model in SHORT:
-        fewer[SHORT[settings.model]] = SHORT_RULES
-    settings = replace(settings, family=replace(settings.family, **fewer))
-    budget = strategy_of(settings.model).budget(facts, settings.family)
-    mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
-    plan = Plan(config.epsilon, cost(mechanisms, delta).epsilon, delta, count, domain.width, settings, mechanisms)
+    if config.model in SHORT or (config.model == "auto" and records.domain != IMAGES):
+        fewer[SHORT.get(config.model, "rules")] = SHORT_RULES
+    plan = small_plan(config, records, **fewer)
     return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
 
 

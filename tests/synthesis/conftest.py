@@ -1,20 +1,22 @@
-"""Refinement is post-processing; a few steps are enough to see that everything is joined up."""
+"""A saved release that tests may damage."""
+
+import shutil
 
 import pytest
 
-import dpgm.products.fitting as refinement
+from release_data import some_release
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """The release as it was saved."""
+    path = tmp_path_factory.mktemp("original") / "release"
+    some_release().save(path)
+    return path
 
 
 @pytest.fixture
-def short_refinement():
-    """Use with `pytest.mark.usefixtures`."""
-    original = refinement.FitSettings.__init__
-
-    def short(self, *args, **named):
-        original(self, *args, **named)
-        object.__setattr__(self, "steps", 8)
-        object.__setattr__(self, "components", 10)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refinement.FitSettings, "__init__", short)
-        yield
+def folder(original, tmp_path):
+    """A copy of it."""
+    shutil.copytree(original, tmp_path / "release")
+    return tmp_path / "release"

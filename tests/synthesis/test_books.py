@@ -26,7 +26,6 @@ from synthesis_data import SETS, some_records, tiny_plan
 RECORDS = some_records(SETS, 60)
 VAE = tiny_plan("vae", SETS, len(RECORDS), sampling_rate=0.3)
 PRODUCTS = tiny_plan("products", SETS, len(RECORDS))
-short = pytest.mark.usefixtures("short_refinement")
 
 
 class Killed(Exception):
@@ -107,7 +106,6 @@ def test_two_copies_of_a_checkpoint_resumed_at_once_give_one_release(tmp_path, l
     assert entry.model == certificate.files["model.safetensors"]
 
 
-@short
 def test_a_process_whose_fit_was_taken_over_cannot_commit(tmp_path, ledger):
     def copy_and_take_over(stage, done, total):
         if stage == "refine" and not (tmp_path / "b").exists():
@@ -121,7 +119,6 @@ def test_a_process_whose_fit_was_taken_over_cannot_commit(tmp_path, ledger):
     assert [entry.state for entry in ledger.entries()] == ["committed"]
 
 
-@short
 def test_an_ended_fit_gives_its_model_again_and_no_other(tmp_path, ledger, monkeypatch):
     with pytest.raises(Killed):
         fit(PRODUCTS, tmp_path / "a", ledger, progress=stop_at("refine", 1))
@@ -153,7 +150,6 @@ def first_hash(folder):
 # -- the plan is the reservation -------------------------------------------------------------------------------
 
 
-@short
 def test_a_plan_that_is_not_the_reservation_is_refused_before_anything_is_asked(tmp_path, ledger, monkeypatch):
     with pytest.raises(Killed):
         fit(PRODUCTS, tmp_path / "a", ledger, progress=stop_at("measure", 0))
@@ -202,7 +198,6 @@ def test_without_a_checkpoint_a_failed_fit_is_abandoned_and_stays_charged(tmp_pa
     assert entry.charged == PRODUCTS.mechanisms
 
 
-@short
 def test_a_fit_that_cannot_go_on_is_not_taken_from_the_one_that_can(tmp_path, ledger):
     saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS, "the name")
     saved.close()

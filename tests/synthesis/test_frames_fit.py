@@ -9,7 +9,7 @@ import pytest
 import dpgm
 from dpgm.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("short_refinement")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 RNG = np.random.default_rng(0)
 N = 300

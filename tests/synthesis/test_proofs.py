@@ -19,7 +19,7 @@ from dpgm.synthesis.strategies import fit_generator
 from dpgm.synthesis.synthesizer import Synthesizer
 from synthesis_data import SETS, some_records, tiny_plan
 
-pytestmark = pytest.mark.usefixtures("short_refinement")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 RECORDS = some_records(SETS, 60)
 

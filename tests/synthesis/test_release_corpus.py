@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import shutil
 import socket
 import struct
 
@@ -14,22 +13,9 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import ArtefactError
 from dpgm.synthesis.release import load
-from release_data import edit, rehash, rewrite_readme, some_release
+from release_data import edit, rehash, rewrite_readme
 
 load_commands()
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    path = tmp_path_factory.mktemp("corpus") / "release"
-    some_release().save(path)
-    return path
-
-
-@pytest.fixture
-def folder(original, tmp_path):
-    shutil.copytree(original, tmp_path / "release")
-    return tmp_path / "release"
 
 
 def refused(folder, capsys, check=None, *, unsafe=False):

@@ -11,7 +11,7 @@ from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from synthesis_data import SETS, TABLE, some_records, tiny_plan
 
-pytestmark = pytest.mark.usefixtures("short_refinement")
+pytestmark = pytest.mark.usefixtures("short_fits")
 
 RECORDS = some_records(SETS, 300)
 

@@ -16,22 +16,9 @@ from dpgm.strategy.config import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import load, sign
 from release_data import edit, rehash, rewrite_readme, some_release
-from synthesis_data import IMAGES, SETS, TABLE, some_records
+from synthesis_data import IMAGES, SETS, TABLE, small_plan, some_records
 
 load_commands()
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    path = tmp_path_factory.mktemp("release") / "release"
-    some_release().save(path)
-    return path
-
-
-@pytest.fixture
-def folder(original, tmp_path):
-    shutil.copytree(original, tmp_path / "release")
-    return tmp_path / "release"
 
 
 def failed(folder):
@@ -67,12 +54,12 @@ def test_an_untouched_release_is_certified(folder, capsys):
 
 
 @pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
-def test_fitted_releases_verify(domain, tmp_path, short_refinement):
+def test_fitted_releases_verify(domain, tmp_path, short_fits):
     dpgm.Synthesizer(1.0).fit(some_records(domain, 300)).save(tmp_path / "r")
     assert failed(tmp_path / "r") == []
 
 
-def test_a_fit_planned_without_a_domain_verifies(tmp_path, short_refinement):
+def test_a_fit_planned_without_a_domain_verifies(tmp_path, short_fits):
     plan = make_plan(Config(1.0), 300)
     plan.check_complete(SETS)
     dpgm.Synthesizer(1.0).fit(some_records(SETS, 300), plan=plan).save(tmp_path / "r")
@@ -346,7 +333,7 @@ def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
         load(folder)
 
 
-def test_a_seeded_release_opens_with_a_warning_and_never_verifies(tmp_path, capsys, short_refinement):
+def test_a_seeded_release_opens_with_a_warning_and_never_verifies(tmp_path, capsys, short_fits):
     fitted = dpgm.Synthesizer(1.0, randomness=SeededRandomness(3)).fit(some_records(SETS, 300))
     fitted.save(tmp_path / "r")
     assert failed(tmp_path / "r") == ["private randomness"]
@@ -356,20 +343,11 @@ def test_a_seeded_release_opens_with_a_warning_and_never_verifies(tmp_path, caps
         assert len(load(tmp_path / "r").sample(5)) == 5
 
 
-def test_a_network_must_have_the_sizes_of_its_plan(tmp_path, monkeypatch, short_refinement):
-    from dataclasses import replace
-
-    import dpgm.synthesis.plan as plan
-
-    settle = plan.settle
-    few = {"steps": 3, "cluster_steps": 1, "hidden": (5,), "latent": 2, "features": 8}
-
-    def settle_for_few(*given):
-        settings = settle(*given)
-        return replace(settings, family=replace(settings.family, **few))
-
-    monkeypatch.setattr(plan, "settle", settle_for_few)
-    dpgm.Synthesizer(1.0, 1e-4, clusters=2, model="rbm").fit(some_records(SETS, 100)).save(tmp_path / "r")
+def test_a_network_must_have_the_sizes_of_its_plan(tmp_path):
+    records = some_records(SETS, 100)
+    config = Config(1.0, 1e-4, clusters=2, model="rbm")
+    plan = small_plan(config, records, steps=3, cluster_steps=1, hidden=(5,), latent=2, features=8)
+    dpgm.Synthesizer(1.0, 1e-4, clusters=2, model="rbm").fit(records, plan=plan).save(tmp_path / "r")
     assert failed(tmp_path / "r") == []
     for key, value in (("clusters", 3), ("hidden", 6), ("kind", "vae")):
         shutil.rmtree(tmp_path / "forged", ignore_errors=True)
@@ -442,7 +420,7 @@ def test_what_does_not_verify_is_not_signed(folder, keys):
     assert not (folder / "certificate.sig").exists()
 
 
-def test_fit_signs(tmp_path, keys, capsys, short_refinement):
+def test_fit_signs(tmp_path, keys, capsys, short_fits):
     some_records(SETS, 80).write(tmp_path / "d.parquet")
     fit = [
         "fit",

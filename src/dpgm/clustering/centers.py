@@ -122,9 +122,9 @@ class CenterUpdate:
 
     def final_centers(self, counts: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """Centres and noisy counts of the clusters that are large enough; the largest always stays."""
-        kept = counts >= self.smallest_count
-        kept[int(counts.argmax())] = True
-        return self._estimate(counts, sums)[kept], counts[kept].clamp(min=1.0)
+        large = counts >= self.smallest_count
+        large[int(counts.argmax())] = True
+        return self._estimate(counts, sums)[large], counts[large].clamp(min=1.0)
 
     def _estimate(self, counts: Tensor, sums: Tensor) -> Tensor:
         sizes = counts.clamp(min=max(1.0, self.count_noise))[:, None]
@@ -158,23 +158,23 @@ def merge_clusters(centers: Tensor, sizes: Tensor, clusters: int) -> tuple[Tenso
     [[[0.25], [9.0]], [4.0, 2.0]]
     """
     centers, sizes = centers.clone(), sizes.clone()
-    kept = torch.ones(len(centers), dtype=torch.bool)
-    costs = torch.stack([_union_costs(centers, sizes, kept, each) for each in range(len(centers))])
+    active = torch.ones(len(centers), dtype=torch.bool)
+    costs = torch.stack([_union_costs(centers, sizes, active, each) for each in range(len(centers))])
     for _ in range(len(centers) - clusters):
         one, other = divmod(int(costs.argmin()), len(centers))
         union = sizes[one] + sizes[other]
         centers[one] = (sizes[one] * centers[one] + sizes[other] * centers[other]) / union
         sizes[one] = union
-        kept[other] = False
+        active[other] = False
         costs[other] = costs[:, other] = math.inf
-        costs[one] = costs[:, one] = _union_costs(centers, sizes, kept, one)
-    return centers[kept], sizes[kept]
+        costs[one] = costs[:, one] = _union_costs(centers, sizes, active, one)
+    return centers[active], sizes[active]
 
 
-def _union_costs(centers: Tensor, sizes: Tensor, kept: Tensor, one: int) -> Tensor:
-    """What it costs to merge cluster `one` with each that is kept, (k,); infinite for itself and the others."""
+def _union_costs(centers: Tensor, sizes: Tensor, active: Tensor, one: int) -> Tensor:
+    """What it costs to merge cluster `one` with each active one, (k,); infinite for itself and the others."""
     gaps = ((centers - centers[one]) ** 2).sum(dim=1)
     costs = gaps * sizes * sizes[one] / (sizes + sizes[one])
-    costs[~kept] = math.inf
+    costs[~active] = math.inf
     costs[one] = math.inf
     return costs

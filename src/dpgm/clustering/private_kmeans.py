@@ -106,8 +106,8 @@ def private_kmeans(
         raise UsageError(
             f"`initial_centers` must be (clusters, {feature_map.features}); got {tuple(initial_centers.shape)}."
         )
-    wanted = len(initial_centers) if clusters is None else clusters
-    whole(at_least=1, clusters=wanted)
+    target = len(initial_centers) if clusters is None else clusters
+    whole(at_least=1, clusters=target)
     last_with_all = cluster_steps // 2 if merge_after is None else merge_after
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
     update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
@@ -119,9 +119,9 @@ def private_kmeans(
         if step < cluster_steps:
             centers = update.next_centers(counts, sums, generator)
         if step == last_with_all:
-            centers, _ = merge_clusters(centers, update.sizes(counts), wanted)
+            centers, _ = merge_clusters(centers, update.sizes(counts), target)
     gateway.keep(_CACHE, lambda records: None)
-    centers, counts = merge_clusters(*update.final_centers(counts, sums), wanted)
+    centers, counts = merge_clusters(*update.final_centers(counts, sums), target)
     return Clustering(centers, counts, feature_map)
 
 

@@ -41,10 +41,10 @@ def place_of(rows: int) -> tuple[int, int]:
     """The global number of this rank's first row, and how many rows all ranks hold (collective in a parallel run)."""
     if not is_parallel():
         return 0, rows
-    held = torch.zeros(world_size(), dtype=torch.int64)
-    held[rank()] = rows
-    held = all_sum(held)
-    return int(held[: rank()].sum()), int(held.sum())
+    counts = torch.zeros(world_size(), dtype=torch.int64)
+    counts[rank()] = rows
+    counts = all_sum(counts)
+    return int(counts[: rank()].sum()), int(counts.sum())
 
 
 def from_first(value: Tensor) -> Tensor:
@@ -61,10 +61,10 @@ def bytes_from_first(data: bytes) -> bytes:
     if not is_parallel():
         return data
     size = int(from_first(torch.tensor([len(data)])))
-    held = torch.zeros(size, dtype=torch.uint8)
+    received = torch.zeros(size, dtype=torch.uint8)
     if rank() == 0 and size:
-        held = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
-    return bytes(from_first(held).numpy().tobytes()) if size else b""
+        received = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
+    return bytes(from_first(received).numpy().tobytes()) if size else b""
 
 
 @contextmanager

@@ -177,8 +177,8 @@ def sparse_affine(
     for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
         if stop > start:
             block = flat[model, offset : offset + (inputs + 1) * width].reshape(inputs + 1, width)
-            wanted = _matrix(indptr, indices, rows[start:stop], inputs, flat.dtype)
-            out[start:stop, :width] = wanted @ block[:inputs] + block[inputs]
+            matrix = _matrix(indptr, indices, rows[start:stop], inputs, flat.dtype)
+            out[start:stop, :width] = matrix @ block[:inputs] + block[inputs]
 
 
 def sparse_outer(
@@ -199,12 +199,12 @@ def sparse_outer(
         _sparse_outer(indptr, indices, rows, bounds, weights, delta, width, bias, offset, inputs, flat)
         return
     for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        kept = np.arange(start, stop)[weights[start:stop] != 0]
-        scaled = weights[kept, None] * delta[kept, :width]
+        used = np.arange(start, stop)[weights[start:stop] != 0]
+        scaled = weights[used, None] * delta[used, :width]
         end = offset + inputs * width
         if bias:
             flat[model, end : end + width] = scaled.sum(axis=0)
-        product = _matrix(indptr, indices, rows[kept], inputs, flat.dtype).T @ scaled
+        product = _matrix(indptr, indices, rows[used], inputs, flat.dtype).T @ scaled
         flat[model, offset:end] = np.asarray(product).reshape(-1)
 
 

@@ -142,12 +142,12 @@ def balance(
                     continue
                 count = _others(indptr, items, record, place, mine)
                 other_count = _others(indptr, items, other, other_place, yours)
-                held = False
+                repeated = False
                 for at in range(count):
-                    held = held or mine[at] == won
+                    repeated = repeated or mine[at] == won
                 for at in range(other_count):
-                    held = held or yours[at] == lost
-                if held:
+                    repeated = repeated or yours[at] == lost
+                if repeated:
                     continue
                 _mark(mine, count, yours, other_count, mine_shared)
                 _mark(yours, other_count, mine, count, yours_shared)

@@ -23,7 +23,7 @@ def clustering_accuracy(labels: ArrayLike, clusters: ArrayLike) -> float:
     label_names, label_numbers = np.unique(np.asarray(labels), return_inverse=True)
     cluster_names, cluster_numbers = np.unique(np.asarray(clusters), return_inverse=True)
     if label_numbers.shape != cluster_numbers.shape or label_numbers.ndim != 1:
-        raise UsageError("`labels` and `clusters` must be lists of equal length, one entry a record.")
+        raise UsageError("`labels` and `clusters` must be lists of equal length, one entry per record.")
     if len(label_numbers) == 0:
         raise UsageError("there are no records to match; `labels` is empty.")
     table = np.zeros((len(cluster_names), len(label_names)), dtype=np.int64)

@@ -142,8 +142,8 @@ class Evaluation:
         from dpgm.evaluation.verdict import verdict
 
         judged = verdict(self)
-        told = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
-        return html_table(f"{judged.headline} (curator only)", told)
+        findings = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
+        return html_table(f"{judged.headline} (curator only)", findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The same numbers as plain values."""

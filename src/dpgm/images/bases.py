@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def cosine_basis(size: int) -> Tensor:
-    """The orthonormal cosine transform of a line of `size` pixels, one row a frequency."""
+    """The orthonormal cosine transform of a line of `size` pixels, one row per frequency."""
     position = (torch.arange(size, dtype=torch.float64) + 0.5) / size
     basis = torch.cos(math.pi * torch.arange(size, dtype=torch.float64)[:, None] * position)
     basis *= math.sqrt(2 / size)
@@ -15,10 +15,10 @@ def cosine_basis(size: int) -> Tensor:
     return basis.float()
 
 
-def cosine_images(height: int, columns: int, kept: Tensor) -> Tensor:
-    """The waves (kept, pixels) of chosen cosine coefficients, numbered row by row."""
-    vertical = cosine_basis(height)[torch.div(kept, columns, rounding_mode="floor")]
-    horizontal = cosine_basis(columns)[kept % columns]
+def cosine_images(height: int, columns: int, chosen: Tensor) -> Tensor:
+    """The waves (chosen, pixels) of chosen cosine coefficients, numbered row by row."""
+    vertical = cosine_basis(height)[torch.div(chosen, columns, rounding_mode="floor")]
+    horizontal = cosine_basis(columns)[chosen % columns]
     return (vertical[:, :, None] * horizontal[:, None, :]).flatten(1)
 
 

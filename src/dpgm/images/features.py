@@ -101,9 +101,9 @@ class _CosineTransform:
 
     def __init__(self, height: int, columns: int, rules: MapRules, device: torch.device | str) -> None:
         weights = 1 / (1 + squared_frequencies(height, columns).flatten() / rules.damping)
-        kept = torch.nonzero(weights > rules.least_weight).flatten()
-        self._matrix = (cosine_images(height, columns, kept) * weights[kept, None]).to(device)
-        self.width = len(kept)
+        chosen = torch.nonzero(weights > rules.least_weight).flatten()
+        self._matrix = (cosine_images(height, columns, chosen) * weights[chosen, None]).to(device)
+        self.width = len(chosen)
 
     def __call__(self, images: Tensor) -> Tensor:
         return images @ self._matrix.T

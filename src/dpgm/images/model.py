@@ -102,8 +102,8 @@ class ImageGenerator:
         for start in range(0, count, _CHUNK):
             size = min(_CHUNK, count - start)
             classes = torch.multinomial(self._shares, size, replacement=True, generator=generator)
-            shown = self.probabilities(classes, generator=generator)
-            pixels = torch.rand(shown.shape, generator=generator) < shown
+            chances = self.probabilities(classes, generator=generator)
+            pixels = torch.rand(chances.shape, generator=generator) < chances
             parts.append(self._records(pixels, classes))
         return concatenate(parts)
 

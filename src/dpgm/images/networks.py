@@ -76,7 +76,7 @@ def shapes_of(architecture: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     if architecture["network"] == "dct":
         shapes["layer1.weight"] = (hidden[0], latent + classes)
         shapes["layer2.weight"] = (hidden[1], hidden[0])
-        shapes["output.weight"] = (len(_kept(architecture)), hidden[1])
+        shapes["output.weight"] = (len(_within_radius(architecture)), hidden[1])
         shapes["output.bias"] = (height * columns,)
     else:
         rows, steps = _coarse(architecture)
@@ -132,11 +132,11 @@ class ImageNetwork:
         self._fields = displacement_basis(self.height, self.columns, order).flatten(1).to(device)
         self._grid = resting_grid(self.height, self.columns).to(device)
         if architecture["network"] == "dct":
-            kept = _kept(architecture)
-            weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[kept] / 25)
+            chosen = _within_radius(architecture)
+            weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[chosen] / 25)
             # orthonormal coefficients grow with the number of pixels, logits must not
             scale = math.sqrt(self.height * self.columns) / 4
-            self._inverse = (cosine_images(self.height, self.columns, kept) * weights[:, None] * scale).to(device)
+            self._inverse = (cosine_images(self.height, self.columns, chosen) * weights[:, None] * scale).to(device)
 
     def __call__(
         self, parameters: Parameters, latent: Tensor, warp: Tensor, classes: Tensor, watched: Watched | None = None
@@ -212,7 +212,7 @@ def _doubled(values: Tensor) -> Tensor:
     return wide.permute(0, 3, 1, 2)
 
 
-def _kept(architecture: Mapping[str, Any]) -> Tensor:
+def _within_radius(architecture: Mapping[str, Any]) -> Tensor:
     """The cosine coefficients within the radius."""
     squares = squared_frequencies(int(architecture["height"]), int(architecture["columns"])).flatten()
     return torch.nonzero(squares <= float(architecture["radius"]) ** 2).flatten()

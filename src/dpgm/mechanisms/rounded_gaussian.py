@@ -69,7 +69,7 @@ _ahead: "weakref.WeakKeyDictionary[Randomness, _Ahead]" = weakref.WeakKeyDiction
 
 
 def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDArray[np.int64]:
-    """The same law, for the small histogram that every step of a training asks for; no value is given twice."""
+    """The same distribution, for the small histogram of every training step; no value is given twice."""
     if count > AHEAD // 4:
         return rounded_gaussian(count, std, randomness)
     ahead = _ahead.get(randomness)

@@ -89,11 +89,11 @@ class PaddedPass:
         free = torch.cuda.mem_get_info(self._device)[0] // 2 if self._device.type == "cuda" else CPU_LIMIT
         if size > free:
             return
-        held = torch.zeros((len(records) + 1, records.width), dtype=torch.uint8, device=self._device)
+        dense = torch.zeros((len(records) + 1, records.width), dtype=torch.uint8, device=self._device)
         for start in range(0, len(records), CHUNK):
             part = records.rows(start, start + CHUNK)
-            _write_rows(held[start : start + len(part)], part)
-        self._resident = held
+            _write_rows(dense[start : start + len(part)], part)
+        self._resident = dense
 
     def _place(self, view: View) -> None:
         """Give every sampled row a place in a tile of its model, and write down what the device must know."""

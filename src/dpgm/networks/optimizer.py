@@ -65,8 +65,8 @@ class Optimizer:
         self._scaled: Tensor | None = None
         self._slope: Tensor | None = None
         self._scales: Tensor | None = None
-        held = (parameters, self.first, self.second, self.average)
-        changed = [tensor for tensor in held if tensor is not None]
+        arrays = (parameters, self.first, self.second, self.average)
+        changed = [tensor for tensor in arrays if tensor is not None]
         self._recorded = Recorded(self._replayable, device, changed)
         self._recorded_fused = Recorded(self._replayable_fused, device, [*changed, self._numbers.next])
 
@@ -76,7 +76,7 @@ class Optimizer:
         return self.parameters if self.average is None else self.average
 
     def move(self, gradients: Tensor, scales: Tensor, step: int) -> None:
-        """One step along gradients x scales (one scale a model); `step` counts from 0."""
+        """One step along gradients x scales (one scale per model); `step` counts from 0."""
         rate = self.settings.rate(step, self.steps)
         on_cpu = self.parameters.device.type == "cpu"
         if self.first is None or self.second is None:

@@ -223,7 +223,7 @@ class Model(Protocol):
         ...
 
     def factors(self, batch: Batch) -> Sequence[Factor]:
-        """One factor a block for a batch; deltas are gradients of a loss summed within each record."""
+        """One factor per block for a batch; deltas are gradients of a loss summed within each record."""
         ...
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:

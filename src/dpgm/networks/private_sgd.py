@@ -168,24 +168,24 @@ class Trainer:
             )
 
     def _step(self) -> None:
-        settings, step, looked = self.settings, self.done, self._pass
+        settings, step, gradient_pass = self.settings, self.done, self._pass
         with self._gateway.poisson("step", settings.sampling_rate):
             bound = self.norm_bound.bound if settings.norm_bound is None else settings.norm_bound
             if settings.norm_noise is not None:
-                norms = Query(lambda view: looked.histogram(view, step), 1.0, (self._bins,), grid=1.0)
+                norms = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (self._bins,), grid=1.0)
                 histogram = self._gateway.release(NORMS, norms, settings.norm_noise)
                 bound = self.norm_bound.update(histogram)
             gradients = self._gateway.release(GRADIENTS, self._gradients(step, bound), settings.gradient_noise)
         self._move(gradients.to(self.device), bound, step)
         self.done += 1
         if not self.private:
-            self.diagnosed.append(looked.diagnosis(bound))
+            self.diagnosed.append(gradient_pass.diagnosis(bound))
 
     def _gradients(self, step: int, bound: float | Tensor) -> Query:
         """The sum of gradients clipped to a bound, which on an accelerator stays there."""
-        looked = self._pass
+        gradient_pass = self._pass
         return Query(
-            lambda view: looked.clipped_sum(view, step, bound),
+            lambda view: gradient_pass.clipped_sum(view, step, bound),
             self.norm_bound.cap if isinstance(bound, Tensor) else bound,
             self._shape,
             check_later=True,

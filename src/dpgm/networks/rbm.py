@@ -26,7 +26,7 @@ from dpgm.validation import whole
 class RBM:
     """An RBM over a domain; softmax fields are groups of visible units of which one is on.
 
-    `chains` Gibbs chains a model run along with training, one sweep a step; a generated record is the end of
+    `chains` Gibbs chains per model run along with training, one sweep per step; a generated record is the end of
     `sweeps` sweeps from one of them (or from noise).
     """
 

@@ -21,6 +21,8 @@ from dpgm.networks.rules import RULES, NetworkSettings, assumed_mean_length
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends
+from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS, products_memory
 from dpgm.statistics.cluster_profiles import PROFILES, SIZES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.item_counts import ITEMS
@@ -39,6 +41,7 @@ class NetworkStrategy:
     """Networks of one kind: `vae` or `rbm`."""
 
     name: str
+    products: ProductRules = PRODUCT_RULES  # of the statistics that networks are refined to
     settings_type: type[FamilySettings] = NetworkSettings
 
     @property
@@ -71,11 +74,14 @@ class NetworkStrategy:
                 warm_start=False,
                 calibrate=False,
                 mean_length=stated,
+                products=self.products,
             )
         else:
             clusters = config.clusters or default_clusters(facts.records)
             rate = min(1.0, max(RULES.least_rate, RULES.batch / records))
-            chosen = NetworkSettings(clusters=clusters, sampling_rate=rate, mean_length=stated)
+            chosen = NetworkSettings(
+                clusters=clusters, sampling_rate=rate, mean_length=stated, products=self.products
+            )
         if chosen.clusters > max(1, facts.records / 10):
             warnings.warn(
                 f"{chosen.clusters} clusters for {facts.records} records leave fewer than ten records to a cluster; "

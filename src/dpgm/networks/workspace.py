@@ -22,7 +22,7 @@ class Workspace:
     def __init__(self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
         self.dtype = dtype
         self.device = torch.device(device)
-        self._held: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
         self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._signals: dict[tuple[str, tuple[int, ...]], Signal] = {}
         self._arrays: dict[str, NDArray[Any]] = {}
@@ -35,16 +35,16 @@ class Workspace:
             return known
         rows, width = shape[-2:]
         line = -(-width // LINE) * LINE
-        held = self._held.get(name)
-        if held is None or held.shape[-2] < rows or held.shape[:-2] != shape[:-2] or held.shape[-1] != line:
-            held = torch.zeros((*shape[:-2], rows + rows // 8 + LINE, line), dtype=self.dtype, device=self.device)
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape[-2] < rows or buffer.shape[:-2] != shape[:-2] or buffer.shape[-1] != line:
+            buffer = torch.zeros((*shape[:-2], rows + rows // 8 + LINE, line), dtype=self.dtype, device=self.device)
             if ones:
-                held[..., width - 1] = 1
-            self._held[name] = held
+                buffer[..., width - 1] = 1
+            self._buffers[name] = buffer
             self._forget()
         elif len(self._views) >= MOST_VIEWS:
             self._forget()
-        view = held[..., :rows, :width]
+        view = buffer[..., :rows, :width]
         self._views[name, shape] = view
         self._remember_lines(view)
         return view
@@ -60,10 +60,10 @@ class Workspace:
 
     def array(self, name: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """A flat array of that length, contents undefined (CPU)."""
-        held = self._arrays.get(name)
-        if held is None or len(held) < count or held.dtype != dtype:
-            held = self._arrays[name] = np.zeros(count + count // 8, dtype=dtype)
-        return held[:count]
+        buffer = self._arrays.get(name)
+        if buffer is None or len(buffer) < count or buffer.dtype != dtype:
+            buffer = self._arrays[name] = np.zeros(count + count // 8, dtype=dtype)
+        return buffer[:count]
 
     def lines(self, values: Tensor) -> NDArray[np.generic]:
         """A matrix' rows at the full length of their buffer, as the C-contiguous array the kernels want (CPU)."""

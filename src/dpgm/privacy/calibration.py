@@ -18,7 +18,7 @@ from dpgm.privacy.loss_composition import GRID_TOLERANCE
 
 # The composed epsilon ends up between these shares of the target.
 _LOWEST, _AIM = 1 - 5e-4, 1 - 2e-4
-_ROUGH = 5e-3  # far from the target a coarse grid does
+_COARSE = 5e-3  # relative error of the grid while the search is far from the target
 # Less noise than this protects nothing, and more leaves nothing to see.
 SMALLEST_NOISE, LARGEST_NOISE = 0.1, 1e7
 
@@ -58,7 +58,7 @@ def calibrate(
         cache: look the answer up on disk, and keep it there.
 
     Returns:
-        one mechanism a stage, in the order given, then those of training.
+        one mechanism per stage, in the order given, then those of training.
 
     >>> noise = calibrate(1.0, 1e-5, [Spend("counts", 0.2), Spend("sums", 0.8)], cache=False)
     >>> [(mechanism.name, mechanism.noise) for mechanism in noise]
@@ -144,8 +144,8 @@ def solve_training(
     previous: tuple[float, float] | None = None
     for _ in range(60):
         mechanisms = training_mechanisms(noise, training)
-        reached = search_epsilon((*releases, *mechanisms), delta, _ROUGH)
-        if abs(reached / epsilon - 1) < 3 * _ROUGH:
+        reached = search_epsilon((*releases, *mechanisms), delta, _COARSE)
+        if abs(reached / epsilon - 1) < 3 * _COARSE:
             reached = search_epsilon((*releases, *mechanisms), delta, GRID_TOLERANCE)
         if reached <= epsilon:
             enough, best = noise, mechanisms

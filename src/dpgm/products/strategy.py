@@ -42,9 +42,11 @@ def _rules(settings: FamilySettings) -> ProductRules:
     return settings.rules
 
 
+@dataclass(frozen=True)
 class ProductStrategy:
     """Item sets and tables; with up to 17 items all possible records are enumerated (`enumerated.py`)."""
 
+    rules: ProductRules = RULES
     name = Products.kind
     settings_type = ProductSettings
     measures = in_words(
@@ -66,7 +68,7 @@ class ProductStrategy:
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """The rules, as they are."""
         no_settings(config)
-        return ProductSettings()
+        return ProductSettings(self.rules)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """All of it for measurements."""

@@ -48,7 +48,7 @@ class Tile:
 
 def tiles(evaluation: Evaluation) -> list[Tile]:
     """The few figures worth seeing first."""
-    shown = []
+    tiles = []
     what = noun(evaluation)
     if evaluation.kind != "images":
         for length, label in ((1, f"error of one-{what} counts"), (2, f"error of two-{what} counts")):
@@ -56,24 +56,24 @@ def tiles(evaluation: Evaluation) -> list[Tile]:
             if errors:
                 alone = errors.get("independent")
                 note = "" if alone is None else f"{percent(alone)} if {what}s were independent"
-                shown.append(Tile(percent(errors[SYNTHETIC]), label, note))
+                tiles.append(Tile(percent(errors[SYNTHETIC]), label, note))
     if evaluation.table is not None:
         note = f"{percent(evaluation.table.mean_one_way)} for single columns"
-        shown.append(Tile(percent(evaluation.table.mean_total_variation), "distance of column pairs", note))
+        tiles.append(Tile(percent(evaluation.table.mean_total_variation), "distance of column pairs", note))
     if evaluation.downstream:
         best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
         note = f"{percent(best.real)} when trained on real records"
-        shown.append(Tile(percent(best.synthetic), f"accuracy of a {best.model}", note))
+        tiles.append(Tile(percent(best.synthetic), f"accuracy of a {best.model}", note))
     if evaluation.lengths is not None and evaluation.kind != "images":
         mean = f"{evaluation.lengths.synthetic_mean:.2f} items per record, real {evaluation.lengths.real_mean:.2f}"
-        shown.append(Tile(percent(evaluation.lengths.total_variation), "distance of record lengths", mean))
-    if evaluation.frequent_sets is not None and len(shown) < 4:
+        tiles.append(Tile(percent(evaluation.lengths.total_variation), "distance of record lengths", mean))
+    if evaluation.frequent_sets is not None and len(tiles) < 4:
         note = f"of the {len(evaluation.frequent_sets.real)} most frequent sets are found"
-        shown.append(Tile(percent(evaluation.frequent_sets.recall), "frequent item sets", note))
+        tiles.append(Tile(percent(evaluation.frequent_sets.recall), "frequent item sets", note))
     if evaluation.one_way is not None and evaluation.kind == "images":
         gap = evaluation.one_way.mean_difference
-        shown.append(Tile(percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
-    return shown[:4]
+        tiles.append(Tile(percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
+    return tiles[:4]
 
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -240,11 +240,11 @@ def samples(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _chips(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    shown = []
+    tiles = []
     for at in range(min(8, len(records))):
         items = [names[i] for i in records.indices[records.indptr[at] : records.indptr[at + 1]]]
-        shown.append({"items": items[:9], "more": max(0, len(items) - 9)})
-    return shown
+        tiles.append({"items": items[:9], "more": max(0, len(items) - 9)})
+    return tiles
 
 
 def _rows(records: Records, names: tuple[str, ...]) -> list[list[str]]:

@@ -40,7 +40,7 @@ MEASURES = in_words(
     NumberHistograms.words,
 )
 
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
 # -- what a plan must pay for ------------------------------------------------------------------------------------
@@ -339,6 +339,6 @@ def _settled(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> F
 
 def _typed(labels: Sequence[str]) -> tuple[Label, ...]:
     """Published labels in their natural order: whole numbers if all of them are, else texts."""
-    if labels and all(_WHOLE.fullmatch(label) and label != "-0" for label in labels):
+    if labels and all(_INTEGER.fullmatch(label) and label != "-0" for label in labels):
         return tuple(sorted(int(label) for label in labels))
     return tuple(sorted(labels))

@@ -7,7 +7,7 @@ internal state included (nested dicts, lists, dataclasses, tensors, arrays, gene
 - `assert_bounded`             one more record (first, in the middle, last) moves every query by at most its declared
                                sensitivity, and nobody else's private column; the largest ratio is returned.
 - `assert_coin_off`            a record whose Poisson coin is 0 moves no query on the sample by a bit.
-- `assert_noise_law`           the noise has the declared law, everywhere, independently.
+- `assert_noise_law`           the noise has the declared distribution, everywhere, independently.
 - `assert_sampler_law`         the sample is a true Poisson sample at the public rate.
 
 Failures raise AssertionError and say which release. The statistical checks fail a correct build with probability below

@@ -1,4 +1,4 @@
-"""The law of the noise: residuals (noisy - exact) are what the certificate says they are."""
+"""The distributions of noise and samples: residuals (noisy - exact) and coins are what the certificate says."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ def assert_noise_law(
     `randomness` makes the source of each run; by default seeded, a new seed each.
 
     Raises:
-        AssertionError: the noise has another law than declared, somewhere.
+        AssertionError: the noise has another distribution than declared, somewhere.
     """
     seeds = iter(range(seed, seed + runs))
     make = randomness if randomness is not None else (lambda: SeededRandomness(next(seeds)))
@@ -57,7 +57,7 @@ def assert_noise_law(
         flat = np.concatenate([score.ravel() for score in mine])
         ratios[name] = float(np.sqrt(np.mean(flat**2)))
         pvalues.append((f"{name}: variance (std ratio {ratios[name]:.4f})", chi_square(flat)))
-        pvalues.append((f"{name}: normal law", _kolmogorov(flat)))
+        pvalues.append((f"{name}: normal distribution", _kolmogorov(flat)))
         by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
         for score in mine:
             by_shape[score.shape].append(score.ravel())
