@@ -155,7 +155,7 @@ MAKE = {
     "release_fuzz.json": "make fuzz",
     "reader_fuzz.json": "make fuzz",
     "metamorphic.json": "make metamorphic",
-    "attacks.json": "python experiments/attacks.py",
+    "attacks.json": "python experiments/attacks.py --data FILE --figures docs/security/attacks.json",
     "mutants.json": "make mutants",
 }
 
