@@ -12,6 +12,7 @@ import torch
 from dpgm import validation
 from dpgm.baselines.independent import INDEPENDENT
 from dpgm.baselines.mwem import MWEM, MwemSettings
+from dpgm.baselines.rules import RULES
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -154,7 +155,7 @@ class Mwem(_Baseline):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        iterations: int = 50,
+        iterations: int = RULES.iterations,
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(epsilon, delta, randomness)

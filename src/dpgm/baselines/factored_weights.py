@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.baselines.rules import RULES
+
 
 class FactoredWeights:
     """A distribution over item sets: independent groups, each with a full table.
@@ -18,7 +20,7 @@ class FactoredWeights:
         largest: most items of a group.
     """
 
-    def __init__(self, probabilities: NDArray[np.float64], largest: int = 12) -> None:
+    def __init__(self, probabilities: NDArray[np.float64], largest: int = RULES.largest_group) -> None:
         self.largest = largest
         self.width = len(probabilities)
         self.group = np.arange(self.width)
@@ -30,7 +32,7 @@ class FactoredWeights:
 
     @classmethod
     def of_groups(
-        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = 12
+        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = RULES.largest_group
     ) -> "FactoredWeights":
         """The distribution of given groups: the items of each and their table."""
         weights = cls(np.zeros(sum(len(items) for items, _ in groups)), largest)

@@ -57,7 +57,7 @@ _CHUNK_CELLS = 2**24
 class MwemSettings(FamilySettings):
     """Rounds of select, measure, update; 50 in the paper's comparison."""
 
-    iterations: int = 50
+    iterations: int = RULES.iterations
 
     def check(self) -> None:
         """At least one round."""

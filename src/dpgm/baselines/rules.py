@@ -14,6 +14,8 @@ class BaselineRules:
     # MWEM: most items, and items whose joint distribution is kept as one table of 2^12 numbers.
     most_items: int = 2_000
     largest_group: int = 12
+    # Rounds of MWEM: those of the paper's comparison.
+    iterations: int = 50
     # Passes over the measurements so far in every round.
     replays: int = 20
 

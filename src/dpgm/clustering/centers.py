@@ -28,8 +28,6 @@ from dpgm.errors import UsageError
 from dpgm.statistics.fourier_features import FeatureMap
 from dpgm.validation import whole
 
-_POOL = 2000  # records drawn to choose k from
-
 
 def draw_initial_centers(
     profile: Tensor, clusters: int, feature_map: FeatureMap, *, domain: Domain, generator: torch.Generator
@@ -46,7 +44,7 @@ def draw_initial_centers(
     Returns:
         (k, d) float64.
     """
-    pool = _independent_records(profile, max(_POOL, 10 * clusters), domain, generator)
+    pool = _independent_records(profile, max(RULES.pool, RULES.pool_per_cluster * clusters), domain, generator)
     return centers_from_records(pool, clusters, feature_map, generator=generator)
 
 

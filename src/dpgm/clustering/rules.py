@@ -13,6 +13,9 @@ class ClusteringRules:
     split_distance: float = 0.1
     # Noise of a centre that k-means bears, as a share of the length of a feature vector.
     bearable_noise: float = 0.25
+    # Records drawn to choose initial centres from, at the least, and per cluster.
+    pool: int = 2000
+    pool_per_cluster: int = 10
     # Features, however much or little noise there is.
     least_features: float = 50.0
     most_features: float = 400.0

@@ -23,7 +23,6 @@ from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
 from dpgm.images.rules import RULES, ImageFitRules
 
-_MOMENT_BATCHES = 20
 _STORED = (".mean", ".variance")
 
 
@@ -147,14 +146,15 @@ class _Fit:
             tensor.copy_(average)
         for tensor_name in [name for name in self._parameters if name.endswith(_STORED)]:
             self._parameters[tensor_name].zero_()
-        for _ in range(_MOMENT_BATCHES):
+        batches = self._settings.rules.moment_batches
+        for _ in range(batches):
             watched: Watched = []
             self._images(watched)
             for name, values in watched:
                 over = (0, *range(2, values.dim()))
                 variance, mean = torch.var_mean(values.float(), dim=over, correction=0)
-                self._parameters[f"{name}.mean"] += mean / _MOMENT_BATCHES
-                self._parameters[f"{name}.variance"] += variance / _MOMENT_BATCHES
+                self._parameters[f"{name}.mean"] += mean / batches
+                self._parameters[f"{name}.variance"] += variance / batches
         return {name: tensor.detach().cpu() for name, tensor in self._parameters.items()}
 
     def _images(self, watched: Watched) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.images.bases import cosine_images, displacement_basis, resting_grid, squared_frequencies
-from dpgm.images.rules import RULES, ImageFitRules
+from dpgm.images.rules import OUTPUT_DAMPING, RULES, ImageFitRules
 
 Parameters = dict[str, Tensor]
 Watched = list[tuple[str, Tensor]]
@@ -133,7 +133,7 @@ class ImageNetwork:
         self._grid = resting_grid(self.height, self.columns).to(device)
         if architecture["network"] == "dct":
             chosen = _within_radius(architecture)
-            weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[chosen] / 25)
+            weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[chosen] / OUTPUT_DAMPING)
             # orthonormal coefficients grow with the number of pixels, logits must not
             scale = math.sqrt(self.height * self.columns) / 4
             self._inverse = (cosine_images(self.height, self.columns, chosen) * weights[:, None] * scale).to(device)

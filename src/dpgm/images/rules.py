@@ -12,6 +12,8 @@ Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
 # Not tuned: what a release is refused for. Parameters beyond the first; class shares that miss 1 by the second.
 LARGEST_PARAMETER = 1e6
 SHARES_OFF = 1e-4
+# Fixed by the format of releases: the dense network's coefficient of frequency f has weight 1 / (1 + f² / this).
+OUTPUT_DAMPING = 25
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class ImageFitRules:
     betas: tuple[float, float] = (0.9, 0.99)
     warm_up: int = 50
     average: float = 0.998
+    # Batches over which the moments of the hidden layers are measured at the end.
+    moment_batches: int = 20
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ class RBM:
     """
 
     domain: Domain
-    hidden: int = 200
-    chains: int = 100
-    sweeps: int = 200
+    hidden: int = RULES.hidden
+    chains: int = RULES.chains
+    sweeps: int = RULES.sweeps
     kind: ClassVar[str] = "rbm"
 
     def __post_init__(self) -> None:

@@ -93,6 +93,11 @@ class NetworkRules:
     rbm_weights: float = 0.01
     # Decay of Adam's two moments: its authors' own.
     betas: tuple[float, float] = (0.9, 0.999)
+    # Default sizes of networks: the hidden layer, the latent variable of a VAE; chains per RBM and sweeps per record.
+    hidden: int = 200
+    latent: int = 8
+    chains: int = 100
+    sweeps: int = 200
 
 
 RULES = NetworkRules()
@@ -135,8 +140,8 @@ class NetworkSettings(FamilySettings):
     clusters: int = 1
     cluster_steps: int = 8
     features: int = 200
-    hidden: tuple[int, ...] = (200,)
-    latent: int = 8
+    hidden: tuple[int, ...] = (RULES.hidden,)
+    latent: int = RULES.latent
     sampling_rate: float = RULES.least_rate
     steps: int = 2000
     learning_rate: float = RULES.learning_rate

@@ -19,6 +19,7 @@ from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Signal
+from dpgm.networks.rules import RULES
 from dpgm.validation import whole
 
 
@@ -27,8 +28,8 @@ class VAE:
     """A variational autoencoder over a domain: hidden layer sizes of the encoder, and the latent size."""
 
     domain: Domain
-    hidden: tuple[int, ...] = (200,)
-    latent: int = 8
+    hidden: tuple[int, ...] = (RULES.hidden,)
+    latent: int = RULES.latent
     kind: ClassVar[str] = "vae"
 
     def __post_init__(self) -> None:

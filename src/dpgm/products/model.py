@@ -19,9 +19,6 @@ from dpgm.errors import ArtefactError
 from dpgm.products.rules import SAMPLING, SHARES_OFF
 from dpgm.products.sampling import balanced, evened, one_of_many, rounded, subsets
 
-_SORTED_BY = 32
-_SETTLED = 24  # positions
-
 
 class Products:
     """Weights of the components and, for each, the probability of every position.
@@ -154,11 +151,13 @@ class Products:
     def settled(self) -> bool:
         """Whether there are few positions and all records of a component are alike."""
         certain = (self.probabilities == 0) | (self.probabilities == 1)
-        return self.domain.width <= _SETTLED and bool(certain.all())
+        return self.domain.width <= SAMPLING.certain_positions and bool(certain.all())
 
     def _neighbours(self) -> NDArray[np.int64]:
         """Components in the order of the items they are likely to hold, the most frequent items first."""
-        frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[:_SORTED_BY]
+        frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[
+            : SAMPLING.sorted_by
+        ]
         return np.lexsort((self.probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
 
 

@@ -171,6 +171,10 @@ class SamplingRules:
     sanity: float = 0.001
     # Samples of up to so many records are balanced; beyond, chance errors are small anyway.
     balanced_records: int = 100_000
+    # Components are gone through in the order of so many most frequent items, so that neighbours are alike.
+    sorted_by: int = 32
+    # Up to so many positions, components that leave nothing to chance are rounded as a whole.
+    certain_positions: int = 24
     # The most frequent positions whose pairs and triples are looked at, and how often all records are gone through.
     pairs: int = 1000
     triples: int = 60

@@ -18,6 +18,7 @@ from dpgm.compute.feature_kernels import TURN, cosine_table, fourier_features
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.statistics.rules import BLURRED_DISTANCE
 from dpgm.validation import one_of, positive, whole
 
 Kernel: TypeAlias = Literal["rbf", "laplacian"]
@@ -297,7 +298,8 @@ def _blur(frequencies: Tensor) -> None:
     """
     height, columns, _ = frequencies.shape
     frequencies.copy_(
-        torch.einsum("ba,bcf,cd->adf", _blurring(height), frequencies, _blurring(columns)) * math.sqrt(1 / 0.4)
+        torch.einsum("ba,bcf,cd->adf", _blurring(height), frequencies, _blurring(columns))
+        * math.sqrt(1 / BLURRED_DISTANCE)
     )
 
 
