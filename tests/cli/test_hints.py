@@ -4,11 +4,13 @@ import datetime
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 import dpgm
 from dpgm.cli.app import run
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspection import inspect_file
 from dpgm.data.reading_hints import joining_mark
 from dpgm.errors import UsageError
@@ -39,6 +41,74 @@ def test_orders_of_dates_are_suggested_and_never_put_into_force(tmp_path, patter
     text = draft.read_text().replace("# constraints:", "constraints:").replace("# - admission", "- admission")
     draft.write_text(text)
     assert [str(rule.source) for rule in dpgm.load_domain(draft).constraints] == ["admission <= discharge"]
+
+
+def test_a_date_that_comes_soon_after_another_is_best_modelled_as_the_time_between(tmp_path):
+    draft = tmp_path / "draft.yaml"
+    found = inspect_file(stays(tmp_path, rows=2000), draft_domain=draft)
+    assert found.follows == (("discharge", "admission"),)  # and not decades after a birth
+    assert any("`after: admission` in the line of discharge" in line for line in found.lines())
+    text = draft.read_text()
+    assert "after: admission" not in str(yaml.safe_load(text))
+    draft.write_text(
+        text.replace("{name: discharge, kind: date,", "{name: discharge, kind: date, after: admission,")
+    )
+    known = ("--epsilon", "5", "--quiet", "--model", "independent", "--out", str(tmp_path / "release"))
+    assert run(["fit", str(tmp_path / "stays.csv"), "--domain", str(draft), *known]) == 0
+    assert run(["verify", str(tmp_path / "release")]) == 0
+    frame = dpgm.load(tmp_path / "release").sample(2000, seed=1).to_pandas()
+    days = (pd.to_datetime(frame.discharge) - pd.to_datetime(frame.admission)).dt.days
+    assert days.min() == 0
+    assert days.le(9).mean() > 0.8  # stays are as long as stays are; independent dates would be months apart
+    late = dpgm.load(tmp_path / "release").sample(50, seed=1, where="discharge >= 2022-01-01").to_pandas()
+    assert (pd.to_datetime(late.discharge) >= "2022-01-01").all()
+
+
+def test_what_a_date_comes_after_must_be_such_a_date():
+    dates = {"kind": "date", "low": "2020-01-01", "high": "2021-01-01"}
+    fields = [{"name": "a", **dates}, {"name": "b", "after": "a", **dates}]
+    domain = domain_from_plain({"fields": fields})
+    assert domain_from_plain(domain_to_plain(domain)) == domain
+    moment = {"name": "c", "kind": "datetime", "low": "2020-01-01", "high": "2021-01-01", "after": "a"}
+    for wrong in (
+        {"name": "c", "after": "x", **dates},
+        {"name": "c", "after": "b", **dates},
+        {"name": "c", "after": "c", **dates},
+        moment,
+        {"name": "c", "after": 5, **dates},
+    ):
+        with pytest.raises(UsageError, match="after"):
+            domain_from_plain({"fields": [*fields, wrong]})
+
+
+def test_the_time_since_is_read_and_written_as_dates():
+    days = {"kind": "date", "low": "2020-01-01", "high": "2030-01-01"}
+    moments = {"kind": "datetime", "low": "2020-01-01", "high": "2030-01-01", "unit": "hour"}
+    fields = [
+        {"name": "b", "after": "a", **days},
+        {"name": "a", **days},
+        {"name": "c", **moments},
+        {"name": "d", "after": "c", **moments},
+    ]
+    start = pd.Timestamp("2024-03-01")
+    steps = np.arange(400)
+    frame = pd.DataFrame(
+        {
+            "a": start + pd.to_timedelta(steps % 7, unit="D"),
+            "b": start + pd.to_timedelta(steps % 7 + 3, unit="D"),
+            "c": start + pd.to_timedelta(steps % 5, unit="h"),
+            "d": start + pd.to_timedelta(steps % 5 + 30, unit="h"),
+        }
+    )
+    frame.loc[::9, "b"] = pd.NaT
+    fitted = dpgm.Synthesizer(epsilon=9.0, domain={"fields": fields}, model="independent").fit(frame)
+    drawn = fitted.sample(400, seed=1)
+    back = drawn.to_pandas()
+    assert back.dtypes.astype(str).to_dict() == frame[list("bacd")].dtypes.astype(str).to_dict()
+    assert ((back.b - back.a).dropna().dt.days == 3).mean() > 0.9
+    assert ((back.d - back.c) == pd.Timedelta(hours=30)).mean() > 0.9
+    assert 0.02 < back.b.isna().mean() < 0.3
+    assert dpgm.as_records(back, fitted.domain_) == drawn  # what is written is read as what was drawn
 
 
 def test_one_row_against_it_and_few_rows_suggest_nothing(tmp_path):

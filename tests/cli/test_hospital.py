@@ -32,6 +32,10 @@ def hospital(tmp_path_factory):
     data, draft = str(write_rows(hospital_rows(1500), folder / "hospital.csv")), str(folder / "domain.yaml")
     lists = (*ITEMS, "--kind", "diagnoses=items")
     assert run(["inspect", data, *lists, "--draft-domain", draft]) == 0
+    # The one line that `inspect` suggests to write.
+    text = (folder / "domain.yaml").read_text()
+    text = text.replace("{name: discharge, kind: date,", "{name: discharge, kind: date, after: admission,")
+    (folder / "domain.yaml").write_text(text)
     fitted = ("--epsilon", "5", "--out", str(folder / "release"), "--quiet")
     assert run(["fit", data, *ITEMS, "--domain", draft, "--discover", *fitted]) == 0
     assert run(["sample", str(folder / "release"), "--out", str(folder / "synthetic.csv"), "--quiet"]) == 0
@@ -65,6 +69,11 @@ def test_the_sample_has_the_columns_and_types_of_the_file(hospital):
         rows = list(csv.DictReader(file))
     for name in ("cost", "copay"):
         assert all(len(row[name].partition(".")[2]) == 2 for row in rows if row[name]), name
+    stays = [
+        (pd.to_datetime(one.discharge) - pd.to_datetime(one.admission)).dt.days.dropna() for one in (real, made)
+    ]
+    assert stays[1].min() >= 0
+    assert abs(stays[0].median() - stays[1].median()) <= 2
     codes = {code for cell in made.diagnoses for code in json.loads(cell)}
     assert codes <= {"I10", "E11.9", "J45.0", "N39.0", "K21.0", "F32.1", "Z00.0"}
 

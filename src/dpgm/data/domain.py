@@ -116,6 +116,9 @@ class Domain:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
         if self.layout is not None and (len(fields) > 1 or fields[0].kind not in ("items", "image")):
             raise UsageError("`layout` of the domain is for one item set alone; leave it out.")
+        for field in self.fields:
+            if isinstance(field, (Date, DateTime, ShapedNumber)) and field.after is not None:
+                _check_after(field, {one.name: one for one in self.fields})
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
         object.__setattr__(
@@ -256,3 +259,18 @@ class Domain:
 def _identifiers(unread: "tuple[tuple[int, Unread], ...]") -> tuple[str, ...]:
     """Names of columns that samples carry though they are never read."""
     return tuple(column.name for _, column in unread if isinstance(column, Identifier))
+
+
+def _check_after(field: Date | DateTime | ShapedNumber, fields: Mapping[str, Field]) -> None:
+    """Refuse a date after one that is not there, of another kind, or itself modelled by the time since a third."""
+    base = fields.get(field.after or "")
+    good = isinstance(base, (Date, DateTime, ShapedNumber)) and base.after is None and type(base) is type(field)
+    if isinstance(field, DateTime) and isinstance(base, DateTime):
+        good = good and field.unit == base.unit
+    if isinstance(base, ShapedNumber):
+        good = good and base.format.kind in ("date", "datetime")
+    if not good:
+        raise UsageError(
+            f"field {field.name!r}: `after` must name another field of the same kind (and unit) that has no `after`"
+            f" itself{near(field.after, fields)}."
+        )

@@ -12,6 +12,7 @@ A domain file lists fields in order, each with its name and kind:
       - {name: visits, kind: numeric, low: 0, high: 99, bins: 20, integer: true}     # twenty equal bins
       - {name: bill, kind: numeric, low: 0, high: discover, decimals: 2, specials: [0], scale: log}
       - {name: admitted, kind: date, low: 2015-01-01, high: 2025-12-31}
+      - {name: left, kind: date, low: 2015-01-01, high: 2025-12-31, after: admitted}   # the time since is modelled
       - {name: seen, kind: datetime, low: 2015-01-01, high: 2025-12-31, unit: minute}
       - {name: diagnosis, kind: categorical, discover: true}                  # values are found privately
       - {name: drugs, kind: items, discover: true}
@@ -66,9 +67,9 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "categorical": ((), ("values", "missing", "discover")),
     "boolean": ((), ("missing",)),
     "numeric": (("low", "high"), ("bins", "integer", "missing", "decimals", "specials", "scale")),
-    "date": (("low", "high"), ("missing", "pattern")),
-    "datetime": (("low", "high"), ("unit", "missing", "pattern")),
-    "shaped": (("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing")),
+    "date": (("low", "high"), ("missing", "pattern", "after")),
+    "datetime": (("low", "high"), ("unit", "missing", "pattern", "after")),
+    "shaped": (("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing", "after")),
     "identifier": ((), ()),
     "ignored": ((), ()),
 }
@@ -100,7 +101,8 @@ def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
             plain["unit"] = field.format.unit
         for key in ("atoms", "edges", "weights", "starts"):
             plain[key] = [_short(value) for value in getattr(field, key)]
-        return plain | ({"missing": True} if field.missing else {})
+        plain |= {"missing": True} if field.missing else {}
+        return plain | ({"after": field.after} if field.after is not None else {})
     needed, allowed = _KEYS[field.kind]
     for key in needed:
         plain[key] = getattr(field, key)
@@ -210,10 +212,11 @@ def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
     if kind == "ignored":
         return Ignored(name)
     if kind == "date":
-        return Date(name, plain["low"], plain["high"], missing, plain.get("pattern"))
+        return Date(name, plain["low"], plain["high"], missing, plain.get("pattern"), plain.get("after"))
     if kind == "datetime":
         unit = plain.get("unit", "second")
-        return DateTime(name, plain["low"], plain["high"], unit, missing, plain.get("pattern"))
+        pattern, after = plain.get("pattern"), plain.get("after")
+        return DateTime(name, plain["low"], plain["high"], unit, missing, pattern, after)
     if kind == "shaped":
         return ShapedNumber(
             name,
@@ -223,6 +226,7 @@ def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
             tuple(plain["weights"]),
             tuple(plain["starts"]),
             bool(missing),
+            plain.get("after"),
         )
     return Numeric(
         name,

@@ -55,6 +55,7 @@ class Drafted:
     left_out: tuple[tuple[str, str], ...]
     confirm: tuple[str, ...]
     orders: tuple[str, ...] = ()  # rules on dates that every row meets
+    follows: tuple[tuple[str, str], ...] = ()  # dates that come soon after others, and those
     hints: tuple[tuple[str, str], ...] = ()  # columns that other options would read as numbers
 
 
@@ -112,10 +113,15 @@ def draft_table(
         )
     domain = Domain(tuple(fields))  # type: ignore[arg-type]
     dated = tuple(one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure)
-    rules = tuple(rule for pair in orders.found(dated) if _is_rule(rule := order_rule(*pair), domain))
+    pairs = orders.found(dated)
+    rules = tuple(rule for pair in pairs if _is_rule(rule := order_rule(*pair), domain))
+    follows: dict[str, str] = {}
+    for first, last in pairs:
+        if orders.is_close(first, last) and first not in follows and last not in (*follows, *follows.values()):
+            follows[last] = first
     told = ((name, column.hint()) for name, column in seen.items() if name not in stated)
     hints = tuple((name, hint) for name, hint in told if hint is not None)
-    return Drafted(domain, tuple(left_out), tuple(confirm), rules, hints)
+    return Drafted(domain, tuple(left_out), tuple(confirm), rules, tuple(follows.items()), hints)
 
 
 def _is_rule(rule: str, domain: Domain) -> bool:

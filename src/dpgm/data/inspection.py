@@ -31,6 +31,7 @@ _ORDERS = (
     "No row breaks these rules, but synthetic ones can; where one is public knowledge, state it in the draft under"
     " `constraints`:"
 )
+_AFTER = "the time since is then modelled, and nothing has to be left out"
 _ORDERS_NOTE = (
     "\nRules that no row breaks, seen in the data: take the # away from `constraints` and from those that are public\n"
     "knowledge (synthetic records then keep them), and remove the others.\nconstraints:\n"
@@ -54,6 +55,7 @@ class Inspection:
     left_out: tuple[tuple[str, str], ...] = ()
     confirm: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
+    follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
 
     def lines(self) -> list[str]:
@@ -96,6 +98,7 @@ class Inspection:
             *(f"  {name}: {hint}" for name, hint in self.hints),
             *([_ORDERS] if self.orders else []),
             *(f"  [ ] {rule}" for rule in self.orders),
+            *(f"  or, better, `after: {first}` in the line of {last}: {_AFTER}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
 
@@ -157,6 +160,8 @@ def inspect_file(
         note = DRAFT_NOTE if drafted is None else TABLE_NOTE
         if drafted is not None and drafted.orders:
             note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
+            for last, first in drafted.follows:
+                note += f"\nor, better, `after: {first}` in the line of {last}: {_AFTER}"
         save_domain(domain, draft_domain, note=note, force=force)
     return Inspection(
         file=str(source_file),
@@ -172,5 +177,6 @@ def inspect_file(
         left_out=() if drafted is None else drafted.left_out,
         confirm=() if drafted is None else drafted.confirm,
         orders=() if drafted is None else drafted.orders,
+        follows=() if drafted is None else drafted.follows,
         hints=() if drafted is None else drafted.hints,
     )

@@ -212,6 +212,8 @@ class Date:
     """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); open, as a `Numeric` without bins is.
 
     `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
+    `after` names another date that this one never comes before: then the time since is modelled, so that a discharge
+    comes so long after its admission as discharges do (an earlier one counts as the same day).
     """
 
     name: str
@@ -219,6 +221,7 @@ class Date:
     high: str
     missing: bool | None = None
     pattern: str | None = None
+    after: str | None = None
     kind: Literal["date"] = "date"
 
     def __post_init__(self) -> None:
@@ -232,13 +235,14 @@ class Date:
 
     @property
     def format(self) -> NumberFormat:
-        """Days."""
-        return NumberFormat("date")
+        """Days; a number of them where the time since another date is modelled."""
+        return NumberFormat("date" if self.after is None else "integer")
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks."""
-        return _iso_seconds(self.low) // 86_400, _iso_seconds(self.high) // 86_400
+        """Low and high in ticks; of the time since another date, from 0 to as long as can be."""
+        low, high = _iso_seconds(self.low) // 86_400, _iso_seconds(self.high) // 86_400
+        return (low, high) if self.after is None else (0.0, high - low)
 
     @property
     def special_ticks(self) -> tuple[float, ...]:
@@ -247,8 +251,8 @@ class Date:
 
     @property
     def scale(self) -> Scale:
-        """Days are all alike."""
-        return "linear"
+        """Days are all alike, but short times are told apart more finely than long ones."""
+        return "linear" if self.after is None else "auto"
 
     @property
     def width(self) -> int:
@@ -271,6 +275,7 @@ class DateTime:
     unit: Unit = "second"
     missing: bool | None = None
     pattern: str | None = None
+    after: str | None = None
     kind: Literal["datetime"] = "datetime"
 
     def __post_init__(self) -> None:
@@ -286,14 +291,15 @@ class DateTime:
 
     @property
     def format(self) -> NumberFormat:
-        """Steps of the unit."""
-        return NumberFormat("datetime", unit=self.unit)
+        """Steps of the unit; a number of them where the time since another moment is modelled."""
+        return NumberFormat("integer") if self.after is not None else NumberFormat("datetime", unit=self.unit)
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks."""
+        """Low and high in ticks; of the time since another moment, from 0 to as long as can be."""
         step = SECONDS[self.unit]
-        return _iso_seconds(self.low) // step, _iso_seconds(self.high) // step
+        low, high = _iso_seconds(self.low) // step, _iso_seconds(self.high) // step
+        return (low, high) if self.after is None else (0.0, high - low)
 
     @property
     def special_ticks(self) -> tuple[float, ...]:
@@ -302,8 +308,8 @@ class DateTime:
 
     @property
     def scale(self) -> Scale:
-        """Moments are all alike."""
-        return "linear"
+        """Moments are all alike, but short times are told apart more finely than long ones."""
+        return "linear" if self.after is None else "auto"
 
     @property
     def width(self) -> int:
@@ -331,6 +337,7 @@ class ShapedNumber:
         weights: how often values of each cell occur, in relation to the other cells of its bin.
         starts: the first cell of every bin.
         missing: the last position stands for a missing value.
+        after: the field of dates since which the number counts.
 
     Positions: the atoms, the bins, missing.
     """
@@ -342,6 +349,7 @@ class ShapedNumber:
     weights: tuple[float, ...]
     starts: tuple[int, ...]
     missing: bool = False
+    after: str | None = None
     kind: Literal["shaped"] = "shaped"
 
     def __post_init__(self) -> None:
@@ -360,6 +368,7 @@ class ShapedNumber:
         good = good and (not self.starts or (self.starts[0] == 0 and self.starts[-1] < cells))
         if good and self.format.in_steps:
             good = all(one == int(one) and abs(one) <= 2 * LARGEST_TICK for one in (*self.atoms, *self.edges))
+        good = good and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
         if not good or not (self.atoms or self.starts) or not isinstance(self.missing, bool):
             raise UsageError(f"field {self.name!r}: its atoms, edges, weights and starts do not make a histogram.")
 
@@ -417,5 +426,7 @@ def _check_dates(field: Any, example: str) -> None:
         raise UsageError(f"field {field.name!r}: low must be before high.")
     if field.missing is not None and not isinstance(field.missing, bool):
         raise UsageError(f"field {field.name!r}: missing must be true or false.")
+    if field.after is not None and not isinstance(field.after, str):
+        raise UsageError(f"field {field.name!r}: after must be the name of another date.")
     if field.pattern is not None and (not isinstance(field.pattern, str) or "%" not in field.pattern):
         raise UsageError(f"field {field.name!r}: pattern must be written as for strptime, such as %d.%m.%Y.")

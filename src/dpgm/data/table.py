@@ -83,44 +83,55 @@ class TableEncoder:
                     " or the file."
                 )
         if self.domain.is_open:
-            columns = [self._raw(field, flat_column(table, field.name), place) for field in self.domain.fields]
+            columns = [self._raw(field, table, place) for field in self.domain.fields]
             return OpenRecords.of(self.domain, table.num_rows, columns)
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
         for field, offset in zip(self.domain.fields, self.domain.offsets, strict=True):
-            column = flat_column(table, field.name)
             if isinstance(field, (ItemSet, Image)):
-                codes, lengths = self._sets(field, column, place)
+                codes, lengths = self._sets(field, flat_column(table, field.name), place)
                 parts.append((codes + offset, lengths))
             else:
-                parts.append((self._codes(field, column, place) + offset, None))
+                parts.append((self._codes(field, table, place) + offset, None))
         return positions_side_by_side(parts, table.num_rows, self.domain)
 
-    def _raw(self, field: Field, column: "pyarrow.Array", place: Place) -> RawColumn:
+    def _raw(self, field: Field, table: "pyarrow.Table", place: Place) -> RawColumn:
         """A column of an open domain: as it stands where the field is open, in positions where it is closed."""
         if isinstance(field, (Date, DateTime)) or (isinstance(field, Numeric) and field.is_open):
-            return NumberColumn(self._ticks(field, field.format, column, place))
+            return NumberColumn(self._modelled(field, table, place))
         vocabulary = self._items.get(field.name)
         private = vocabulary if isinstance(vocabulary, Vocabulary) else None
         if isinstance(field, (ItemSet, Image)):
-            codes, lengths = self._sets(field, column, place)
+            codes, lengths = self._sets(field, flat_column(table, field.name), place)
             indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
             np.cumsum(lengths, out=indptr[1:])
             width = len(private) if private is not None else field.width
             indptr, codes = sort_rows(indptr, codes, max(width, 1))
             return SetColumn(indptr, codes.astype(np.int32), private)
-        return CodeColumn(self._codes(field, column, place).astype(np.int32), private)
+        return CodeColumn(self._codes(field, table, place).astype(np.int32), private)
 
-    def _codes(self, field: Field, column: "pyarrow.Array", place: Place) -> Codes:
+    def _codes(self, field: Field, table: "pyarrow.Table", place: Place) -> Codes:
         """The position of every row within a field that has one per record; -1 where missing in an open field."""
+        column = flat_column(table, field.name)
         if isinstance(field, Numeric):
             return self._numbers(field, column, place)
         if isinstance(field, ShapedNumber):
-            codes = shaped_codes(field, self._ticks(field, field.format, column, place))
+            codes = shaped_codes(field, self._modelled(field, table, place))
             return np.where(codes < 0, field.width - 1, codes)
         if isinstance(field, Boolean):
             return self._booleans(field, column, place)
         assert isinstance(field, Categorical)
         return self._categories(field, column, place)
+
+    def _modelled(
+        self, field: Numeric | Date | DateTime | ShapedNumber, table: "pyarrow.Table", place: Place
+    ) -> NDArray[np.float64]:
+        """What is modelled of a number or date, in ticks: itself, or the time since the date it comes after."""
+        column = flat_column(table, field.name)
+        if isinstance(field, Numeric) or field.after is None:
+            return self._ticks(field, field.format, column, place)
+        base: Any = self.domain.field(field.after)
+        since = self._ticks(base, base.format, flat_column(table, base.name), place)
+        return self._ticks(field, base.format, column, place) - since  # NaN where either is missing
 
     def _ticks(
         self,
@@ -296,6 +307,10 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
             chosen = np.full(len(records), -1, dtype=np.int64)
             chosen[rows[inside]] = codes
             columns[field.name] = _one_value(field, chosen, rng)
+    for field in records.domain.fields:
+        if isinstance(field, ShapedNumber) and field.after is not None:
+            base: Any = records.domain.field(field.after)
+            columns[field.name] = _moved(columns[base.name], columns[field.name], base.format)
     for _, unread in records.domain.unread:
         if isinstance(unread, Identifier):
             columns[unread.name] = _fresh_identifiers(len(records), rng)
@@ -361,6 +376,17 @@ def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArra
     if format.kind == "date":
         return pa.array(whole.astype(np.int32), type=pa.int32(), mask=absent).cast(pa.date32())
     return pa.array(whole * SECONDS[format.unit], mask=absent).cast(pa.timestamp("s"))
+
+
+def _moved(dates: "pyarrow.Array", ticks: "pyarrow.Array", format: NumberFormat) -> "pyarrow.Array":
+    """Dates some ticks later; missing where either is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if format.kind == "date":
+        return pc.add(dates.cast(pa.int32()).cast(pa.int64()), ticks).cast(pa.int32()).cast(pa.date32())
+    seconds = pc.multiply(ticks, SECONDS[format.unit])
+    return pc.add(dates.cast(pa.int64()), seconds).cast(pa.timestamp("s"))
 
 
 def _strip_suffix(texts: "pyarrow.Array", suffix: str) -> "pyarrow.Array":

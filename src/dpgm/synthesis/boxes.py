@@ -111,6 +111,8 @@ def position_ranges(field: Any) -> tuple[NDArray[np.float64], NDArray[np.float64
             return starts[:-1].astype(np.float64), (starts[1:] - 1).astype(np.float64)
         edges = field.low + bins * (field.high - field.low) / field.bins
         return edges[:-1], edges[1:]
+    if getattr(field, "after", None) is not None:
+        return None  # positions tell the time since another date, not the date
     if hasattr(field, "atoms") and hasattr(field, "starts"):
         edges = np.asarray(field.edges, dtype=np.float64)
         starts = np.asarray(field.starts, dtype=np.int64)

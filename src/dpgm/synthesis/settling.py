@@ -166,6 +166,7 @@ def check_settled(stated: Domain, settled: Domain) -> None:
     for before, after in zip(stated.fields, settled.fields, strict=True):
         if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
             good = isinstance(after, ShapedNumber) and after.format == before.format and _in_range(before, after)
+            good = good and getattr(before, "after", None) == getattr(after, "after", None)
         elif before.is_open:
             good = type(after) is type(before)
         else:
@@ -322,7 +323,8 @@ def _grid(field: OpenNumber, bounds: tuple[float, float]) -> Grid:
 
 def _settled(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
     if field.name in shaped:
-        return shaped[field.name].field
+        after = None if isinstance(field, Numeric) else getattr(field, "after", None)
+        return replace(shaped[field.name].field, after=after)
     labels = _typed([value for value in found.of(field.name) if isinstance(value, str)])
     if isinstance(field, ItemSet) and field.discover:
         if not labels:
