@@ -14,9 +14,11 @@ from dpgm.products import measurement
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.rules import RULES
-from dpgm.products.targets import fit_products, moment_targets
+from dpgm.products.strategy import PRODUCTS, ProductSettings
+from dpgm.products.targets import component_count, fit_products, moment_targets
 from dpgm.statistics.clipped_sets import choose_cap
-from dpgm.statistics.record_lengths import LengthGroups, read_lengths, thinned
+from dpgm.statistics.item_counts import item_profile
+from dpgm.statistics.record_lengths import LengthGroups, RecordSizes, read_lengths, thinned
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
@@ -331,3 +333,57 @@ def test_the_bound_on_lengths_grows_with_the_number_of_records():
     caps = [choose_cap(2, lengths, profile, records, 5.0, RULES)[0] for records in (3_000, 100_000, 10_000_000)]
     assert caps == sorted(caps)
     assert caps[0] < caps[-1]
+
+
+def columns_of(*widths):
+    return Domain(tuple(Categorical(f"c{at}", tuple(range(width))) for at, width in enumerate(widths)))
+
+
+@pytest.mark.parametrize("widths", [[20] * 40, [5000], [5000, *[10] * 10], [50] * 200])
+def test_wide_tables_stay_within_the_limits_of_a_fit(widths):
+    """Why a fit of 40 columns of 20 values, or of one of 5,000, takes minutes and below 1 GB (docs/performance.md).
+
+    The numbers that are matched are bounded whatever the number of pairs of cells is, and so are the components; the
+    estimate that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
+    """
+    domain, count = columns_of(*widths), 300
+    facts = PublicFacts(domain, 4_000_000, 1.0, 1e-8)
+    components = component_count(domain.width, facts.records, RULES.fit)
+    assert components <= 600
+    needed = PRODUCTS.memory(facts, ProductSettings())
+    assert 4 * 4 * components * domain.width < needed < 2 * 2**30
+    noises = noises_for(domain, count, 1.0)
+    measured = measure(
+        Gateway(random_records(domain, count), randomness=SeededRandomness(0)), domain, count, noises, RULES
+    )
+    draws = torch.Generator().manual_seed(0)
+    targets = moment_targets(measured, domain, count, BRIEF, generator=draws)
+    assert sum(target.values.numel() for target in targets.moments) <= domain.width + 300**2
+    model = fit_products(measured, domain, count, BRIEF, generator=draws)
+    assert bool(torch.isfinite(model.probabilities).all())
+    assert len(model.sample(20, generator=draws)) == 20
+
+
+def test_one_column_has_no_pairs_to_pay_for():
+    (only,) = measurement_spends(PublicFacts(columns_of(5000), 50_000, 1.0, 1e-6), RULES)
+    assert only.name == "item counts"
+    names = {spend.name for spend in measurement_spends(PublicFacts(columns_of(50, 3), 50_000, 1.0, 1e-6), RULES)}
+    assert names == {"item counts", "pair counts"}
+
+
+def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():
+    """5,000 values, a few of them frequent: without shrinkage every second rare one comes out far too frequent."""
+    domain, count = columns_of(5000), 20_000
+    shares = np.random.default_rng(0).dirichlet(np.full(5000, 0.1))
+    drawn = np.random.default_rng(1).choice(5000, count, p=shares)
+    records = Records.from_flat(drawn, np.ones(count, dtype=np.int64), domain)
+    measured = measure(
+        Gateway(records, randomness=SeededRandomness(0)), domain, count, noises_for(domain, count, 1.0), RULES
+    )
+    true = np.bincount(drawn, minlength=5000) / count
+    errors = []
+    for many in (RULES.read.many_values, 10_000):
+        read = dataclasses.replace(RULES.read, many_values=many)
+        profile = item_profile(measured.items, RecordSizes.read(None, domain, count, read), read)
+        errors.append(np.abs(profile - true).sum() / 2)
+    assert errors[0] < 0.75 * errors[1]

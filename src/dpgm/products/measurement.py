@@ -85,6 +85,8 @@ def _largest_sets(
 ) -> int:
     """The number of positions of the largest sets that are measured."""
     rule = rules.budget
+    if free == 0 and columns == 1:
+        return 1  # of one column there are no pairs
     matters = rules.sanity * records
     matters *= rule.enumerated_tolerance if listed else min(1.0, rule.triple_width / width)
     few_or_items = free == width or width <= rule.narrow  # else pairs, centred, say more at any budget

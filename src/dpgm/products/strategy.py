@@ -13,7 +13,7 @@ from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enum
 from dpgm.products.measurement import measure, measurement_spends
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, ProductRules
-from dpgm.products.targets import fit_products
+from dpgm.products.targets import component_count, fit_products
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import ItemCounts
@@ -80,9 +80,10 @@ class ProductStrategy:
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """See `products_memory`."""
-        return products_memory(
-            _rules(settings).budget.unknown_width if facts.domain is None else facts.domain.width
-        )
+        rules, domain = _rules(settings), facts.domain
+        width = rules.budget.unknown_width if domain is None else domain.width
+        columns = 0 if domain is None else len(domain.table_columns)
+        return products_memory(width, columns, component_count(width, facts.records, rules.fit))
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -111,9 +112,15 @@ def _discovers_all(domain: Domain | None) -> bool:
     return domain is not None and all(isinstance(field, ItemSet) and field.discover for field in domain.fields)
 
 
-def products_memory(width: int) -> int:
-    """Components x items, with gradients and two moments, and one chunk of dense rows for pair counts; in bytes."""
-    return 300 * 2**20 + 400 * width * FLOAT * 6 + 8192 * min(width, 2000) * FLOAT * 4
+def products_memory(width: int, columns: int = 0, components: int = RULES.fit.components) -> int:
+    """Bytes that a fit takes, measured on tables of 40 x 20 and of 5,000 values (docs/performance.md) and generous.
+
+    Components x positions, with gradients and two moments; one chunk of dense rows for pair counts; of tables, pairs of
+    components for every column, which the gradient of the entropy needs.
+    """
+    fixed = 600 * 2**20  # libraries and the plan among it
+    fitted = components * width * FLOAT * 8 + components**2 * columns * FLOAT * 3
+    return fixed + fitted + 8192 * min(width, 2000) * FLOAT * 4
 
 
 PRODUCTS = ProductStrategy()

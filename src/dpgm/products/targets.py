@@ -101,7 +101,9 @@ def moment_targets(
             targets.append(tuple_target(measured, expected, within, sizes, emphasis_of_pairs, rules))
         elif narrow or mean_length(within) < rule.crowded:
             larger.append((measured, within))
-    fit = _fit_settings(sizes, narrow, table, rule)
+    # Where nothing but single values is measured nothing is left open that entropy should decide.
+    pairs = measurements.centred is not None or bool(measurements.tuples)
+    fit = _fit_settings(sizes, narrow, table and pairs, rule)
     start = torch.from_numpy(profile).float()
     if larger:
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.

@@ -92,6 +92,9 @@ def posterior_counts(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Flo
     free = items.statistic.domain.item_positions
     if free.any():
         counts[free], stds[free] = shrink_alone(counts[free], items.std, rules.shrink)
+    for column in items.statistic.domain.table_columns:
+        if column.stop - column.start > rules.many_values:
+            counts[column], stds[column] = shrink_alone(counts[column], items.std, rules.shrink)
     return counts, stds
 
 

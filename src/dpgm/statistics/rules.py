@@ -99,6 +99,9 @@ class ReadRules:
     floor_records: float = 0.01
     largest_floor: float = 0.5
     largest_share: float = 0.999
+    # Counts of a table column of more values than this are shrunk like those of items: most of them are below the
+    # noise. Simulated columns of 300 and 5,000 values: errors fall by a fifth to two thirds; of 100 and less: hardly.
+    many_values: int = 100
     # Mean weights of down-weighted records are taken as at least this, since counts are divided by them. By hand.
     least_weight: float = 1e-3
     # Counts of lengths may be off by this share of the records; else an empty length would cost more than all others.
