@@ -22,6 +22,8 @@ from dpgm.data.domain import (
     Numeric,
 )
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.number_fields import NumberFormat
+from dpgm.data.number_grid import grid_of
 from dpgm.data.open_records import OpenRecords, draw_shaped, shaped_codes
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
@@ -33,6 +35,7 @@ from dpgm.statistics.record_lengths import RecordSizes, read_lengths
 from dpgm.strategy.config import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.number_shapes import estimate_cells
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.settling import MEASURES, settle_domain, settling_spends
 from dpgm.synthesis.settling_rules import RULES
@@ -217,6 +220,34 @@ def test_numbers_drawn_from_a_shape_read_back_to_their_position_and_stay_in_rang
         assert (ticks >= low).all()
         assert high is None or (ticks <= high).all()
     assert domain_from_plain(json.loads(json.dumps(domain_to_plain(domain)))) == domain
+
+
+def test_cells_below_the_noise_follow_the_groups_around_them():
+    """A density that rises steadily: within a group it rises as well, though no cell says so."""
+    grid = grid_of(0.0, 199.0, NumberFormat("integer"), "linear")
+    true = np.linspace(20.0, 380.0, 200)
+    exact = grid.counts(np.repeat(np.arange(200), np.rint(true).astype(int)))
+    for seed in range(5):
+        noisy = exact + np.random.default_rng(seed).normal(0, 40, len(exact))
+        found = estimate_cells(noisy, grid, 40.0, float(true.sum()), RULES)
+        assert np.abs(found - true).sum() / 2 / true.sum() < 0.013  # shared out evenly .016 to .019
+
+
+def test_draws_of_a_bin_show_its_shape_without_chance_errors():
+    """As many values in every cell as its weight says, give or take two; and in no order that others could follow."""
+    field = settled(some_table())[0].field("bill")
+    starts, weights = [*field.starts, len(field.weights)], np.array(field.weights)
+    widest = int(np.argmax(np.diff(starts)))
+    cells = weights[starts[widest] : starts[widest + 1]]
+    assert (cells > 0).sum() >= 3
+    positions = np.full(5000, len(field.atoms) + widest)
+    ticks = draw_shaped(field, positions, np.random.default_rng(0))
+    edges = np.array(field.edges)[starts[widest] : starts[widest + 1] + 1]
+    counts = np.histogram(ticks, edges)[0]
+    assert np.abs(counts - 5000 * cells / cells.sum()).max() <= 2
+    assert abs(np.corrcoef(ticks[1:], ticks[:-1])[0, 1]) < 0.06
+    alone = [float(draw_shaped(field, positions[:1], np.random.default_rng(seed))[0]) for seed in range(300)]
+    assert abs(np.mean(alone) - ticks.mean()) < 5 * ticks.std() / 300**0.5
 
 
 def test_a_plan_is_made_before_the_data_and_kept_exactly(tmp_path):

@@ -323,7 +323,11 @@ def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
 
 
 def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator) -> Floats:
-    """A value (in ticks) of every position: the atom, or drawn from the fine histogram of the bin."""
+    """A value (in ticks) of every position: the atom, or drawn from the fine histogram of the bin.
+
+    Draws of one bin are spread evenly over its histogram: each follows it, and together they show it, where independent
+    ones would add chance errors to counts that the generator has met.
+    """
     atoms, edges = np.array(field.atoms), np.array(field.edges)
     ticks = np.zeros(len(positions))
     on_atom = positions < len(atoms)
@@ -331,18 +335,18 @@ def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator)
     rows = np.flatnonzero(~on_atom)
     if not len(rows):
         return ticks
-    cells = _drawn_cells(field, positions[rows] - len(atoms), rng)
+    cells, within = _drawn_cells(field, positions[rows] - len(atoms), rng)
     low, high = edges[cells], edges[cells + 1]
+    drawn = low + within * (high - low)
     if field.format.in_steps:
-        ticks[rows] = rng.integers(low.astype(np.int64), high.astype(np.int64))
+        ticks[rows] = np.clip(np.floor(drawn), low, high - 1)
     else:
-        drawn = low + rng.random(len(rows)) * (high - low)
-        ticks[rows] = np.minimum(drawn, np.nextafter(high, low))
+        ticks[rows] = np.clip(drawn, low, np.nextafter(high, low))
     return ticks
 
 
-def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> Codes:
-    """A cell of every bin, by weight; where a bin has none, by width (without cells that are an atom's alone)."""
+def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> tuple[Codes, Floats]:
+    """A cell of every bin and how far into it; by weight, or by width where a bin has none (but for an atom's cell)."""
     weights, edges = np.array(field.weights, dtype=np.float64), np.array(field.edges)
     starts = np.array([*field.starts, len(weights)])
     widths = np.diff(edges)
@@ -354,9 +358,21 @@ def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> 
     weights = np.where((np.bincount(owner, weights) <= 0)[owner], 1.0, weights)
     upto = np.concatenate([[0.0], np.cumsum(weights)])
     first, last = upto[starts[bins]], upto[starts[bins + 1]]
-    points = first + rng.random(len(bins)) * (last - first)
+    points = first + _spread(bins, rng) * (last - first)
     cells = np.searchsorted(upto, points, side="right") - 1
     # rounding may point past the last cell, or at one without weight
     cells = np.clip(cells, starts[bins], starts[bins + 1] - 1)
     heaviest = np.array([low + int(np.argmax(weights[low:high])) for low, high in pairwise(starts.tolist())])
-    return np.where(weights[cells] > 0, cells, heaviest[bins])
+    cells = np.where(weights[cells] > 0, cells, heaviest[bins])
+    return cells, np.clip((points - upto[cells]) / weights[cells], 0.0, 1.0)
+
+
+def _spread(bins: Codes, rng: np.random.Generator) -> Floats:
+    """A number in [0, 1) for every entry: uniform for each, and those of one bin one in each of as many equal parts."""
+    shuffled = rng.permutation(len(bins))
+    order = shuffled[np.argsort(bins[shuffled], kind="stable")]
+    counts = np.bincount(bins)
+    part = np.arange(len(bins)) - np.repeat(np.cumsum(counts) - counts, counts)
+    spread = np.empty(len(bins))
+    spread[order] = (part + rng.random(len(bins))) / np.repeat(counts, counts)
+    return spread

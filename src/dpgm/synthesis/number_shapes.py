@@ -58,7 +58,8 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: S
     """How many records lie in every cell: not negative, and `total` in all.
 
     From coarse to fine: what a group holds is shared out among its parts by their own noisy counts, which are trusted
-    as far as they differ from each other by more than noise does. Far out, where no group stands out, there is nothing.
+    as far as they differ from what the groups around suggest by more than noise does. Far out, where no group stands
+    out, there is nothing.
     """
     at = len(grid.apart)
     apart = np.array(grid.apart, dtype=np.int64)
@@ -72,6 +73,7 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: S
             counts[apart] = -np.inf
         parts = np.zeros(len(starts))
         borders = np.searchsorted(starts, [*above, grid.cells])
+        slopes = _slopes(held, np.append(above, grid.cells))
         for group, (first, last) in enumerate(pairwise(borders.tolist())):
             sizes = np.diff([*starts[first:last], grid.cells if last == len(starts) else starts[last]])
             own = counts[first:last]
@@ -79,12 +81,30 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: S
             if len(held) == 1 and len(grid.levels) > 1:
                 possible &= _within_sight(own, std, rules)
             if possible.any():
-                shares = sizes[possible] / sizes[possible].sum()
+                middles = starts[first:last] + sizes / 2
+                middle = np.average(middles[possible], weights=sizes[possible])
+                shares = (sizes * np.maximum(1 + slopes[group] * (middles - middle), 0.0))[possible]
+                shares = shares / shares.sum()
                 part = _shared_out(own[possible], shares, float(held[group]), std, rules)
                 parts[first:last][possible] = part
         above, held = starts, parts
     held[apart] = alone
     return held * total / max(float(held.sum()), 1e-12)
+
+
+def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
+    """How the density rises within every group, per cell and as a share of it: the smaller of the rises to both sides.
+
+    Where these have different signs, as at a peak, it is 0; and nowhere does the density fall below 0 within a group.
+    """
+    sizes, middles = np.diff(borders), (borders[:-1] + borders[1:]) / 2
+    if len(held) < 3:
+        return np.zeros(len(held))
+    density = held / sizes
+    rises = np.diff(density) / np.diff(middles)
+    left, right = np.append(0.0, rises), np.append(rises, 0.0)
+    slopes = np.where(left * right > 0, np.sign(left) * np.minimum(np.abs(left), np.abs(right)), 0.0)
+    return np.clip(slopes / np.maximum(density, 1e-12), -2 / sizes, 2 / sizes)
 
 
 def _within_sight(counts: Floats, std: float, rules: SettlingRules) -> NDArray[np.bool_]:
