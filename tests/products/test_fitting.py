@@ -2,7 +2,8 @@ import numpy as np
 import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.products.fitting import FitSettings, fit_moments
+from dpgm.products.fitting import FitSettings, fit_moments, with_profile
+from dpgm.products.model import Products
 from dpgm.statistics.clipped_sets import moments
 from fit_targets import item_counts, length_counts, pair_counts
 
@@ -37,3 +38,32 @@ def test_a_fit_shows_how_many_of_some_items_records_hold():
     model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
     held = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
     assert np.abs(np.bincount(held.astype(int), minlength=4) - wanted.numpy()).max() < 30
+
+
+def test_single_values_are_brought_to_the_profile_and_pairs_hardly_move():
+    domain = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1, 2, 3))))
+    draws = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 7, generator=draws)
+    chances = torch.cat([torch.softmax(logits[:, :3], 1), torch.softmax(logits[:, 3:], 1)], dim=1)
+    model = Products(domain, torch.full((6,), 1 / 6, dtype=torch.float64), chances)
+    shown = model.weights @ chances.double()
+    profile = shown * (1 + 0.1 * torch.randn(7, generator=draws, dtype=torch.float64))
+    profile[:3] /= profile[:3].sum()
+    profile[3:] /= profile[3:].sum()
+    met = with_profile(model, profile.float(), 50)
+    assert torch.allclose(met.weights @ met.probabilities.double(), profile, atol=1e-5)
+    sums = met.probabilities[:, :3].sum(1), met.probabilities[:, 3:].sum(1)
+    assert all(torch.allclose(total, torch.ones(6)) for total in sums)
+    before, after = (
+        one.probabilities.T.double() @ (one.weights[:, None] * one.probabilities) for one in (model, met)
+    )
+    ratio = (after[:3, 3:] / before[:3, 3:]) / (profile[:3, None] / shown[:3, None] * profile[3:] / shown[3:])
+    assert float((ratio - 1).abs().max()) < 0.05  # the dependence of a and b is what it was
+
+
+def test_a_fitted_table_shows_the_measured_shares_of_single_values():
+    domain = Domain(tuple(Categorical(f"c{at}", tuple(range(9))) for at in range(4)))
+    profile = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(9), 4).ravel()).float()
+    rule = FitSettings(components=8, steps=5, misfit=0.95)
+    fitted = fit_moments(domain, 1000, profile, [], None, rule, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose((fitted.weights @ fitted.probabilities.double()).float(), profile, atol=1e-4)

@@ -27,6 +27,7 @@ class FitSettings:
     penalty: float = 0.0  # on the mutual information between component and record, per record
     # Chi-square per target to end with, by as much entropy as that allows; else there is `penalty`.
     misfit: float | None = None
+    profile_rounds: int = RULES.fit.profile_rounds  # see `with_profile`, where there is a misfit
     descent: DescentRules = RULES.fit.descent
 
 
@@ -109,7 +110,29 @@ def fit_moments(
     model = _start(domain, profile, lengths, rule, generator).to(device)
     match_moments(model, domain, records, profile.to(device), targets, lengths, rule, progress=progress)
     with torch.no_grad():
-        return Products(domain, model.weights().cpu().double(), model.probabilities().cpu())
+        fitted = Products(domain, model.weights().cpu().double(), model.probabilities().cpu())
+    return fitted if rule.misfit is None else with_profile(fitted, profile, rule.profile_rounds)
+
+
+def with_profile(model: Products, profile: Tensor, rounds: int) -> Products:
+    """The mixture with the shares of single values brought to those of the profile, in table columns.
+
+    Within every column the probabilities of a value are multiplied by one factor in all components, and those of a
+    component are brought to the sum 1 again, in turn; how columns depend on each other hardly changes.
+
+    Args:
+        model: a mixture of products.
+        profile: (m,) share of the records that hold each position; those of a column sum to 1.
+        rounds: how often in turn.
+    """
+    weights, probabilities = model.weights.double(), model.probabilities.double()
+    for column in model.domain.table_columns:
+        chances, wanted = probabilities[:, column], profile[column].double()
+        for _ in range(rounds):
+            chances = chances * (wanted / (weights @ chances).clamp(min=1e-12))
+            chances = chances / chances.sum(dim=1, keepdim=True)
+        probabilities[:, column] = chances
+    return Products(model.domain, model.weights, probabilities.float())
 
 
 def match_moments(

@@ -124,6 +124,7 @@ def _fit_settings(sizes: RecordSizes, narrow: bool, table: bool, rule: FitRules)
         learning_rate=rule.learning_rate_narrow if narrow else rule.learning_rate,
         penalty=rule.penalty_narrow / records if narrow else _penalty(sizes.whole, records, rule),
         misfit=rule.table_misfit if table else None,
+        profile_rounds=rule.profile_rounds,
         descent=rule.descent,
     )
 

@@ -101,7 +101,11 @@ def posterior_counts(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Flo
 def item_profile(items: Measured[ItemCounts], sizes: RecordSizes, rules: ReadRules) -> Floats:
     """Share of the records that hold each position, corrected for down-weighting on average."""
     counts = posterior_counts(items, rules)[0] / (mean_weight(items, sizes, rules) * sizes.records)
-    profile = possible_shares(counts, items.std, sizes.records, rules)
+    floors = np.full(len(counts), items.std)
+    for column in sizes.domain.table_columns:
+        if column.stop - column.start > rules.many_values:
+            floors[column] = 0.0  # shrunk: what noise hides is in their counts already, and floors would add up
+    profile = possible_shares(counts, floors, sizes.records, rules)
     for column in sizes.domain.table_columns:
         profile[column] /= profile[column].sum()
     return profile

@@ -7,6 +7,7 @@ number of items per record is guessed from the domain, and the machine's speed i
 import time
 from dataclasses import dataclass
 from math import comb
+from typing import TypeGuard
 
 import torch
 
@@ -103,12 +104,21 @@ def estimate_fit(
         seconds += _product_seconds(plan, sizes, domain, family.rules, rules)
         components = component_count(sizes.width, plan.records, family.rules.fit)
         extra = rules.component_number * components * sizes.width
+        if _has_entropy(domain, family.rules):
+            extra += rules.overlap_column * components**2 * len(domain.table_columns)
     elif isinstance(family, MwemSettings):
         seconds += sizes.records * sizes.items * rules.mwem_item
         seconds += family.iterations * comb(sizes.width, 2) * rules.mwem_pair
     else:
         seconds += _counting_seconds(sizes, rules)
     return Estimate(seconds / speed, int(rules.process + rows + max(rows * rules.joining, extra)))
+
+
+def _has_entropy(domain: Domain | None, products: ProductRules) -> TypeGuard[Domain]:
+    """Whether this is a table that is fitted with the largest entropy: of several columns, and not a narrow one."""
+    if domain is None or domain.item_positions.any() or domain.width <= products.budget.narrow:
+        return False
+    return len(domain.table_columns) > 1
 
 
 def _counting_seconds(sizes: Sizes, rules: CostRules) -> float:
@@ -130,6 +140,8 @@ def _product_seconds(
     tracked = min(budget.pair_positions, sizes.width)
     moved = rules.step_position * sizes.width * factor
     pairs = rules.step + components * (moved + rules.step_pair * tracked**2)
+    if _has_entropy(domain, products):
+        pairs += rules.step_overlap * components**2 * sizes.width
     if not plan.pays_for("triple counts"):
         return seconds + steps * pairs
     noise = plan.noise("triple counts") * comb(budget.triple_items, 3) ** 0.5

@@ -34,6 +34,10 @@ class CostRules:
     step_pair: float = 8.2e-11
     step_triple_pair: float = 2.2e-8
     step_triple: float = 8.2e-11
+    # Tables, whose entropy compares all components: per step, pair of components and position; and the bytes that its
+    # gradient keeps per pair of components and column. A table of 40 columns of 20 values: 119 s, 0.77 GB.
+    step_overlap: float = 3.0e-10
+    overlap_column: float = 12.0
     # All records enumerated (up to 17 items): per iteration and possible record.
     enumerated_record: float = 8.0e-8
 
