@@ -71,6 +71,19 @@ def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, mod
         assert all(torch.equal(other[name], tensor) for name, tensor in alone.items())
 
 
+def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
+    for processes in (1, 2, 3):
+        more = ("--discover", "--epsilon", 8, "--model", "independent", "--seed", 1, "--memory", "100MB")
+        run(processes, "fit", folder / "data", *more, "--out", tmp_path / str(processes))
+    releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 2, 3)]
+    assert 15 < releases[0].domain.width <= ITEMS
+    alone = read_tensors(tmp_path / "1" / "model.safetensors")
+    for processes, release in zip((2, 3), releases[1:], strict=True):
+        assert release.domain == releases[0].domain
+        other = read_tensors(tmp_path / str(processes) / "model.safetensors")
+        assert all(torch.equal(other[name], tensor) for name, tensor in alone.items())
+
+
 def test_one_of_two_killed_processes_ends_the_fit_and_one_process_resumes_it(folder, tmp_path):
     out, kept = tmp_path / "release", tmp_path / "kept"
     ledger = tmp_path / "people.ledger"

@@ -1,5 +1,6 @@
 """Publishing values that nobody listed: the threshold's law, its bound, and that only the list leaves."""
 
+import json
 import math
 
 import numpy as np
@@ -7,10 +8,12 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.errors import ArtefactError, BudgetError, DpgmError
+from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
+from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
 from dpgm.mechanisms.threshold import (
@@ -166,12 +169,9 @@ def test_no_rows_and_no_values():
     )
 
 
-def test_values_are_discovered_in_all_rows_by_one_process(monkeypatch):
+def test_values_are_discovered_in_all_rows():
     gateway = Gateway(some_records(20), randomness=SeededRandomness(0))
     with gateway.poisson("step", 0.5), pytest.raises(DpgmError, match="in all rows"):
-        ask(gateway)
-    monkeypatch.setattr("dpgm.mechanisms.gateway.parallel.is_parallel", lambda: True)
-    with pytest.raises(DpgmError, match="several processes"):
         ask(gateway)
 
 
@@ -204,3 +204,50 @@ def test_a_threshold_query_has_no_sums_to_release():
         query.compute(None)
     empty = type(query).__dataclass_fields__["holdings"].default(None)
     assert len(empty.vocabulary) == 0
+
+
+def as_one_of_two(monkeypatch, rank, others, answer=b""):
+    """This process as one of two: `others` are the values and sums (in steps) that the second one holds."""
+
+    def everyones(data):
+        there = json.dumps([["items", value] for value in others]).encode()
+        return [data, there]
+
+    def added(mine):
+        if mine.numel() == len(seen):
+            mine[[seen.index(value) for value in others]] += torch.tensor(list(others.values()))
+        return mine
+
+    seen = sorted({*range(3), *others})
+    monkeypatch.setattr(parallel, "is_parallel", lambda: True)
+    monkeypatch.setattr(parallel, "rank", lambda: rank)
+    monkeypatch.setattr(parallel, "bytes_of_all", everyones)
+    monkeypatch.setattr(parallel, "all_sum", added)
+    monkeypatch.setattr(parallel, "bytes_from_first", lambda data: data if rank == 0 else answer)
+
+
+def test_processes_add_up_the_sums_of_values_that_some_of_them_hold(monkeypatch):
+    records = Records.from_lists([[0], [0, 1], [2]], DOMAIN)
+    query = threshold_query(holdings, noise=2.0, delta=1e-6, cap=8)
+    alone = query.sums(View(records), SeededRandomness(0))
+    as_one_of_two(monkeypatch, 0, {1: 700, 5: 9000})
+    labels, sums = query.sums_of_all(View(records), SeededRandomness(0))
+    assert labels == [("items", value) for value in (0, 1, 2, 5)]
+    assert sums.tolist() == [int(alone[0]), int(alone[1]) + 700, int(alone[2]), 9000]
+
+
+def test_the_first_process_draws_the_noise_and_the_others_take_what_it_says(monkeypatch):
+    records = Records.from_lists([[0]] * 500 + [[0, 1], [2]], DOMAIN)
+    as_one_of_two(monkeypatch, 0, {5: 500 * 1024})
+    first = ask(Gateway(records, randomness=SeededRandomness(0)))
+    assert first.of("items") == (0, 5)
+    as_one_of_two(monkeypatch, 1, {5: 500 * 1024}, b'[["items", 7, 12.5]]')
+    second = ask(Gateway(records, randomness=SeededRandomness(0)))
+    assert (second.values, second.sums) == ((("items", 7),), (12.5,))
+
+
+def test_several_rows_per_person_are_not_discovered_by_several_processes(monkeypatch):
+    monkeypatch.setattr(parallel, "is_parallel", lambda: True)
+    gateway = Gateway(some_records(), randomness=SeededRandomness(0), rows_per_person=2)
+    with pytest.raises(UsageError, match="one process"):
+        gateway.discover("v", threshold_query(holdings, noise=2.0, delta=1e-6, cap=8, rows=2), 2.0)

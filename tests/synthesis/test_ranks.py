@@ -117,5 +117,3 @@ def test_what_several_processes_cannot_do_is_refused_before_anything_is_asked(mo
     for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
         with pytest.raises(dpgm.errors.UsageError, match="one process"):
             dpgm.Synthesizer().fit(frame, person="who", discover=True, **options)
-    with pytest.raises(dpgm.errors.UsageError, match="discovered by several processes"):
-        dpgm.Synthesizer().fit(frame, discover=True)

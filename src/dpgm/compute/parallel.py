@@ -7,6 +7,7 @@ all ranks; `from_first` gives every rank what rank 0 drew, so that noise is draw
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -65,6 +66,19 @@ def bytes_from_first(data: bytes) -> bytes:
     if rank() == 0 and size:
         received = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
     return bytes(from_first(received).numpy().tobytes()) if size else b""
+
+
+def bytes_of_all(data: bytes) -> list[bytes]:
+    """The bytes that every rank holds, in their order, on every rank."""
+    if not is_parallel():
+        return [data]
+    sizes = torch.zeros(world_size(), dtype=torch.int64)
+    sizes[rank()] = len(data)
+    ends = [0, *all_sum(sizes).cumsum(0).tolist()]
+    whole = torch.zeros(ends[-1], dtype=torch.uint8)
+    whole[ends[rank()] : ends[rank() + 1]] = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
+    joined = all_sum(whole).numpy().tobytes() if ends[-1] else b""
+    return [joined[start:stop] for start, stop in pairwise(ends)]
 
 
 @contextmanager

@@ -21,8 +21,8 @@ def read_share(
 ) -> tuple[Records, Source]:
     """Share number `share` out of `shares` of the records of a file, or of a folder of Parquet parts.
 
-    Of Parquet data with a stated domain a process reads its own row groups alone. Anything else is read whole by every
-    process, which keeps its rows: the items of a file, or the rows of a person, may lie anywhere in it.
+    Of Parquet data with a domain that leaves nothing open a process reads its own row groups alone. Anything else is
+    read whole by every process, which keeps its rows: the items of a file, or the rows of a person, may lie anywhere.
     """
     paths = parts_of(path)
     if shares == 1:
@@ -30,7 +30,8 @@ def read_share(
     if options.rows_per_person is not None:
         raise UsageError("`rows_per_person` chooses rows by a secret order of one process; fit with one process.")
     files = [locate(one, options.member) for one in paths]
-    alone = options.domain is not None and options.stated_shape != "long" and options.person is None
+    stated = options.public_domain is not None and not options.public_domain.is_open
+    alone = stated and options.stated_shape != "long" and options.person is None
     groups = _groups(files, options) if alone else []
     if len(groups) < shares:
         records, source = read_source(paths, options)

@@ -86,6 +86,7 @@ class Gateway:
             records.check()  # every sensitivity assumes distinct positions
         self._records = records
         self._kept: dict[str, Any] = {}
+        self._labels: Sequence[Value] = ()  # what the last exact sums over a private vocabulary belong to
         self._sample: tuple[str, float, NDArray[np.int64]] | None = None
         self._used_on_sample: set[str] = set()
         self._allowance = None if allowance is None else {entry.name: entry for entry in allowance}
@@ -125,8 +126,8 @@ class Gateway:
         """The values of private columns whose noisy sums pass the query's threshold, with these sums."""
         if self._sample is not None:
             raise DpgmError("values are discovered in all rows, not in a sample of them.")
-        if parallel.is_parallel():
-            raise UsageError("values cannot be discovered by several processes yet; run one process.")
+        if parallel.is_parallel() and self._rows_per_person > 1:
+            raise UsageError("values of several rows per person are discovered by one process; run one process.")
         if query.rows != self._rows_per_person:
             raise DpgmError("the threshold was made for another number of rows per person.")
         query, noise = self._per_person(name, query, noise)
@@ -211,7 +212,8 @@ class Gateway:
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         with _silent():
             if isinstance(query, ThresholdQuery):
-                return query.sums(View(self._records, self._kept), self.randomness)
+                self._labels, sums = query.sums_of_all(View(self._records, self._kept), self.randomness)
+                return sums
             return parallel.all_sum(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
 
     def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
@@ -219,8 +221,11 @@ class Gateway:
 
     def _noisy(self, call: Call, query: Query, exact: Tensor) -> Tensor:
         if isinstance(query, ThresholdQuery):
-            labels = query.vocabulary(View(self._records, self._kept))
-            return passed(labels, exact, query, call.noise, self.randomness)
+            # Noise is drawn once, by the first process; what passes is what it says.
+            if parallel.rank() > 0:
+                return _as_tensor(parallel.bytes_from_first(b""))
+            found = passed(self._labels, exact, query, call.noise, self.randomness)
+            return _as_tensor(parallel.bytes_from_first(found.numpy().tobytes()))
         return add_noise(exact, query, call.noise, self.randomness)
 
     # -- the meter ---------------------------------------------------------------------------------------------
@@ -310,7 +315,7 @@ class TraceGateway(Gateway):
         self.calls.append(call)
         self.queries.append(query)
         if isinstance(query, ThresholdQuery):
-            self.vocabularies[len(self.exact)] = tuple(query.vocabulary(View(self._records, self._kept)))
+            self.vocabularies[len(self.exact)] = tuple(self._labels)
         self.exact.append(exact.clone() if query.grid is None else exact.double() * query.grid)
         noisy = super()._noisy(call, query, exact) if self._replay is None else _next(self._replay, call)
         self.tape.append(noisy.clone())
@@ -354,6 +359,10 @@ class PlaybackGateway(Gateway):
 def _silent() -> np.errstate:
     """While rows are looked at numpy warns of no overflow or division: that a warning came would tell of a row."""
     return np.errstate(all="ignore")
+
+
+def _as_tensor(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def _next(tape: Iterator[Tensor], call: Call) -> Tensor:

@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.compute import parallel
 from dpgm.data.domain import Label
 from dpgm.errors import ArtefactError, DpgmError
 from dpgm.mechanisms.query import Query, View
@@ -90,6 +91,22 @@ class ThresholdQuery(Query):
     def vocabulary(self, view: View) -> Sequence[Value]:
         """The private vocabulary, in the order of the sums."""
         return self.holdings(view).vocabulary
+
+    def sums_of_all(self, view: View, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
+        """The private vocabulary of all processes, each value once, and its exact sums over all of their rows.
+
+        A row is in one process, which draws the secret order of a long one, so that a record adds what it adds to the
+        sums of a single process.
+        """
+        mine, sums = self.vocabulary(view), self.sums(view, randomness)
+        if not parallel.is_parallel():
+            return mine, sums
+        told = parallel.bytes_of_all(json.dumps([list(value) for value in mine]).encode())
+        values = ((str(name), _plain(label)) for part in told for name, label in json.loads(part))
+        place = {value: at for at, value in enumerate(dict.fromkeys(values))}
+        total = torch.zeros(len(place), dtype=torch.int64)
+        total.index_add_(0, torch.tensor([place[value] for value in mine], dtype=torch.int64), sums)
+        return list(place), parallel.all_sum(total)
 
     def fits(self, value: Tensor) -> bool:
         """Whether a recorded value can be an answer to this question."""

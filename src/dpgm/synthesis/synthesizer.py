@@ -42,7 +42,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.plan import Plan, check_memory, make_plan
 from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.settling import settle_domain, settling_spends, settling_statements
+from dpgm.synthesis.settling import settle_domain, settling_statements
 from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.synthesis.where import Where
 
@@ -147,8 +147,6 @@ class Synthesizer:
         )
         records, source = read.records, read.source if source is None else source
         records.domain.refuse_draft()
-        if parallel.is_parallel() and any(spend.delta for spend in settling_spends(records.domain, 1.0)):
-            raise UsageError("values cannot be discovered by several processes yet; fit with one process.")
         rows = 1 if source is None else source.rows_per_person
         if rows > 1 and resume:
             raise UsageError(
