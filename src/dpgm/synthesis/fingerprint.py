@@ -28,11 +28,13 @@ def fingerprint(records: Records) -> str | None:
     key = parallel.bytes_from_first(_key() or b"")
     if not key:
         return None
-    if isinstance(records, OpenRecords):  # read by one process
+    if isinstance(records, OpenRecords):
         digest = hmac.new(key, str(records.width).encode(), hashlib.sha256)
         for buffer in records.buffers():
             digest.update(np.ascontiguousarray(buffer).data)
-        return digest.hexdigest()
+        if not parallel.is_parallel():
+            return digest.hexdigest()
+        return hmac.new(key, b"".join(parallel.bytes_of_all(digest.digest())), hashlib.sha256).hexdigest()
     sums = np.zeros(2, dtype=np.uint64)
     for chunk in records.pieces():
         sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
