@@ -16,7 +16,7 @@ from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import Block, Factor, Layout, autograd_factor
-from dpgm.networks.private_sgd import Trainer, TrainingSettings, train
+from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE
 from dpgm.testing import (
@@ -77,6 +77,13 @@ MODELS = {
 def settings(**changes):
     values = {"steps": 4, "sampling_rate": 0.5, "norm_noise": 1.0, "gradient_noise": 1.0, "records": 60}
     return TrainingSettings(**(values | {"optimizer": OptimizerSettings()} | changes))
+
+
+def train(gateway, model, plan, clusters=1):
+    """From start to end."""
+    trainer = Trainer(gateway, model, plan, clusters=clusters, generator=torch.Generator().manual_seed(0))
+    trainer.run()
+    return trainer.mixture()
 
 
 def by_length(records: Records) -> np.ndarray:
@@ -288,7 +295,7 @@ def test_small_data_trains_and_samples(make, rows, width, clusters):
     gateway.keep("clusters", by_length)
     for rate in (0.01, 1.0):
         plan = settings(steps=2, sampling_rate=rate, records=len(rows))
-        made = train(gateway, make(domain), plan, clusters=clusters, generator=torch.Generator().manual_seed(0))
+        made = train(gateway, make(domain), plan, clusters)
         assert torch.isfinite(made.parameters).all()
         assert len(made.sample(7, generator=torch.Generator().manual_seed(0))) == 7
 
@@ -297,9 +304,7 @@ def test_two_hundred_models_train_at_once():
     records = random_records(SETS, 300)
     gateway = Gateway(records, randomness=SystemRandomness())
     gateway.keep("clusters", lambda rows: np.arange(len(rows)) % 200)
-    made = train(
-        gateway, VAE(SETS, (6,), 2), settings(records=300), clusters=200, generator=torch.Generator().manual_seed(0)
-    )
+    made = train(gateway, VAE(SETS, (6,), 2), settings(records=300), clusters=200)
     assert made.parameters.shape[0] == 200
     assert torch.isfinite(made.parameters).all()
 
@@ -402,7 +407,7 @@ def test_private_training_learns_the_item_frequencies():
     for model in (VAE(domain, (16,), 2), RBM(domain, 8, chains=50, sweeps=30)):
         gateway = Gateway(records, randomness=SeededRandomness(3))
         plan = settings(steps=300, sampling_rate=0.1, records=4000, optimizer=OptimizerSettings(learning_rate=0.02))
-        made = train(gateway, model, plan, generator=torch.Generator().manual_seed(0))
+        made = train(gateway, model, plan)
         drawn = made.sample(4000, generator=torch.Generator().manual_seed(1)).to_dense().mean(0)
         assert np.abs(drawn - level).mean() < 0.06
 

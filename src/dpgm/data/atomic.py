@@ -41,7 +41,8 @@ def disk_error(path: str | os.PathLike[str], error: OSError) -> DiskError:
     return DiskError(f"{os.fspath(path)}: cannot be written: {reason}.")
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Have the names in a folder written to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -177,7 +178,7 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
         os.umask(mask)
         temporary.chmod(0o600 if private else 0o666 & ~mask)
         os.replace(temporary, target)
-        _flush_folder(target.parent)
+        flush_folder(target.parent)
     except DiskError:
         raise
     except OSError as error:
@@ -213,7 +214,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
         for folder, _, files in os.walk(temporary, topdown=False):
             for name in files:
                 _flush_file(Path(folder, name))
-            _flush_folder(Path(folder))
+            flush_folder(Path(folder))
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o777 & ~mask)
@@ -227,7 +228,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
                 os.rename(aside, target)
                 aside = None
             raise
-        _flush_folder(target.parent)
+        flush_folder(target.parent)
     except DiskError as error:  # of a file inside: say it of the name the user knows
         if isinstance(error.__cause__, OSError):
             raise disk_error(target, error.__cause__) from error

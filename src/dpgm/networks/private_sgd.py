@@ -238,35 +238,6 @@ class Trainer:
             self.chains.copy_(saved)
 
 
-def train(
-    gateway: Gateway,
-    model: Model,
-    settings: TrainingSettings,
-    *,
-    clusters: int = 1,
-    cluster_weights: Tensor | None = None,
-    initial_parameters: Tensor | None = None,
-    generator: torch.Generator,
-    device: torch.device | str = "cpu",
-    progress: Progress | None = None,
-    diagnostics: bool = False,
-) -> Mixture:
-    """Train k networks by private SGD from start to end; arguments and cost as of `Trainer`."""
-    trainer = Trainer(
-        gateway,
-        model,
-        settings,
-        clusters=clusters,
-        cluster_weights=cluster_weights,
-        initial_parameters=initial_parameters,
-        generator=generator,
-        device=device,
-        diagnostics=diagnostics,
-    )
-    trainer.run(progress=progress)
-    return trainer.mixture()
-
-
 def _shares(weights: Tensor | None, clusters: int) -> Tensor:
     """Non-negative shares that sum to one, in float64."""
     if weights is None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpgm.data.atomic import flush_folder
 from dpgm.errors import ArtefactError, DiskError
 
 
@@ -43,7 +44,7 @@ class Journal:
             finally:
                 os.close(handle)
             if new:  # the name of a new file is safe only when its folder is
-                _flush_folder(self._path.parent)
+                flush_folder(self._path.parent)
         except OSError as error:
             raise DiskError(
                 f"the checkpoint in {self._path.parent} cannot be written; free some space, then resume the fit."
@@ -119,11 +120,3 @@ def _is_torn(tail: bytes) -> bool:
 def _write_all(handle: int, line: bytes) -> None:
     while line:
         line = line[os.write(handle, line) :]
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
