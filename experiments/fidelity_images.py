@@ -3,6 +3,7 @@
     python experiments/fidelity_images.py                    # device auto, test set, results/fidelity_images.csv
     python experiments/fidelity_images.py --split held-out   # for choosing settings: fit on 50,000, judged on 10,000
     python experiments/fidelity_images.py --preset paper     # the paper's settings: a mixture of VAEs, private SGD
+    python experiments/fidelity_images.py --levels 8         # grey digits; judged on real ones of all 256 grey values
     python experiments/fidelity_images.py --smoke            # a minute, tiny
 
 The default preset runs with torch and numpy alone. A fit and its judgement may take place on two machines:
@@ -30,6 +31,7 @@ import torch
 from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.pictures import level_bits, nearest_levels
 from dpgm.data.records import Records
 from dpgm.images import measurement as image_measurement
 from dpgm.images.layout import ImageLayout
@@ -46,22 +48,49 @@ DELTA = 1e-5
 MU = {0.3: 0.0889834528, 1.0: 0.2680511232, 3.0: 0.7191174352, 10.0: 2.0004456204}
 SYNTHETIC = 60_000
 EPOCHS = 6
-DOMAIN = Domain((Image("image", 28, 28), Categorical("label", tuple(range(10)))), label="label")
 FIELDS = (
     "data", "preset", "epsilon", "delta", "seed", "device", "threads", "network", "features",
     "measure_s", "fit_s", "sample_s", "accuracy", "split",
 )  # fmt: skip
 Row = dict[str, object]
+Digits = tuple[np.ndarray, np.ndarray]  # grey values (n, 784) in [0, 1], and labels
 
 
-def load(part: str, folder: Path = DATA) -> Records:
-    """Digits of `train` or `t10k`: a pixel is on above grey 127."""
+def digits(levels: int = 2) -> Domain:
+    """Images of that many grey levels and their labels."""
+    return Domain((Image("image", 28, 28, levels), Categorical("label", tuple(range(10)))), label="label")
+
+
+DOMAIN = digits()
+
+
+def load(part: str, folder: Path = DATA, levels: int = 2) -> Records:
+    """Digits of `train` or `t10k`, grey values rounded to the nearest level; of two, a pixel is on above 127."""
+    images, labels = _bytes(part, folder)
+    domain = digits(levels)
+    image = ImageLayout.of(domain).image
+    bits = level_bits(nearest_levels(images, image), image)
+    return Records.from_dense(np.concatenate([bits, np.eye(10, dtype=bool)[labels]], axis=1), domain)
+
+
+def _bytes(part: str, folder: Path) -> Digits:
     with gzip.open(folder / f"{part}-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16)
     with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz") as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    on = images.reshape(-1, 784) > 127
-    return Records.from_dense(np.concatenate([on, np.eye(10, dtype=bool)[labels]], axis=1), DOMAIN)
+    return images.reshape(-1, 784), labels
+
+
+def all_greys(part: str, folder: Path = DATA) -> Digits:
+    """Digits with the grey values that they have in their file, 256 levels."""
+    images, labels = _bytes(part, folder)
+    return (images / 255).astype(np.float32), labels.astype(np.int64)
+
+
+def digits_of(records: Records) -> Digits:
+    """The same of records, of the levels that they have."""
+    layout = ImageLayout.of(records.domain)
+    return layout.pixels_of(records), layout.classes_of(records)
 
 
 def noises(epsilon: float) -> dict[str, float]:
@@ -80,23 +109,23 @@ def classifier() -> nn.Module:
     )  # fmt: skip
 
 
-def accuracy(train: Records, test: Records, device: str, *, epochs: int = EPOCHS, seed: int = 0) -> float:
+def accuracy(train: Digits, test: Digits, device: str, *, epochs: int = EPOCHS, seed: int = 0) -> float:
     """Accuracy on `test` of the classifier trained on `train`; no augmentation, nothing chosen on `test`."""
     torch.manual_seed(seed)
-    layout = ImageLayout.of(DOMAIN)
 
-    def tensors(records: Records) -> tuple[torch.Tensor, torch.Tensor]:
-        images = torch.from_numpy(layout.pixels_of(records)).reshape(-1, 1, 28, 28)
-        return images.to(device), torch.from_numpy(layout.classes_of(records)).to(device)
+    def tensors(digits: Digits) -> tuple[torch.Tensor, torch.Tensor]:
+        images = torch.from_numpy(digits[0]).reshape(-1, 1, 28, 28)
+        return images.to(device), torch.from_numpy(digits[1]).to(device)
 
     images, labels = tensors(train)
-    network, batch = classifier().to(device), min(500, len(train))
-    steps = epochs * (len(train) // batch)
+    count = len(labels)
+    network, batch = classifier().to(device), min(500, count)
+    steps = epochs * (count // batch)
     optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps + 1)
     for _ in range(epochs):
-        order = torch.randperm(len(train), device=device)
-        for start in range(0, len(train) - batch + 1, batch):
+        order = torch.randperm(count, device=device)
+        for start in range(0, count - batch + 1, batch):
             chosen = order[start : start + batch]
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
                 loss = nn.functional.cross_entropy(network(images[chosen]), labels[chosen])
@@ -111,7 +140,7 @@ def accuracy(train: Records, test: Records, device: str, *, epochs: int = EPOCHS
             int((network(a).argmax(1) == b).sum())
             for a, b in zip(images.split(1000), labels.split(1000), strict=True)
         )
-    return right / len(test)
+    return right / len(labels)
 
 
 def default_preset(train: Records, epsilon: float, seed: int, device: str, count: int) -> tuple[Row, Records]:
@@ -120,9 +149,10 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
     settings = image_measurement.ImageSettings(large=device == "cuda")
-    measured = image_measurement.measure_images(gateway, DOMAIN, noises(epsilon), settings, device=device)
+    domain = train.domain
+    measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()
-    fitted = image_measurement.fit_image_generator(measured, DOMAIN, RULES.fit, generator=draws, device=device)
+    fitted = image_measurement.fit_image_generator(measured, domain, RULES.fit, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)
     row: Row = {
@@ -157,26 +187,34 @@ def run(
     """One fit at one epsilon and seed: a row of the table without its accuracy, and the synthetic digits."""
     told, synthetic = PRESETS[preset](train, epsilon, seed, device, count)
     row: Row = {
-        "data": "mnist", "preset": preset, "epsilon": epsilon, "delta": DELTA, "seed": seed, "device": device,
+        "data": data_name(train), "preset": preset, "epsilon": epsilon, "delta": DELTA, "seed": seed, "device": device,
         "threads": torch.get_num_threads(),
     }  # fmt: skip
     return row | told, synthetic
 
 
-def keep(folder: Path, row: Row, digits: Records) -> None:
+def data_name(train: Records) -> str:
+    """What the data are called in the table."""
+    levels = ImageLayout.of(train.domain).image.levels
+    return "mnist" if levels == 2 else f"mnist, {levels} grey levels"
+
+
+def keep(folder: Path, row: Row, drawn: Records) -> None:
     """Store synthetic digits and their row, to be judged elsewhere."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{row['preset']}_{row['split']}_epsilon{row['epsilon']:g}_seed{row['seed']}.npz"
-    bits = np.packbits(digits.to_dense(np.uint8), axis=1)
-    np.savez_compressed(path, bits=bits, row=np.array(json.dumps(row)))
+    bits = np.packbits(drawn.to_dense(np.uint8), axis=1)
+    levels = ImageLayout.of(drawn.domain).image.levels
+    np.savez_compressed(path, bits=bits, levels=np.array(levels), row=np.array(json.dumps(row)))
 
 
 def kept(folder: Path) -> Iterator[tuple[Row, Records]]:
     """All digits that `keep` stored, with their rows."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as stored:
-            dense = np.unpackbits(stored["bits"], axis=1, count=DOMAIN.width).astype(bool)
-            yield json.loads(str(stored["row"])), Records.from_dense(dense, DOMAIN)
+            domain = digits(int(stored["levels"]))
+            dense = np.unpackbits(stored["bits"], axis=1, count=domain.width).astype(bool)
+            yield json.loads(str(stored["row"])), Records.from_dense(dense, domain)
 
 
 def append(table: Path, row: Row) -> None:
@@ -192,8 +230,8 @@ def append(table: Path, row: Row) -> None:
 
 def write_grid(records: Records, path: Path, across: int = 20) -> None:
     """Ten rows of synthetic digits, one class a row, as a grey PNG (written by hand: no plotting library needed)."""
-    layout = ImageLayout.of(DOMAIN)
-    images, classes = layout.pixels_of(records).reshape(-1, 28, 28), layout.classes_of(records)
+    images, classes = digits_of(records)
+    images = images.reshape(-1, 28, 28)
     canvas = np.zeros((10 * 30, across * 30), dtype=np.uint8)
     for label in range(10):
         for place, number in enumerate(np.flatnonzero(classes == label)[:across]):
@@ -207,6 +245,16 @@ def write_grid(records: Records, path: Path, across: int = 20) -> None:
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
     )
+
+
+def judged_on(options: argparse.Namespace) -> Digits:
+    """Real digits that no fit has seen: black and white like the synthetic ones, or of all grey values."""
+    part, rows = ("t10k", slice(None)) if options.split == "test" else ("train", slice(50_000, 60_000))
+    if options.levels > 2:
+        images, labels = all_greys(part, options.data)
+    else:
+        images, labels = digits_of(load(part, options.data))
+    return images[rows], labels[rows]
 
 
 def main() -> int:
@@ -223,6 +271,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes of the classifier")
     parser.add_argument("--keep", type=Path, help="store the digits in this folder instead of judging them")
     parser.add_argument("--judge-kept", type=Path, help="judge the digits of this folder; nothing is fitted")
+    parser.add_argument("--levels", type=int, default=2, help="grey levels; two are black and white")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.threads:
@@ -231,12 +280,8 @@ def main() -> int:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     judge = options.judge or device
-    train = load("train", options.data)
-    train, test = (
-        (train, load("t10k", options.data))
-        if options.split == "test"
-        else (train.rows(0, 50_000), train.rows(50_000, 60_000))
-    )
+    train, test = load("train", options.data, options.levels), judged_on(options)
+    train = train if options.split == "test" else train.rows(0, 50_000)
     options.out.mkdir(parents=True, exist_ok=True)
     if options.smoke:
         rule = image_measurement.refinement_rule
@@ -245,13 +290,15 @@ def main() -> int:
             row, drawn = run(train.rows(0, 2000), 1.0, 0, device, count=1000)
         keep(options.out, row | {"split": "smoke"}, drawn)
         for row, drawn in kept(options.out):
-            print(json.dumps(row | {"accuracy": accuracy(drawn, test.rows(0, 500), judge, epochs=1)}))
+            few = (test[0][:500], test[1][:500])
+            print(json.dumps(row | {"accuracy": accuracy(digits_of(drawn), few, judge, epochs=1)}))
         return 0
     table = options.out / "fidelity_images.csv"
     if options.judge_kept:
         for row, drawn in kept(options.judge_kept):
             if row["split"] == options.split:
-                append(table, row | {"accuracy": round(accuracy(drawn, test, judge, epochs=options.epochs), 4)})
+                found = accuracy(digits_of(drawn), test, judge, epochs=options.epochs)
+                append(table, row | {"accuracy": round(found, 4)})
         return 0
     for epsilon in options.epsilon:
         for seed in options.seed:
@@ -260,9 +307,11 @@ def main() -> int:
             if options.keep:
                 keep(options.keep, row, drawn)
                 continue
-            append(table, row | {"accuracy": round(accuracy(drawn, test, judge, epochs=options.epochs), 4)})
+            found = accuracy(digits_of(drawn), test, judge, epochs=options.epochs)
+            append(table, row | {"accuracy": round(found, 4)})
             if seed == options.seed[0]:
                 name = device if options.preset == "default" else options.preset
+                name += "" if options.levels == 2 else f"_{options.levels}_levels"
                 write_grid(drawn, options.out / f"fidelity_images_{name}_epsilon{epsilon:g}.png")
     return 0
 

@@ -230,7 +230,8 @@ def images(runs: Runs) -> str:
     groups: dict[tuple[str, ...], dict[str, float]] = {}
     for row in read(RESULTS / "fidelity_images.csv"):
         network = f"{row['preset']}, {row['network']}"
-        group = (row["split"], network, row["device"], f"{float(row['epsilon']):g}")
+        judged = row["split"] + row["data"].removeprefix("mnist")  # grey levels, where there are more than two
+        group = (judged, network, row["device"], f"{float(row['epsilon']):g}")
         groups.setdefault(group, {})[row["seed"]] = float(row["accuracy"])
     rows = []
     for group in sorted(groups, key=lambda g: (g[0], g[1], g[2], float(g[3]))):
@@ -249,7 +250,11 @@ def _mean_of(file: str, column: str, **wanted: str) -> str:
 
 def summary(runs: Runs) -> str:
     """One line per data set for the README: pairs of items, pairs of columns, accuracy; epsilon = 1."""
-    mixture = {"msweb": "msweb", "transit": "transit 1200000"}  # as `paper_networks.csv` calls them
+    mixture = {
+        "msweb": "msweb",
+        "tw_ny": "tw_ny",
+        "transit": "transit 1200000",
+    }  # as `paper_networks.csv` calls them
     rows = []
     for data in ("msnbc", "retail", "msweb", "tw_ny", "transit"):
         means = [runs.mean(data, method, 1.0, 1, "pop2") for method in ("ours", "independent", "mst")]
@@ -259,7 +264,7 @@ def summary(runs: Runs) -> str:
     for metric, title in (("tv2", "distance of pairs of columns"), ("logistic", "accuracy of a classifier")):
         means = [runs.mean("adult", method, 1.0, 1, metric) for method in ("ours", "independent", "mst dpmm")]
         rows.append(["Adult, 32.6k x 15 columns", title, *("" if m is None else f"{m:.1%}" for m in means), ""])
-    default = {"preset": "default", "split": "test", "epsilon": "1.0"}
+    default = {"data": "mnist", "preset": "default", "split": "test", "epsilon": "1.0"}
     gpu, cpu = (_mean_of("fidelity_images.csv", "accuracy", device=d, **default) for d in ("cuda", "cpu"))
     paper = _mean_of("paper_networks.csv", "accuracy", name="VAE with clustering, epsilon 1.74")
     rows.append(["MNIST, 60k images", "accuracy of a classifier", f"{gpu} (CPU: {cpu})", "", "", paper])

@@ -26,12 +26,13 @@ from dpgm.evaluation.counting_queries import SANITY, paper_workload, popular_que
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.rules import NetworkSettings, settings_of
+from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings, from_plain
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.strategies import fit_generator
+from dpgm.synthesis.strategies import fit_generator, strategy_of
 
 POPULAR = ("pop1", "pop2", "pop3", "pop4")
 PAPER = ("paper20", "paper40", "paper60", "paper80", "paper100")
@@ -58,7 +59,8 @@ def plan_of(job: Job) -> Plan:
     """The job's plan, taken as it is: it was calibrated where the accountant is."""
     values = job.plan
     chosen = values["settings"]
-    family = from_plain(NetworkSettings, {**chosen["family"], **job.settings}, "settings")
+    kind = strategy_of(chosen["model"]).settings_type
+    family = from_plain(kind, {**chosen["family"], **job.settings}, "settings")
     settings = Settings(chosen["model"], chosen["preset"], family)
     mechanisms = tuple(Mechanism(**entry) for entry in values["mechanisms"])
     numbers = [values[name] for name in ("target_epsilon", "epsilon", "delta", "records", "width")]
@@ -167,12 +169,11 @@ def _dense(records: Records, device: str) -> Iterator[Tensor]:
         yield torch.from_numpy(part.to_dense(np.uint8)).to(device)
 
 
-def draw(mixture: Mixture, count: int, device: str, seed: int) -> Iterator[Tensor]:
+def draw(mixture: Generator, count: int, device: str, seed: int) -> Iterator[Tensor]:
     """`count` synthetic records, dense, network by network; the share of each is drawn from the weights."""
     generator = torch.Generator(device).manual_seed(seed)
-    if mixture.products is not None:  # a refined mixture: latent points with shares
-        drawn = mixture.products.sample(count, generator=torch.Generator().manual_seed(seed))
-        yield from _dense(drawn, device)
+    if not isinstance(mixture, Mixture) or mixture.products is not None:  # products, or networks at latent points
+        yield from _dense(mixture.sample(count, generator=torch.Generator().manual_seed(seed)), device)
         return
     weights = mixture.weights.double().to(device)
     which = torch.multinomial(weights, count, replacement=True, generator=generator)
@@ -205,26 +206,26 @@ def run_job(
     start = time.perf_counter()
     gateway = Gateway(records, randomness=SeededRandomness(job.seed), allowance=plan.mechanisms)
     draws = torch.Generator().manual_seed(job.seed)
-    mixture = fit_generator(gateway, plan, records.domain, draws=draws, context=RunContext(device))
-    assert isinstance(mixture, Mixture)
+    generator = fit_generator(gateway, plan, records.domain, draws=draws, context=RunContext(device))
     fitted = time.perf_counter()
-    scores = {} if workload is None else workload.scores(draw(mixture, len(records), device, job.seed + 1000))
-    grid = samples_of_each(mixture, device, job.seed) if job.grid else None
+    scores = {} if workload is None else workload.scores(draw(generator, len(records), device, job.seed + 1000))
+    grid = samples_of_each(generator, device, job.seed) if job.grid and isinstance(generator, Mixture) else None
     if test is not None:
-        from fidelity_images import accuracy
+        from fidelity_images import accuracy, digits_of
 
-        dense = torch.cat([chunk.byte().cpu() for chunk in draw(mixture, len(records), device, job.seed + 1000)])
+        dense = torch.cat([chunk.byte().cpu() for chunk in draw(generator, len(records), device, job.seed + 1000)])
         synthetic = Records.from_dense(dense.numpy(), DIGITS)
-        scores["accuracy"] = accuracy(
-            synthetic.take(np.random.default_rng(0).permutation(len(synthetic))), test, device
-        )
-    settings = settings_of(plan)
+        shuffled = synthetic.take(np.random.default_rng(0).permutation(len(synthetic)))
+        scores["accuracy"] = accuracy(digits_of(shuffled), digits_of(test), device)
+    settings = plan.settings.family
+    hidden = " ".join(map(str, settings.hidden)) if isinstance(settings, NetworkSettings) else ""
     row: Row = {
         "name": job.name, "data": job.data, "records": len(records),
         "preset": plan.settings.preset, "model": plan.settings.model,
-        "clusters": settings.clusters, "hidden": " ".join(map(str, settings.hidden)), "epsilon": plan.target_epsilon,
-        "delta": plan.delta, "seed": job.seed, "steps": settings.steps, "rate": settings.learning_rate,
-        "schedule": settings.schedule, "optimizer": settings.optimizer, "averaged_tail": settings.averaged_tail,
+        "clusters": getattr(settings, "clusters", ""), "hidden": hidden, "epsilon": plan.target_epsilon,
+        "delta": plan.delta, "seed": job.seed, "steps": getattr(settings, "steps", ""),
+        "rate": getattr(settings, "learning_rate", ""), "schedule": getattr(settings, "schedule", ""),
+        "optimizer": getattr(settings, "optimizer", ""), "averaged_tail": getattr(settings, "averaged_tail", ""),
         **{name: f"{scores[name]:.4f}" if name in scores else "" for name in SCORES},
         "device": device, "fit_s": f"{fitted - start:.1f}", "score_s": f"{time.perf_counter() - fitted:.1f}",
     }  # fmt: skip

@@ -26,7 +26,8 @@ RESULTS = Path(__file__).parent / "results"
 GRIDS = RESULTS / "paper_grids.npz"  # samples of networks of MNIST, by `grid_key`
 SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 TRANSIT, CDR = f"transit {simulate.TRANSIT.records}", f"cdr {simulate.CDR.records}"
-MSWEB = (32_711, 294)  # records and items of the training file, as the fidelity table reads it
+TW_NY = "tw_ny"
+REAL = {"msweb": (32_711, 294), TW_NY: (28_720, 342)}  # records and items, as the fidelity table reads them
 DIGITS_DELTA = 1e-5  # the paper's; on other data 1 / (10 N), since the paper's are too weak (erratum E11)
 
 
@@ -36,7 +37,7 @@ class Network:
 
     label: str
     model: str = "vae"
-    clusters: int = 10
+    clusters: int | None = 10
     hidden: tuple[int, ...] = (200,)
     preset: str = "paper"
     noise: bool = True  # False: the same training with hardly any noise, which is not private
@@ -70,7 +71,10 @@ def _size(data: str) -> tuple[int, Domain]:
     kind, *size = data.split()
     if kind in ("transit", "cdr"):
         return int(size[0]), simulate.town_domain(simulate.TRANSIT if kind == "transit" else simulate.CDR)
-    return (60_000, DIGITS) if kind == "mnist" else (MSWEB[0], Domain.of_items(MSWEB[1]))
+    if kind == "mnist":
+        return 60_000, DIGITS
+    records, items = REAL[kind]
+    return records, Domain.of_items(items)
 
 
 def run_here(jobs: Sequence[Job], folder: Path, device: str = "auto") -> list[Row]:

@@ -89,8 +89,8 @@ def default_rows(config: Config):
         {"name": f"image generator (default), epsilon {config.default_epsilon:g}", "data": "mnist", "preset": "default"}
         | {"epsilon": row["epsilon"], "seed": row["seed"], "accuracy": row["accuracy"], "device": row["device"]}
         for row in read_rows(RESULTS / "fidelity_images.csv")
-        if row["preset"] == "default" and float(row["epsilon"]) == config.default_epsilon and row["split"] == "test"
-        and row["device"] == "cuda"
+        if row["data"] == "mnist" and row["preset"] == "default" and row["split"] == "test"
+        and float(row["epsilon"]) == config.default_epsilon and row["device"] == "cuda"
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
 from dpgm.images.measurement import ImageSettings
 from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.networks.rules import RULES as NETWORK_RULES
 from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
@@ -37,6 +38,8 @@ SHORT = replace(
 )
 FEW_IMAGES = replace(IMAGE_RULES, fit=replace(IMAGE_RULES.fit, steps=4, least_images=3, most_images=3))
 
+FEW_SAMPLES = replace(NETWORK_RULES, pretraining_samples=(100, 100), pretraining_passes=5)
+
 SETS = Domain.of_items(12)
 TABLE = Domain(
     (
@@ -46,6 +49,8 @@ TABLE = Domain(
     )
 )
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
+# Settings of networks that start from statistics of such images, one per label.
+BY_LABEL = {"clusters": 3, "sampling_rate": 0.3, "images": ImageSettings(rules=FEW_IMAGES)}
 
 
 def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
@@ -72,22 +77,24 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
         listed = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
         return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=own), listed)
     few = {"products": SHORT, "steps": 6, "cluster_steps": 2, "features": 8, "hidden": (5,), "latent": 2}
+    few |= {"rules": FEW_SAMPLES}
     chosen = NetworkSettings(**(few | settings))  # type: ignore[arg-type]
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
     if model == "products" or (model == "vae" and VAES.refines(domain, chosen)):
         mechanisms += [Mechanism("pair counts", 4.0)]
         if model == "vae" and not any(block.softmax for block in domain.blocks):
             mechanisms += [Mechanism("scaled item counts", 4.0)]
-    if model == "image":
+    refined = len(mechanisms) > 2
+    if model == "image" or chosen.images is not None:
         mechanisms = [Mechanism("class sizes", 5.0), Mechanism("mean embedding", 5.0)]
-    elif model != "products":
-        if chosen.clusters > 1:
+    if model in ("vae", "rbm"):
+        if chosen.clusters > 1 and chosen.images is None:
             mechanisms += [
                 Mechanism("cluster counts", 8.0, 2),
                 Mechanism("cluster sums", 4.0, 2),
                 Mechanism("cluster sizes", 10.0),
-                Mechanism("cluster profiles", 10.0),
             ]
+            mechanisms += [] if refined else [Mechanism("cluster profiles", 10.0)]
         q = chosen.sampling_rate
         mechanisms += [Mechanism("norms", 6.0, 6, q, "step"), Mechanism("gradients", 1.3, 6, q, "step")]
     family = {"products": ProductSettings(SHORT), "image": ImageSettings(rules=FEW_IMAGES)}.get(model, chosen)

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-WITH_NETWORKS = ("query_error_cdr", "query_error_transit", "two_layer_vae", "sample_grid", "claims")
+WITH_NETWORKS = (
+    "query_error_cdr",
+    "query_error_transit",
+    "query_error_tw_ny",
+    "two_layer_vae",
+    "sample_grid",
+    "claims",
+    "neural_digits",
+)
 pytestmark = pytest.mark.filterwarnings("ignore::dpgm.errors.PrivacyWarning")
 
 

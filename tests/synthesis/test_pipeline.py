@@ -7,13 +7,14 @@ from dpgm.data.records import Records
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
-from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan
 
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
     pytest.param("products", TABLE, {}, id="products-table"),
     pytest.param("vae", SETS, {"clusters": 3, "sampling_rate": 0.3}, id="vae-sets"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
+    pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),
     pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm-sets"),
     pytest.param("independent", SETS, {}, id="independent-sets"),
     pytest.param("independent", TABLE, {}, id="independent-table"),
@@ -53,7 +54,7 @@ def test_one_more_record_moves_every_release_within_its_bound(model, domain, set
             for position in range(block.start, block.stop)
         }
     )
-    for row in (full, full[-1:] if model != "image" else full):
+    for row in (full, full[-1:] if domain is not IMAGES else full):
         extra = Records.from_lists([row], domain)
         run = _run(plan, domain)
         assert assert_bounded(run, records, extra, rounding=1e-6, allowance=plan.mechanisms) <= 1 + 1e-6

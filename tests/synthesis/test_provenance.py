@@ -16,7 +16,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.context import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
-from synthesis_data import IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
@@ -25,8 +25,8 @@ LARGER = {"triple counts", "quadruple counts"}
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
     "vae": {
-        "parameters": {"norms", "gradients", "cluster profiles"} | COUNTS,
-        "weights": {"cluster sizes"} | COUNTS,
+        "parameters": {"norms", "gradients", "mean embedding"} | COUNTS,
+        "weights": {"cluster sizes", "class sizes"} | COUNTS,
         "points": COUNTS,
         "point_shares": COUNTS,
     },
@@ -79,6 +79,7 @@ CASES = [
     pytest.param("products", TABLE, {}, id="products-table"),
     pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
+    pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),
     pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm"),
 ]
 

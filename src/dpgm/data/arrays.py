@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.formats import set_field
 from dpgm.data.gathering import joined_records
 from dpgm.data.opening import Input, locate, open_bytes, read_all
 from dpgm.data.options import ReadOptions
+from dpgm.data.pictures import WHITE, level_bits, nearest_levels
 from dpgm.data.records import Records
 from dpgm.data.row_store import Room
 from dpgm.data.source import Source
@@ -85,12 +87,36 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     _check_kind(matrix.dtype, source)
     domain = options.public_domain or _natural_domain(matrix.shape)
     flat = matrix.reshape(len(matrix), -1)
+    image = set_field(domain)
+    if isinstance(image, Image) and image.levels > 2 and matrix.shape[1:] == (image.height, image.columns):
+        return _told(source, lambda: _grey_records(flat, domain, image, options)), Source("row", False, "wide")
     if flat.shape[1] != domain.width:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
     read = _told(source, lambda: _dense_records(flat, domain, options.threshold, options.room))
     return read, Source("row", False, "wide")
+
+
+def _grey_records(matrix: NDArray[Any], domain: Domain, image: Image, options: ReadOptions) -> Records:
+    """Images of more than two levels: whole numbers are grey values of 0 .. 255, others of 0 .. 1."""
+    if options.threshold is not None:
+        raise UsageError("--threshold belongs to binary images; this domain states grey levels, so leave it out.")
+    room = options.room
+    return joined_records(_grey_parts(matrix, domain, image, room.limit is not None), domain, room)
+
+
+def _grey_parts(matrix: NDArray[Any], domain: Domain, image: Image, limited: bool) -> Iterator[Records]:
+    step = max(1, (_FEW_CELLS if limited else _CELLS) // domain.width)
+    for start in range(0, max(len(matrix), 1), step):
+        piece = np.asarray(matrix[start : start + step])
+        white = WHITE if piece.dtype.kind in "iu" else 1
+        inside = (piece >= 0) & (piece <= white)  # False for NaN
+        if not inside.all():
+            row = start + int(np.argmin(inside.all(axis=1)))
+            raise InputError(f"row {row + 1}: holds a grey value outside 0 to {white}; correct the file.")
+        levels = nearest_levels(piece * (WHITE / white), image)
+        yield Records.from_dense(level_bits(levels, image), domain)
 
 
 def _natural_domain(shape: tuple[int, ...]) -> Domain:
@@ -118,16 +144,25 @@ def _dense_parts(matrix: NDArray[Any], domain: Domain, threshold: float | None, 
 
 
 def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
-    """MNIST's idx images (bytes): a pixel is present above the threshold (127); labels become a label field."""
+    """MNIST's idx images (bytes): a pixel is present above the threshold (127); labels become a label field.
+
+    Where the domain states more grey levels than two, a pixel takes the level nearest to its value.
+    """
     images = _idx(source, 3)
-    domain = Domain((Image("image", images.shape[1], images.shape[2]),))
-    threshold = 127 if options.threshold is None else options.threshold
+    given = options.public_domain
+    stated = [] if given is None else [field.levels for field in given.fields if isinstance(field, Image)]
+    image = Image("image", images.shape[1], images.shape[2], stated[0] if stated else 2)
+    domain = Domain((image,))
     if not len(images):
         raise InputError(f"{source}: holds no images.")
-    records = _dense_records(images.reshape(len(images), -1), domain, threshold, options.room)
+    flat = images.reshape(len(images), -1)
+    if image.levels > 2:
+        records = _grey_records(flat, domain, image, options)
+    else:
+        threshold = 127 if options.threshold is None else options.threshold
+        records = _dense_records(flat, domain, threshold, options.room)
     if options.labels is not None:
         records = _with_labels(records, locate(options.labels), source)
-    given = options.public_domain
     if given is not None:
         same = given.width == records.width and len(given.fields) == len(records.domain.fields)
         if not same:

@@ -63,7 +63,7 @@ _MAX_DEPTH = 20
 # kind: keys needed, keys allowed as well
 _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "items": ((), ("items", "discover")),
-    "image": (("height", "columns"), ()),
+    "image": (("height", "columns"), ("levels",)),
     "categorical": ((), ("values", "missing", "discover")),
     "boolean": ((), ("missing",)),
     "numeric": (("low", "high"), ("bins", "integer", "missing", "decimals", "specials", "scale")),
@@ -74,7 +74,7 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ignored": ((), ()),
 }
 _LAYOUT_KEYS = ("shape", "person", "item")
-_DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second"}
+_DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
     if kind == "items":
         return ItemSet(name, tuple(plain.get("items", ())), discover)
     if kind == "image":
-        return Image(name, plain["height"], plain["columns"])
+        return Image(name, plain["height"], plain["columns"], plain.get("levels", 2))
     if kind == "categorical":
         return Categorical(name, tuple(plain.get("values", ())), bool(missing), discover)
     if kind == "boolean":

@@ -13,6 +13,7 @@ import numpy as np
 from dpgm.errors import ResourceError, UsageError
 
 Label: TypeAlias = str | int
+MAX_LEVELS = 256
 MAX_WIDTH = 10_000_000
 MAX_LABEL_BYTES = 1024
 # What a plan assumes of fields whose values are not known yet. Budget shares follow from widths, weakly: an item set of
@@ -106,11 +107,17 @@ class ItemSet:
 
 @dataclass(frozen=True)
 class Image:
-    """A binary image of public height and width: an item set with a shape; its items are the pixel numbers."""
+    """An image of public height, width and number of grey levels: an item set with a shape.
+
+    A pixel of `levels` grey levels 0 .. L-1 is L-1 positions, of which the t-th (from 0) is filled where the level is
+    above t; so two levels are a binary image, whose items are the pixel numbers. All first positions come first,
+    row by row, then all second ones.
+    """
 
     name: str
     height: int
     columns: int
+    levels: int = 2
     kind: Literal["image"] = "image"
 
     def __post_init__(self) -> None:
@@ -118,8 +125,12 @@ class Image:
         for size in (self.height, self.columns):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise UsageError(f"field {self.name!r}: height and columns must be whole numbers of at least 1.")
-        if self.height * self.columns > MAX_WIDTH:
-            raise UsageError(f"field {self.name!r}: an image must not exceed {MAX_WIDTH:,} pixels.")
+        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or not 2 <= self.levels <= MAX_LEVELS:
+            raise UsageError(f"field {self.name!r}: levels must be a whole number from 2 to {MAX_LEVELS}.")
+        if self.width > MAX_WIDTH:
+            raise UsageError(
+                f"field {self.name!r}: an image must not exceed {MAX_WIDTH:,} pixels times levels less one."
+            )
 
     @property
     def is_open(self) -> bool:
@@ -127,18 +138,24 @@ class Image:
         return False
 
     @property
+    def pixels(self) -> int:
+        """Pixels of the image."""
+        return self.height * self.columns
+
+    @property
     def position_names(self) -> list[str]:
-        """A readable name per pixel."""
-        return [f"r{at // self.columns}c{at % self.columns}" for at in range(self.width)]
+        """A readable name per position: row and column of the pixel, and beyond two levels what it exceeds."""
+        names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
+        return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
 
     @property
     def width(self) -> int:
         """Positions this field takes in the binary vector."""
-        return self.height * self.columns
+        return self.pixels * (self.levels - 1)
 
     @property
     def items(self) -> range:
-        """Pixel numbers, row by row."""
+        """Position numbers; of a binary image the pixel numbers, row by row."""
         return range(self.width)
 
 

@@ -114,7 +114,8 @@ def _describe(field: Field) -> str:
         bins = "bins to be found" if field.bins is None else f"{field.bins} bins"
         return f"{kind} from {field.low} to {field.high}, {bins}{missing}"
     if isinstance(field, Image):
-        return f"image of {field.height} x {field.columns}"
+        levels = "" if field.levels == 2 else f", {field.levels} grey levels"
+        return f"image of {field.height} x {field.columns}{levels}"
     if isinstance(field, Boolean):
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpgm.data.domain import Domain, Image
 from dpgm.data.formats import Shape, set_field
+from dpgm.data.pictures import byte_values
 from dpgm.data.records import Records, concatenate
 from dpgm.data.rendering import Render
 from dpgm.data.table import decode
@@ -146,21 +147,29 @@ class NpzSink:
 
 
 class NpySink:
-    """A dense matrix of bytes; the header is written again when the number of rows is known."""
+    """A dense matrix of bytes: zeros and ones or, of grey images, 0 to 255.
+
+    The header is written again when the number of rows is known.
+    """
 
     def __init__(self, path: Path, domain: Domain, stack: ExitStack) -> None:
         self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
         self._width = domain.width
+        field = set_field(domain)
+        self._grey = field if isinstance(field, Image) and field.levels > 2 else None
         self._header(0)
 
     def _header(self, count: int) -> None:
         # numpy pads the header so that a longer count still fits.
-        layout = {"descr": "|u1", "fortran_order": False, "shape": (count, self._width)}
+        image = self._grey
+        shape = (count, self._width) if image is None else (count, image.height, image.columns)
+        layout = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, layout)
 
     def write(self, records: Records, first: int) -> None:
         """Append records."""
-        self._file.write(records.to_dense(np.uint8).tobytes())
+        rows = records.to_dense(np.uint8) if self._grey is None else byte_values(records, self._grey)
+        self._file.write(rows.tobytes())
 
     def close(self, count: int) -> None:
         """Complete the file."""
@@ -169,7 +178,7 @@ class NpySink:
 
 
 class IdxSink:
-    """MNIST's idx format, 255 for ink; compressed at the end, since the header holds the number of images."""
+    """MNIST's idx format, grey values up to 255; compressed at the end, since the header holds the number of images."""
 
     def __init__(self, path: Path, domain: Domain, zipped: bool, stack: ExitStack) -> None:
         field = set_field(domain)
@@ -183,7 +192,7 @@ class IdxSink:
 
     def write(self, records: Records, first: int) -> None:
         """Append records."""
-        self._file.write((records.to_dense(np.uint8) * 255).tobytes())
+        self._file.write(byte_values(records, self._field).tobytes())
 
     def close(self, count: int) -> None:
         """Complete the file."""

@@ -359,10 +359,10 @@ def _label_images(real: Records, synthetic: Records) -> tuple[NDArray[Any], NDAr
             groups, count = field_codes(records, label), domain.fields[label].width
         held = (records.indices >= start) & (records.indices < start + picture.width)
         rows = np.repeat(groups, records.lengths)[held]
-        cells = rows * picture.width + records.indices[held].astype(np.int64) - start
-        sums = np.bincount(cells, minlength=(count + 1) * picture.width)[: count * picture.width]
-        sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1)
+        cells = rows * picture.pixels + (records.indices[held].astype(np.int64) - start) % picture.pixels
+        sums = np.bincount(cells, minlength=(count + 1) * picture.pixels)[: count * picture.pixels]
+        sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1) * (picture.levels - 1)
         means.append(
-            (sums.reshape(count, picture.width) / sizes[:, None]).reshape(-1, picture.height, picture.columns)
+            (sums.reshape(count, picture.pixels) / sizes[:, None]).reshape(-1, picture.height, picture.columns)
         )
     return means[0], means[1]

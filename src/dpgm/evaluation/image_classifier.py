@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.marginals import field_codes
@@ -86,7 +87,5 @@ def _image_tensors(records: Records, label: int) -> tuple[Any, Any]:
     known = np.flatnonzero(answers < records.domain.fields[label].width)
     records, answers = records.take(known), answers[known]
     picture = _picture(records.domain)
-    start = records.domain.offsets[[field.name for field in records.domain.fields].index(picture.name)]
-    dense = records.to_dense(np.uint8)[:, start : start + picture.width]
-    images = torch.from_numpy(dense).reshape(-1, 1, picture.height, picture.columns)
+    images = torch.from_numpy(grey_values(records, picture)).unsqueeze(1)
     return images, torch.from_numpy(answers)

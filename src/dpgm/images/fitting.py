@@ -18,6 +18,7 @@ from torch import Tensor
 from dpgm.compute.precision import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures
+from dpgm.images.layout import ImageLayout, draw_levels
 from dpgm.images.mean_embedding import ImageMeasurements, class_shares, mean_features
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
@@ -37,7 +38,7 @@ class RefinementSettings:
         learning_rate: of Adam; warmed up, then brought to zero along a cosine.
         memory: weight of earlier batches in the generator's own mean embedding, reached half way.
         average: decay of the averaged weights.
-        pixels: `mean` matches the features of pixel probabilities, `drawn` those of drawn pixels.
+        pixels: `mean` matches the features of grey values, `drawn` those of drawn levels.
         warm_up: steps over which the rate rises.
         half_precision: of convolutions.
         rules: what networks start from, and the optimiser's other numbers.
@@ -76,7 +77,8 @@ def fit_images(
         device: where to compute.
         progress: is given the share of the work done.
     """
-    fit = _Fit(measured, architecture, settings, generator, torch.device(device))
+    levels = ImageLayout.of(domain).image.levels
+    fit = _Fit(measured, architecture, settings, levels, generator, torch.device(device))
     with matrix_precision("high" if fit.device.type == "cuda" else "highest"):
         for step in range(settings.steps):
             fit.step(step)
@@ -94,10 +96,11 @@ class _Fit:
         measured: ImageMeasurements,
         architecture: Mapping[str, Any],
         settings: RefinementSettings,
+        levels: int,
         generator: torch.Generator,
         device: torch.device,
     ) -> None:
-        self.device, self._settings = device, settings
+        self.device, self._settings, self._levels = device, settings, levels
         self._network = ImageNetwork(architecture, device=device)
         self._features = ImageFeatures(measured.design, device=device)
         everything = initial_parameters(architecture, settings.rules, generator=generator)
@@ -128,7 +131,8 @@ class _Fit:
         images = self._images([])
         if settings.pixels == "drawn":
             coins = torch.rand(images.shape, generator=self._draws, device=self.device)
-            images = images + ((coins < images).to(images.dtype) - images).detach()
+            drawn = draw_levels(images, self._levels, coins) / (self._levels - 1)
+            images = images + (drawn - images).detach()
         features = self._features(images, part.choice)
         loss = part.loss(features, settings.images, settings.memory * min(1.0, 2 * progress))
         self._optimiser.zero_grad(set_to_none=True)

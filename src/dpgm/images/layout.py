@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dpgm.data.domain import Domain, Image
+from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -41,8 +43,8 @@ class ImageLayout:
 
     @property
     def pixels(self) -> int:
-        """Positions of the image."""
-        return self.image.width
+        """Pixels of the image."""
+        return self.image.pixels
 
     def classes_of(self, records: Records) -> NDArray[np.int64]:
         """The class of every record: its first label; -1 (it counts nowhere) for a record without one."""
@@ -58,10 +60,15 @@ class ImageLayout:
         return classes
 
     def pixels_of(self, records: Records) -> NDArray[np.float32]:
-        """Dense images (n, pixels) of zeros and ones."""
-        dense = np.zeros((len(records), self.pixels), dtype=np.float32)
-        positions = records.indices.astype(np.int64) - self.start
-        inside = (positions >= 0) & (positions < self.pixels)
-        rows = np.repeat(np.arange(len(records)), records.lengths)
-        dense[rows[inside], positions[inside]] = 1
-        return dense
+        """Dense images (n, pixels) of grey values in [0, 1]."""
+        return grey_values(records, self.image).reshape(len(records), self.pixels)
+
+
+def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
+    """Grey levels 0 .. levels - 1 whose mean is that of values in [0, 1]: the one below or above, by a coin each.
+
+    With two levels a pixel is on with the probability that its value states.
+    """
+    exact = values * (levels - 1)
+    below = exact.floor()
+    return below + (coins < exact - below)

@@ -1,7 +1,7 @@
-"""A generator of binary images, by class where the domain names a label.
+"""A generator of images, by class where the domain names a label.
 
-A release holds its plain tensors; `sample` draws a class by its noisy size, an image of pixel probabilities from
-the network, and every pixel by its own coin.
+A release holds its plain tensors; `sample` draws a class by its noisy size, an image of grey values from the network,
+and every pixel's level, one of the two nearest to its value, by its own coin.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
+from dpgm.data.pictures import level_bits
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import ArtefactError, UsageError
-from dpgm.images.layout import ImageLayout
+from dpgm.images.layout import ImageLayout, draw_levels
 from dpgm.images.networks import ImageNetwork, Parameters, shapes_of
 from dpgm.images.rules import LARGEST_PARAMETER, SHARES_OFF
 
@@ -87,24 +88,24 @@ class ImageGenerator:
         return moved
 
     @torch.no_grad()
-    def probabilities(self, classes: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Pixel probabilities (n, pixels) of one image for each class number."""
+    def values(self, classes: Tensor, *, generator: torch.Generator) -> Tensor:
+        """Grey values (n, pixels) in [0, 1] of one image for each class number; of binary images probabilities."""
         latent = torch.randn(len(classes), self._network.latent, generator=generator)
         warp = torch.randn(len(classes), self._network.warp, generator=generator)
         place = self._device
         return self._network(self._parameters, latent.to(place), warp.to(place), classes.to(place)).cpu()
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` synthetic records: a class by its share, its image, each pixel by its own coin."""
+        """`count` synthetic records: a class by its share, its image, each pixel's level by its own coin."""
         if count == 0:
             return Records.from_lists([], self.domain)
         parts = []
         for start in range(0, count, _CHUNK):
             size = min(_CHUNK, count - start)
             classes = torch.multinomial(self._shares, size, replacement=True, generator=generator)
-            chances = self.probabilities(classes, generator=generator)
-            pixels = torch.rand(chances.shape, generator=generator) < chances
-            parts.append(self._records(pixels, classes))
+            values = self.values(classes, generator=generator)
+            coins = torch.rand(values.shape, generator=generator)
+            parts.append(self._records(draw_levels(values, self._layout.image.levels, coins), classes))
         return concatenate(parts)
 
     def as_products(self) -> None:
@@ -118,9 +119,9 @@ class ImageGenerator:
         """`count` records of a larger sample that is drawn in parts."""
         return self.sample(count, generator=generator)
 
-    def _records(self, pixels: Tensor, classes: Tensor) -> Records:
-        dense = np.zeros((len(classes), self.domain.width), dtype=bool)
-        dense[:, self._layout.start : self._layout.start + self._layout.pixels] = pixels.numpy()
+    def _records(self, levels: Tensor, classes: Tensor) -> Records:
+        dense, image = np.zeros((len(classes), self.domain.width), dtype=bool), self._layout.image
+        dense[:, self._layout.start : self._layout.start + image.width] = level_bits(levels.numpy(), image)
         if self._layout.labelled:
             dense[np.arange(len(classes)), self._layout.label_start + classes.numpy()] = True
         rows, columns = np.nonzero(dense)

@@ -4,23 +4,30 @@ Deviations: centres are frozen while records are assigned (E6); all k models are
 sample of the whole data, instead of one model chosen by its true size (E5); mixture weights are noisy sizes (E10).
 """
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.clustering.centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, cache_limit, private_kmeans
+from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, Clustering, cache_limit, private_kmeans
 from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.images.layout import ImageLayout
+from dpgm.images.measurement import fit_image_generator, measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.pretraining import pretrain
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, refine_mixture
 from dpgm.networks.rules import settings_of, start_frequencies
 from dpgm.networks.vae import VAE
+from dpgm.products.fitting import fit_moments
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.products.targets import moment_targets
+from dpgm.products.targets import Targets, moment_targets
 from dpgm.statistics.cluster_profiles import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import ITEMS
@@ -33,7 +40,9 @@ BLOCKS = 40  # training is charged and saved in this many blocks
 def fit_networks(
     gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
 ) -> Mixture:
-    """Profile and further statistics, cluster, cluster profiles, train, refine."""
+    """Profile and further statistics, cluster, start from what was measured, train, refine."""
+    if settings_of(plan).images is not None:
+        return _fit_images(gateway, plan, domain, draws, context)
     k = settings_of(plan).clusters
     measured = _measure(gateway, plan, domain, context) if plan.pays_for(ITEMS) else None
     profile = (
@@ -42,21 +51,102 @@ def fit_networks(
         else measured_profile(measured, domain, plan.records, settings_of(plan).products.read)
     )
     overall = _overall_frequencies(plan, domain, profile)
-    if k > 1:
-        _cluster(gateway, plan, domain, overall, draws, context)
+    clustering = _cluster(gateway, plan, domain, overall, draws, context) if k > 1 else None
     weights = _mixture_weights(gateway, plan)
     frequencies = _cluster_frequencies(gateway, plan, domain, overall, profile, weights)
     model = _model(plan, domain)
     start = model.warm(model.initial(k, generator=draws), frequencies)
-    mixture = _train(gateway, plan, model, start, weights, draws, context)
     if measured is None or profile is None:
-        return mixture
+        return _train(gateway, plan, model, start, weights, draws, context)
     if measured.tuples or measured.centred is not None:
-        return _refine(mixture, measured, plan, draws, context)
+        rules, device = settings_of(plan).products, context.device
+        targets = moment_targets(measured, domain, plan.records, rules, generator=draws, device=device)
+        start = _pretrain_on_products(plan, model, start, targets, clustering, draws, context)
+        mixture = _train(gateway, plan, model, start, weights, draws, context)
+        return _refine(mixture, targets, plan, draws, context)
+    mixture = _train(gateway, plan, model, start, weights, draws, context)
     if settings_of(plan).calibrate:
         frequencies = torch.from_numpy(profile.frequencies)
         mixture = calibrate_biases(mixture, frequencies, settings_of(plan).rules, generator=draws)
     return mixture
+
+
+def _fit_images(
+    gateway: Gateway, plan: FitPlan, domain: Domain, draws: torch.Generator, context: RunContext
+) -> Mixture:
+    """The same for images: statistics of images, and one cluster per value of the label, which costs no budget."""
+    settings, layout = settings_of(plan), ImageLayout.of(domain)
+    assert settings.images is not None
+    context.progress("measure", 0, 1)
+    embedded = measure_images(gateway, domain, plan.noises, settings.images, device=context.device)
+    context.progress("measure", 1, 1)
+    gateway.keep(CLUSTERS, lambda records: _by_label(layout, records))
+    generator = fit_image_generator(
+        embedded,
+        domain,
+        settings.images.rules.fit,
+        generator=draws,
+        device=context.device,
+        progress=context.percent("refine"),
+    )
+    model = _model(plan, domain)
+    samples = generator.to(context.device).sample(_free_samples(plan), generator=draws)
+    start = model.initial(settings.clusters, generator=draws)
+    start = _pretrain(plan, model, start, samples, _by_label(layout, samples), draws, context)
+    return _train(gateway, plan, model, start, _floored(embedded.sizes.double(), plan), draws, context)
+
+
+def _by_label(layout: ImageLayout, records: Records) -> NDArray[np.int64]:
+    """The cluster of every image: its label; one without a label goes to the first."""
+    return np.maximum(layout.classes_of(records), 0)
+
+
+def _pretrain_on_products(
+    plan: FitPlan,
+    model: Model,
+    start: Tensor,
+    targets: Targets,
+    clustering: Clustering | None,
+    draws: torch.Generator,
+    context: RunContext,
+) -> Tensor:
+    """Post-processing: networks learn from samples of the mixture of products that shows the measured statistics."""
+    products = fit_moments(
+        model.domain,
+        plan.records,
+        targets.profile,
+        targets.moments,
+        targets.lengths,
+        targets.rule,
+        generator=draws,
+        device=context.device,
+        progress=context.percent("products"),
+    )
+    samples = products.sample(_free_samples(plan), generator=draws)
+    clusters = np.zeros(len(samples), dtype=np.int64) if clustering is None else clustering.predict(samples)
+    return _pretrain(plan, model, start, samples, clusters, draws, context)
+
+
+def _free_samples(plan: FitPlan) -> int:
+    """How many samples networks learn from before they see noisy gradients."""
+    least, most = settings_of(plan).rules.pretraining_samples
+    return max(least, min(most, plan.records))
+
+
+def _pretrain(
+    plan: FitPlan,
+    model: Model,
+    start: Tensor,
+    samples: Records,
+    clusters: NDArray[np.int64],
+    draws: torch.Generator,
+    context: RunContext,
+) -> Tensor:
+    assert isinstance(model, VAE)
+    rules, percent = settings_of(plan).rules, context.percent("pre-train")
+    return pretrain(
+        model, start, samples, clusters, rules, generator=draws, device=context.device, progress=percent
+    )
 
 
 def _measure(gateway: Gateway, plan: FitPlan, domain: Domain, context: RunContext) -> Measurements:
@@ -77,11 +167,9 @@ def _overall_frequencies(plan: FitPlan, domain: Domain, profile: Profile | None)
 
 
 def _refine(
-    mixture: Mixture, measured: Measurements, plan: FitPlan, draws: torch.Generator, context: RunContext
+    mixture: Mixture, targets: Targets, plan: FitPlan, draws: torch.Generator, context: RunContext
 ) -> Mixture:
     """Post-processing: decoders, latent points and weights are moved to what was measured."""
-    rules, device = settings_of(plan).products, context.device
-    targets = moment_targets(measured, mixture.domain, plan.records, rules, generator=draws, device=device)
     return refine_mixture(
         mixture,
         plan.records,
@@ -102,7 +190,7 @@ def _cluster(
     frequencies: Tensor,
     draws: torch.Generator,
     context: RunContext,
-) -> None:
+) -> Clustering:
     """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
     settings = settings_of(plan)
     context.progress("cluster", 0, 1)
@@ -129,17 +217,22 @@ def _cluster(
     )
     gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))
     context.progress("cluster", 1, 1)
+    return clustering
 
 
 def _mixture_weights(gateway: Gateway, plan: FitPlan) -> Tensor:
-    """Shares of the clusters from their noisy sizes, none near zero; never the true sizes."""
-    settings = settings_of(plan)
-    k = settings.clusters
+    """Shares of the clusters from their noisy sizes; never the true sizes."""
+    k = settings_of(plan).clusters
     if k == 1:
         return torch.ones(1, dtype=torch.float64)
     sizes = ClusterSizes(k)
-    noisy = gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double()
-    floored = noisy.clamp(min=max(1.0, settings.rules.least_cluster * plan.records / k))
+    return _floored(gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double(), plan)
+
+
+def _floored(noisy: Tensor, plan: FitPlan) -> Tensor:
+    """Shares of clusters by their noisy sizes, none near zero."""
+    least = settings_of(plan).rules.least_cluster * plan.records / len(noisy)
+    floored = noisy.clamp(min=max(1.0, least))
     return floored / floored.sum()
 
 

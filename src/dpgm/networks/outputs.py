@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from dpgm.compute import draw_kernels
 from dpgm.data import domain as domains
@@ -65,6 +66,16 @@ class Outputs:
         for start, stop in self.softmax:
             logits[..., start:stop] *= records[..., start:stop].sum(-1, keepdim=True)
         logits.sub_(records)
+
+    def cross_entropy(self, logits: Tensor, records: Tensor) -> Tensor:
+        """Cross-entropy of records (..., m), summed over items and fields; `residual` is its gradient."""
+        total = torch.zeros(logits.shape[:-1], dtype=logits.dtype, device=logits.device)
+        for start, stop in self.bernoulli:
+            here, there = logits[..., start:stop], records[..., start:stop]
+            total = total + (functional.softplus(here) - here * there).sum(-1)
+        for start, stop in self.softmax:
+            total = total - (torch.log_softmax(logits[..., start:stop], -1) * records[..., start:stop]).sum(-1)
+        return total
 
     def log_odds(self, frequencies: Tensor) -> Tensor:
         """Biases at which the outputs show the frequencies (..., m): logits, or logarithms in a softmax block."""

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
+from dpgm.images.layout import ImageLayout
+from dpgm.images.measurement import ImageSettings, image_spends
+from dpgm.images.strategy import IMAGES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.networks.fitting import fit_networks
@@ -47,7 +50,9 @@ class NetworkStrategy:
     @property
     def measures(self) -> Mapping[str, Measures]:
         """Every mechanism that a fit may run, in words."""
-        return in_words(PRODUCTS.measures, KMEANS_WORDS, ClusterSizes.words, ClusterProfiles.words, SGD_WORDS)
+        return in_words(
+            PRODUCTS.measures, IMAGES.measures, KMEANS_WORDS, ClusterSizes.words, ClusterProfiles.words, SGD_WORDS
+        )
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Networks can be trained on any domain."""
@@ -82,6 +87,14 @@ class NetworkStrategy:
             chosen = NetworkSettings(
                 clusters=clusters, sampling_rate=rate, mean_length=stated, products=self.products
             )
+            if self._by_label(config, facts.domain):
+                assert facts.domain is not None
+                chosen = replace(
+                    chosen,
+                    clusters=ImageLayout.of(facts.domain).classes,
+                    latent=RULES.image_latent,
+                    images=ImageSettings(large=torch.cuda.is_available()),
+                )
         if chosen.clusters > max(1, facts.records / 10):
             warnings.warn(
                 f"{chosen.clusters} clusters for {facts.records} records leave fewer than ten records to a cluster; "
@@ -90,6 +103,10 @@ class NetworkStrategy:
                 stacklevel=3,
             )
         return chosen
+
+    def _by_label(self, config: Config, domain: Domain | None) -> bool:
+        """Whether there is one network per label of images: unless a number of clusters is asked for."""
+        return self.name == VAE.kind and config.clusters is None and IMAGES.refuses(config, domain) is None
 
     def refines(self, domain: Domain | None, settings: NetworkSettings) -> bool:
         """Whether trained networks are moved to measured pairs and larger sets, not to item frequencies alone.
@@ -103,6 +120,11 @@ class NetworkStrategy:
         """What the networks are refined to gets most of the budget; training gets what is left."""
         assert isinstance(settings, NetworkSettings)
         many, rules = settings.clusters > 1, settings.rules
+        training = Training(settings.sampling_rate, settings.steps)
+        if settings.images is not None:
+            assert facts.domain is not None
+            shares = image_spends(facts.domain, settings.images.rules.embedding)
+            return Budget(tuple(replace(one, share=one.share * rules.image_statistics) for one in shares), training)
         spends: list[Spend] = []
         refined = self.refines(facts.domain, settings)
         if refined:
@@ -117,10 +139,9 @@ class NetworkStrategy:
                 Spend(SUMS, sums, settings.cluster_steps),
                 Spend(SIZES, rules.cluster_sizes),
             ]
-        if many and settings.warm_start:
-            share = rules.cluster_profiles_refined if refined else rules.cluster_profiles
-            spends += [Spend(PROFILES, share)]
-        return Budget(tuple(spends), Training(settings.sampling_rate, settings.steps))
+        if many and settings.warm_start and not refined:  # networks to be refined are pre-trained instead
+            spends += [Spend(PROFILES, rules.cluster_profiles)]
+        return Budget(tuple(spends), training)
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """The number and the sizes of the networks."""

@@ -177,11 +177,28 @@ class VAE:
         """Output logits (k, n, m) of k models with parameters (k, P), each at its own points (k, n, latent)."""
         signal = points
         for block in self._decoder:
-            matrix = self.layout.matrix(parameters, block)
-            signal = torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
+            signal = self._layer(parameters, block, signal)
             if block is not self._decoder[-1]:
                 signal = signal.relu()
         return signal
+
+    def loss(self, parameters: Tensor, records: Tensor, draws: Tensor) -> Tensor:
+        """Loss (k, n) of dense records (k, n, m) under k models with parameters (k, P); differentiable.
+
+        The same loss as that of `factors`, for training on what is not private.
+        """
+        signal = records
+        for block in self._encoder:
+            signal = self._layer(parameters, block, signal).relu()
+        mean, log_variance = self._layer(parameters, self._heads, signal).chunk(2, dim=-1)
+        logits = self.decode_all(parameters, mean + torch.exp(0.5 * log_variance) * draws)
+        divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(-1)
+        return self.outputs.cross_entropy(logits, records) + divergence
+
+    def _layer(self, parameters: Tensor, block: Block, signal: Tensor) -> Tensor:
+        """Product signal (k, n, inputs) @ matrix + bias, of each model."""
+        matrix = self.layout.matrix(parameters, block)
+        return torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
 
 
 def _is_size(value: object) -> bool:

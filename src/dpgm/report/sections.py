@@ -9,6 +9,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Image
+from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
 from dpgm.evaluation.comparable import position_names
 from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation
@@ -33,7 +34,8 @@ def extent(evaluation: Evaluation) -> str:
         return f"{len(fields):,} columns"
     pictures = [field for field in fields if isinstance(field, Image)]
     if pictures:
-        return f"images of {pictures[0].height} × {pictures[0].columns} pixels"
+        levels = "" if pictures[0].levels == 2 else f" of {pictures[0].levels} grey levels"
+        return f"images of {pictures[0].height} × {pictures[0].columns} pixels{levels}"
     return f"{evaluation.width:,} items" if evaluation.kind == "sets" else f"{len(fields)} fields"
 
 
@@ -263,12 +265,11 @@ def images(evaluation: Evaluation) -> dict[str, Any] | None:
     found = [at for at, field in enumerate(domain.fields) if isinstance(field, Image)]
     if not found or evaluation.label_images is None:
         return None
-    picture, start = domain.fields[found[0]], domain.offsets[found[0]]
+    picture = domain.fields[found[0]]
     assert isinstance(picture, Image)
 
     def sheet(records: Records) -> str:
-        dense = records.to_dense(np.float32)[:, start : start + picture.width]
-        return png_uri(contact_sheet(dense.reshape(-1, picture.height, picture.columns), 8))
+        return png_uri(contact_sheet(grey_values(records, picture), 8))
 
     real, synthetic = evaluation.label_images
     return {

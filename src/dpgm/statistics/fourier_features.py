@@ -144,7 +144,8 @@ class FourierFeatures:
         frequencies = _draw_frequencies(domain.width, count, chosen, kernel, generator)
         for field, start in zip(domain.fields, domain.offsets, strict=True):
             if field.kind == "image":
-                _blur(frequencies[start : start + field.width].view(field.height, field.columns, count))
+                for plane in range(start, start + field.width, field.pixels):  # one per grey level but the first
+                    _blur(frequencies[plane : plane + field.pixels].view(field.height, field.columns, count))
         return cls(float(chosen), kernel, _turned(frequencies), _draw_offsets(count, phase, generator), phase)
 
     @property

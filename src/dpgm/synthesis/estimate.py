@@ -159,14 +159,19 @@ def _parameters(sizes: Sizes, family: NetworkSettings, model: str) -> int:
 def _network_seconds(
     plan: Plan, sizes: Sizes, domain: Domain | None, family: NetworkSettings, rules: CostRules
 ) -> float:
-    """Measuring, clusters, training and refinement."""
+    """Measuring, clusters, learning from samples of what was measured, training and refinement."""
     model, k, hidden = plan.settings.model, family.clusters, family.hidden[0]
     seconds = 0.0
-    if plan.pays_for("pair counts"):
+    if family.images is not None and domain is not None:
+        seconds += _image_seconds(sizes, domain, family.images, rules)
+        seconds += _pretraining_seconds(plan, sizes, family, rules)
+    elif plan.pays_for("pair counts"):
+        seconds += _product_seconds(plan, sizes, domain, family.products, rules)
         seconds += _product_seconds(plan, sizes, domain, family.products, rules, rules.decoder_factor)
+        seconds += _pretraining_seconds(plan, sizes, family, rules)
     elif plan.pays_for("item counts"):
         seconds += _counting_seconds(sizes, rules)
-    if k > 1:
+    if plan.pays_for("cluster sums"):
         iterations = family.cluster_steps * STARTS * k * rules.centre_feature + sizes.items * rules.feature_item
         seconds += sizes.records * family.features * iterations
     vae = model == VAE.kind
@@ -176,6 +181,12 @@ def _network_seconds(
     batch = family.sampling_rate * sizes.records
     step = rules.train_step + k * (rules.train_model + parameter * _parameters(sizes, family, model))
     return seconds + family.steps * (step + batch * (record + cell * sizes.width * hidden))
+
+
+def _pretraining_seconds(plan: Plan, sizes: Sizes, family: NetworkSettings, rules: CostRules) -> float:
+    least, most = family.rules.pretraining_samples
+    shown = family.rules.pretraining_passes * max(least, min(most, plan.records))
+    return shown * rules.pretraining_cell * sizes.width * sum(family.hidden)
 
 
 def _network_memory(plan: Plan, sizes: Sizes, family: NetworkSettings, rules: CostRules) -> float:

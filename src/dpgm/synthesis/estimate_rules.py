@@ -48,6 +48,8 @@ class CostRules:
     vae_parameter: float = 2.7e-9
     vae_record: float = 1.6e-6
     vae_cell: float = 9.5e-11
+    # Learning from samples: per sample that is shown, position and hidden unit.
+    pretraining_cell: float = 4.5e-10
     # RBMs: chains cost by parameters, records little.
     rbm_parameter: float = 2.1e-8
     rbm_record: float = 7.0e-7

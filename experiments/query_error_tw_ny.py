@@ -1,0 +1,42 @@
+"""Beside figure 7: the same comparison on public records of movement, where the paper's transit data are private.
+
+Check-ins of people in New York at the 342 most visited places (as many as the paper has stations), one record per
+person: 28,720 of them, so that noise weighs far more than on the 1.2 million of figure 7.
+
+    python experiments/query_error_tw_ny.py [--smoke] [--jobs FILE | --rows FILE]
+"""
+
+from dataclasses import replace
+
+import query_errors
+from paper_figures import TW_NY, Network, main
+from query_errors import Comparison
+
+CONFIG = Comparison(
+    data=TW_NY,
+    networks=(
+        Network("VAE k = 10"),
+        Network("VAE k = 1", clusters=1),
+        Network("RBM k = 10", "rbm"),
+        Network("RBM k = 1", "rbm", clusters=1),
+    ),
+    repeated=("VAE k = 10", "VAE k = 1", "RBM k = 10"),
+)
+SMOKE = replace(
+    CONFIG,
+    data="transit 700",
+    networks=(Network("VAE k = 2", clusters=2),),
+    epsilons=(1.0,),
+    others=("independent", "answer 0"),
+    steps=5,
+    queries=20,
+)
+run, jobs = query_errors.run, query_errors.jobs
+
+
+def plot(rows):
+    return query_errors.plot(rows, "tw_ny")
+
+
+if __name__ == "__main__":
+    main("query_error_tw_ny", CONFIG, SMOKE, run, plot, jobs)

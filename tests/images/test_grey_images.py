@@ -1,0 +1,195 @@
+"""Images of more than two grey levels: what positions mean, what is measured of them, what is drawn."""
+
+import numpy as np
+import pytest
+import torch
+
+from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.pictures import byte_values, grey_levels, grey_values, level_bits, nearest_levels
+from dpgm.data.readers import read_records
+from dpgm.data.records import Records
+from dpgm.data.writers import write_records
+from dpgm.errors import InputError, UsageError
+from dpgm.evaluation.evaluate import evaluate
+from dpgm.evaluation.image_classifier import image_accuracy
+from dpgm.images.features import EmbeddingDesign, FeatureSet
+from dpgm.images.fitting import RefinementSettings, fit_images
+from dpgm.images.layout import ImageLayout, draw_levels
+from dpgm.images.mean_embedding import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
+from dpgm.images.networks import dense_architecture
+from dpgm.mechanisms.query import View
+from dpgm.statistics.fourier_features import FourierFeatures
+
+LEVELS = 4
+IMAGE = Image("image", 12, 10, LEVELS)
+DOMAIN = Domain((Categorical("label", ("a", "b", "c")), IMAGE), label="label")
+ALONE = Domain((IMAGE,))
+DESIGN = EmbeddingDesign(12, 10, (FeatureSet("dct", 0.03, 70, 0.75), FeatureSet("gabor", 0.1, 30, 0.25)))
+
+
+def pictures(count: int, seed: int = 0) -> Records:
+    """Random grey images, and rows of a label each."""
+    rng = np.random.default_rng(seed)
+    bits = level_bits(rng.integers(0, LEVELS, (count, 120)), IMAGE)
+    return Records.from_dense(np.c_[np.eye(3, dtype=bool)[rng.integers(0, 3, count)], bits], DOMAIN)
+
+
+def test_levels_and_positions_are_each_others_inverse() -> None:
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, LEVELS, (30, 120))
+    records = Records.from_dense(level_bits(levels, IMAGE), ALONE)
+    assert records.width == IMAGE.width == 360
+    assert np.array_equal(grey_levels(records, IMAGE), levels)
+    assert np.allclose(grey_values(records, IMAGE).reshape(30, 120), levels / 3)
+    assert np.array_equal(nearest_levels(byte_values(records, IMAGE), IMAGE), levels)
+    assert IMAGE.position_names[121] == "r0c1>1"
+
+
+def test_two_levels_are_a_pixel_that_is_on_above_127() -> None:
+    binary = Image("image", 2, 3)
+    assert nearest_levels(np.array([0, 127, 128, 255]), binary).tolist() == [0, 0, 1, 1]
+    assert binary.width == 6
+    assert binary.position_names[4] == "r1c1"
+
+
+@pytest.mark.parametrize("levels", [1, 257, 3.0, True])
+def test_levels_out_of_range_are_refused(levels: object) -> None:
+    with pytest.raises(UsageError, match="levels"):
+        Image("image", 2, 2, levels)  # type: ignore[arg-type]
+
+
+def test_the_domain_file_states_levels_beyond_two_only() -> None:
+    plain = domain_to_plain(DOMAIN)
+    assert plain["fields"][1]["levels"] == LEVELS
+    assert domain_from_plain(plain) == DOMAIN
+    assert "levels" not in domain_to_plain(Domain((Image("image", 2, 2),)))["fields"][0]
+
+
+@pytest.mark.parametrize("name", ["x.idx", "x.idx.gz", "x.npy"])
+def test_grey_images_come_back_from_their_files(tmp_path, name: str) -> None:
+    rng = np.random.default_rng(1)
+    records = Records.from_dense(level_bits(rng.integers(0, LEVELS, (20, 120)), IMAGE), ALONE)
+    write_records(records, tmp_path / name)
+    again = read_records(tmp_path / name, domain=ALONE)
+    assert np.array_equal(again.to_dense(), records.to_dense())
+    with pytest.raises(UsageError, match="threshold"):
+        read_records(tmp_path / name, domain=ALONE, threshold=3)
+
+
+def test_arrays_hold_bytes_or_values_of_0_to_1_and_nothing_else(tmp_path) -> None:
+    values = np.random.default_rng(2).random((5, 12, 10))
+    np.save(tmp_path / "floats.npy", values)
+    read = read_records(tmp_path / "floats.npy", domain=ALONE)
+    assert np.array_equal(grey_levels(read, IMAGE), np.rint(values.reshape(5, 120) * 3))
+    for bad, dtype in ((np.nan, float), (1.5, float), (256, np.int64), (-1, np.int64)):
+        wrong = np.zeros((5, 12, 10), dtype=dtype)
+        wrong[3, 2, 1] = bad
+        np.save(tmp_path / "wrong.npy", wrong)
+        with pytest.raises(InputError, match="row 4: holds a grey value outside"):
+            read_records(tmp_path / "wrong.npy", domain=ALONE)
+
+
+def test_every_grey_image_has_a_vector_of_norm_one_and_never_longer_on_the_grid() -> None:
+    """The sensitivity of the mean embedding, whatever bits a record holds: nested or not, all, none."""
+    layout = ImageLayout.of(DOMAIN)
+    odd = Records.from_lists([[0], [0, *range(3, 363)], [1, *range(243, 363)], [2, 3, 124]], DOMAIN)
+    query = MeanEmbedding(layout, DESIGN).query()
+    for records in (pictures(40), odd):
+        for row in range(len(records)):
+            norm = float((query.compute(View(records.rows(row, row + 1))).double() * GRID).norm())
+            assert 1 - 1e-4 < norm <= 1.0
+
+
+def test_one_grey_image_more_adds_exactly_its_own_vector_to_its_own_class() -> None:
+    layout = ImageLayout.of(DOMAIN)
+    records = pictures(530)
+    query, sizes = MeanEmbedding(layout, DESIGN).query(), ClassSizes(layout).query()
+    whole, counts = query.compute(View(records)), sizes.compute(View(records))
+    for row in (0, 511, 529):
+        others = View(records.take(np.delete(np.arange(530), row)))
+        alone = View(records.rows(row, row + 1))
+        assert torch.equal(whole - query.compute(others), query.compute(alone))
+        assert torch.equal(counts - sizes.compute(others), sizes.compute(alone))
+        assert int((query.compute(alone).abs().sum(1) > 0).sum()) == 1
+        assert int(sizes.compute(alone).sum()) == 1
+
+
+def test_drawn_levels_are_the_two_nearest_and_keep_the_mean() -> None:
+    values = torch.tensor([0.0, 0.1, 0.5, 0.9, 1.0]).repeat(20_000, 1)
+    drawn = draw_levels(values, LEVELS, torch.rand(values.shape, generator=torch.Generator().manual_seed(0)))
+    exact = values * (LEVELS - 1)
+    assert bool(((drawn == exact.floor()) | (drawn == exact.ceil())).all())
+    assert torch.allclose(drawn.mean(0), exact[0], atol=0.02)
+    coins = torch.rand(values.shape, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(draw_levels(values, 2, coins).bool(), coins < values)
+
+
+def grey_stripes(count: int, seed: int) -> Records:
+    """Class a: a bright left half; class b: a middling right half."""
+    domain = Domain((Image("image", 8, 8, LEVELS), Categorical("label", (0, 1))), label="label")
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    levels = np.zeros((count, 8, 8), dtype=np.int64)
+    levels[labels == 0, :, :4] = 3
+    levels[labels == 1, :, 4:] = 1
+    image = ImageLayout.of(domain).image
+    bits = level_bits(levels.reshape(count, 64), image)
+    return Records.from_dense(np.c_[bits, np.eye(2, dtype=bool)[labels]], domain)
+
+
+def test_a_fitted_generator_draws_the_grey_values_that_were_measured() -> None:
+    records = grey_stripes(400, 0)
+    layout = ImageLayout.of(records.domain)
+    design = EmbeddingDesign(8, 8, (FeatureSet("dct", 0.004, 300, 1.0),))
+    view = View(records)
+    measured = ImageMeasurements(
+        design,
+        ClassSizes(layout).query().compute(view).double(),
+        1.0,
+        MeanEmbedding(layout, design).query().compute(view).double() * GRID,
+        1.0,
+    )
+    generator = torch.Generator().manual_seed(0)
+    fitted = fit_images(
+        measured,
+        dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)),
+        records.domain,
+        settings=RefinementSettings(steps=300, images=20),
+        generator=generator,
+    )
+    drawn = fitted.sample(300, generator=generator)
+    values, labels = grey_values(drawn, layout.image), layout.classes_of(drawn)
+    halves = values.reshape(-1, 8, 2, 4).mean(axis=(1, 3))
+    assert np.abs(halves[labels == 0].mean(0) - [1, 0]).max() < 0.15
+    assert np.abs(halves[labels == 1].mean(0) - [0, 1 / 3]).max() < 0.15
+
+
+def test_evaluation_sees_grey_values() -> None:
+    """The two classes below differ in the brightness of the same pixels alone."""
+    domain = Domain((Image("image", 8, 8, LEVELS), Categorical("label", (0, 1))), label="label")
+    image = ImageLayout.of(domain).image
+
+    def records(seed: int) -> Records:
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(0, 2, 400)
+        levels = np.where(rng.random((400, 64)) < 0.5, np.where(labels, 3, 1)[:, None], 0)
+        return Records.from_dense(np.c_[level_bits(levels, image), np.eye(2, dtype=bool)[labels]], domain)
+
+    real, synthetic = records(0), records(1)
+    assert image_accuracy(real, synthetic) > 0.95
+    found = evaluate(real, synthetic)
+    assert found.label_images is not None
+    assert found.label_images[0].shape == (2, 8, 8)
+    assert found.label_images[0][0].mean() == pytest.approx(1 / 6, abs=0.02)
+    assert found.label_images[1][1].mean() == pytest.approx(1 / 2, abs=0.02)
+
+
+def test_kernel_features_blur_every_level_by_itself() -> None:
+    two = FourierFeatures.for_domain(Domain((Image("i", 6, 5, 3),)), 40, generator=torch.Generator().manual_seed(0))
+    draws = torch.Generator().manual_seed(0)
+    plain = FourierFeatures.for_domain(Domain.of_items(60), 40, generator=draws, gamma=two.gamma)
+    assert two.width == plain.width == 60
+    # Blurring shrinks frequencies; both planes are blurred, not the first alone.
+    for plane in (slice(30), slice(30, 60)):
+        assert two.angles[plane].astype(float).std() < 0.9 * plain.angles[plane].astype(float).std()
