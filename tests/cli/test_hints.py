@@ -225,6 +225,13 @@ def test_slips_of_the_pen_are_met_with_the_right_word(tmp_path, capsys, command,
     assert message.count("\n") == 1
 
 
+def test_a_table_without_a_domain_is_met_with_the_command_that_drafts_one(tmp_path, capsys):
+    data = str(stays(tmp_path))
+    for more in ([], ["--discover"]):
+        assert run(["fit", data, "--epsilon", "1", "--out", str(tmp_path / "release"), *more]) == 2
+        assert "dpgm inspect FILE --draft-domain" in capsys.readouterr().err
+
+
 def test_slips_in_a_domain_file_too():
     field = {"name": "age", "kind": "numeric", "low": 0, "high": 9}
     for wrong, told in (

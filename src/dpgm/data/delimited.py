@@ -32,7 +32,8 @@ def delimited_columns(source: Input, options: ReadOptions, default: str) -> Colu
     if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
         raise UsageError(
             f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), --person"
-            " and --item (one row per person and item), or `--shape wide` (one column per field, with --domain)."
+            " and --item (one row per person and item), or, for a table, draft its domain with `dpgm inspect FILE"
+            " --draft-domain domain.yaml`, read it and give it with --domain."
         )
     layout = layout_of(first, options, default, str(source))
     shape: Shape | None = "wide" if options.stated_shape is None and not layout.header else None

@@ -64,8 +64,8 @@ def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
         return "wide"
     raise UsageError(
         f"{columns.file}: the shape is not clear; say `--shape long` with --person and --item (one row per person and"
-        " item), `--shape basket` (one row per record, a list of items), or `--shape wide` (one column per field, with"
-        " --domain)."
+        " item), `--shape basket` (one row per record, a list of items), or, for a table, draft its domain with `dpgm"
+        " inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
     )
 
 
