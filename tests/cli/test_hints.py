@@ -241,3 +241,42 @@ def test_slips_in_a_domain_file_too():
     ):
         with pytest.raises(UsageError, match=rf"did you mean {told}\?"):
             dpgm.Synthesizer(1.0, domain=wrong)
+
+
+MESSY = {
+    "2020-01-31 28.02.2020 03.04.2019 2021-12-30": "dates written in several ways (such as 2020-12-31, 31.12.2020)",
+    "01/31/2020T14:30 02/28/2020T09:15 02/01/2020T09:15": "'%m/%d/%Y %H:%M'",
+    "12.5 N/A 7 8": "--missing 'N/A'",
+    "$12.50 n/a $7": "--missing 'n/a'",
+    "0,15 0,99 1,52 0,52 1,15 1,99": "--decimal ,",
+}
+
+
+@pytest.mark.parametrize("texts", MESSY)
+def test_dates_gaps_and_decimal_commas_are_not_taken_for_lists_or_identifiers(tmp_path, texts):
+    cells = texts.split(" ") * 10
+    (tmp_path / "n.csv").write_text("sort;cost\n" + "".join(f"a;{cell.replace('T', ' ')}\n" for cell in cells))
+    (told,) = dict(inspect_file(tmp_path / "n.csv").hints).values()
+    assert MESSY[texts] in told
+    assert "item" not in told
+
+
+def test_persons_with_several_rows_are_noticed_and_asked_for(tmp_path, capsys):
+    rows = "".join(f"L{at % 40:03d};book {at % 3}\n" for at in range(160))
+    (tmp_path / "loans.csv").write_text("reader;title\n" + rows)
+    shown = inspect_file(tmp_path / "loans.csv")
+    assert dict(shown.hints).keys() == {"reader"}
+    assert "--person 'reader'" in dict(shown.hints)["reader"]
+    asked = "every row is another person"
+    assert any(asked in line for line in shown.lines())
+    kept = inspect_file(tmp_path / "loans.csv", person="reader", rows_per_person=2)
+    assert kept.hints == ()
+    assert not any(asked in line for line in kept.lines())
+    assert run(["inspect", str(tmp_path / "loans.csv"), "--person", "reader"]) == 2
+    assert "--rows-per-person" in capsys.readouterr().err  # not: which column holds the lists?
+
+
+def test_a_column_is_numeric_as_in_a_domain_file(tmp_path):
+    (tmp_path / "n.csv").write_text("sort;cost\n" + "a;1.5\nb;2.5\n" * 10)
+    (_, cost) = inspect_file(tmp_path / "n.csv", kinds={"cost": "numeric"}).domain.fields
+    assert cost.kind == "numeric"

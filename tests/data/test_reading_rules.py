@@ -5,6 +5,7 @@ import pytest
 
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.inspection import inspect_file
 from dpgm.data.options import ReadOptions
 from dpgm.data.readers import read_records
 from dpgm.errors import InputError, UsageError
@@ -249,3 +250,19 @@ def test_a_space_elsewhere_refuses_no_number_with_many_zeros(tmp_path):
             {"1", "5"},
             {"2", "3"},
         ]
+
+
+@pytest.mark.parametrize("header", [None, True])
+def test_a_title_above_the_header_is_named_as_such(tmp_path, header):
+    (tmp_path / "t.csv").write_text("Visits of 2023,,\n,,\nward,age,sex\n" + "a,30,f\n" * 30)
+    domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 99}]}
+    for said in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
+        with pytest.raises(InputError, match="title above a table; remove the lines") as refused:
+            inspect_file(tmp_path / "t.csv", **said)
+        assert "Visits" not in str(refused.value)
+
+
+def test_a_misspelt_column_is_named_whatever_the_separator(tmp_path):
+    (tmp_path / "l.csv").write_text("reader;title\n" + "1;Faust, Teil I\n2;Momo\n" * 10)
+    with pytest.raises(InputError, match="names no column 'raeder' for --person"):
+        read_records(tmp_path / "l.csv", person="raeder", item="title", assume_public_items=True)

@@ -21,6 +21,7 @@ from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.raw_columns import raw_columns
 from dpgm.evaluation.verdict import column_faults, verdict
+from dpgm.mechanisms.randomness import SeededRandomness
 from public_data import DATA
 
 ADULT = DATA / "adult/adult.data.gz"
@@ -233,3 +234,49 @@ def test_a_constant_column_has_faults_only_if_it_changes():
     assert all(not column_faults(column) for column in evaluate(same, same).columns)
     moved = same.assign(x=6)
     assert column_faults(evaluate(same, moved).columns[0])
+
+
+def people(count=1500, seed=0):
+    """Few have no number of children; who smokes is spelled in several ways."""
+    rng = np.random.default_rng(seed)
+    children = pandas.array(rng.poisson(1.2, count), dtype="Int64")
+    children[rng.random(count) < 0.01] = pandas.NA
+    smoker = rng.choice(["yes", "YES", "no", " No"], count)
+    return pandas.DataFrame({"age": rng.integers(18, 90, count), "children": children, "smoker": smoker})
+
+
+OPEN = {
+    "fields": [
+        {"name": "age", "kind": "numeric", "low": 0, "high": 110, "integer": True},
+        {"name": "children", "kind": "numeric", "low": 0, "high": 12, "integer": True},
+        {"name": "smoker", "kind": "boolean"},
+    ]
+}
+
+
+def test_yes_is_true_where_the_domain_says_boolean_and_leaves_bins_open(tmp_path):
+    real = people()
+    told = real.assign(smoker=real["smoker"].str.strip().str.lower() == "yes")
+    real.to_csv(tmp_path / "real.csv", index=False)
+    told.to_csv(tmp_path / "told.csv", index=False)
+    for made in (
+        evaluate(real, told, domain=OPEN),
+        evaluate(str(tmp_path / "real.csv"), str(tmp_path / "told.csv"), domain=OPEN),
+    ):
+        smoker = next(column for column in made.columns if column.name == "smoker")
+        assert smoker.distance == 0
+
+
+def test_a_frame_with_gaps_too_rare_to_be_modelled_is_compared_with_a_sample():
+    real = people().assign(smoker=True)
+    randomness = SeededRandomness(1)
+    made = dpgm.Synthesizer(epsilon=1.0, domain=OPEN, model="independent", randomness=randomness).fit(real)
+    sample = made.sample(1500, seed=1)
+    assert not sample.domain.field("children").missing
+    with pytest.raises(dpgm.InputError, match="too few such rows to model them"):
+        dpgm.as_records(real, sample.domain)
+    for asked in ({}, {"domain": sample.domain}):
+        compared = evaluate(real, sample, **asked)
+        gaps = next(column for column in compared.columns if column.name == "children")
+        assert gaps.real.missing == pytest.approx(real["children"].isna().mean())
+        assert gaps.synthetic.missing == 0

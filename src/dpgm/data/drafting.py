@@ -34,12 +34,13 @@ from dpgm.data.domain import (
 from dpgm.data.number_fields import MAX_DECIMALS, SECONDS, Unit
 from dpgm.data.number_marks import plain_texts
 from dpgm.data.options import ReadOptions
-from dpgm.data.reading_hints import NumberMarks, joining_mark
+from dpgm.data.reading_hints import NumberMarks, absent_words, joining_mark, ways_of_dates
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "items", "identifier", "ignored")
 _DISTINCT = 0.9  # share of different values from which texts are no categories
+_FEW = 0.1  # share of different values up to which texts are plainly categories
 _ENOUGH = 20  # rows from which that share says anything
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
@@ -77,6 +78,7 @@ def draft_table(
                 f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
                 f" {listed_names(columns)}."
             )
+    stated = {name: "number" if kind == "numeric" else kind for name, kind in stated.items()}  # as domain files say
     for name, kind in stated.items():
         if kind not in KINDS:
             raise UsageError(
@@ -119,7 +121,7 @@ def draft_table(
     for first, last in pairs:
         if orders.is_close(first, last) and first not in follows and last not in (*follows, *follows.values()):
             follows[last] = first
-    told = ((name, column.hint()) for name, column in seen.items() if name not in stated)
+    told = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
     hints = tuple((name, hint) for name, hint in told if hint is not None)
     return Drafted(domain, tuple(left_out), tuple(confirm), rules, tuple(follows.items()), hints)
 
@@ -231,11 +233,20 @@ class _Column:
         """Which options may read the column as what it is meant to be."""
         if self.number or self.lists or self.temporal is not None or (self.patterns and self.values):
             return None
+        if (told := self.marks.hint()) is not None:
+            return told
+        if (told := absent_words(self.values) or ways_of_dates(self.values)) is not None:
+            return told
         separator = joining_mark(self.values)
         if separator is not None:
             said = f"--kind {self.name}=items --item-separator '{separator}'"
             return f"cells that hold several items each: read them as lists with {said}"
-        return self.marks.hint()
+        if _FEW * self.rows < len(self.values) < _DISTINCT * (self.rows - self.gone) and self.rows >= _ENOUGH:
+            return (
+                f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
+                f" each, say --person '{self.name}'; else most of them are too rare to be published"
+            )
+        return None
 
     def seconds(self, column: Any, place: Any) -> "NDArray[np.float64] | None":
         """Dates of some rows as seconds, NaN where missing; None if they are none."""

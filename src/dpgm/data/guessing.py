@@ -74,9 +74,9 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
     rows = [row for row in block.rows()[:_ROWS] if is_kept(row, options.comment)]
     if not rows or options.shape == "basket":
         return Guess(options)
-    if options.separator is None and not options.named_columns:
-        options = replace(options, separator=_frequent_separator(rows[0], default))
-    separator = options.separator or default
+    separator = options.separator or _frequent_separator(rows[0], default)
+    if not options.named_columns:  # else the separator is the one with which the header holds the names
+        options = replace(options, separator=separator)
     try:
         head = [split_cells(row, separator) for row in rows]
     except Exception:  # the reader says what is wrong, in a sentence that names the line

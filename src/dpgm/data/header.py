@@ -77,8 +77,8 @@ def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -
     candidates = (options.separator,) if options.separator is not None else _candidates(default)
     if header is not False and options.named_columns:
         named = [mark for mark in candidates if _names_all(first_row, mark, options.named_columns)]
-        separator = named[0] if named else candidates[0]
         # A line that lacks a name is refused later, in a sentence that names the column.
+        separator = named[0] if named else max(candidates, key=lambda mark: _count(first_row, mark))
         header, certain = True, bool(named) or options.header is True
     elif header:
         separator = max(candidates, key=lambda mark: _count(first_row, mark))
@@ -129,6 +129,7 @@ def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
         header = not any(numbers) and "" not in bare
         unclear = not header and (distinct or not record or options.threshold is not None)
     if unclear:
+        _refuse_title(bare, file)
         raise UsageError(
             f"{file}: line 1 may be a record, and a header would be published; say --no-header if it is a record, or"
             " --header if it names the columns."
@@ -136,10 +137,20 @@ def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
     return header
 
 
+def _refuse_title(names: list[str], file: str) -> None:
+    """Refuse a first line of several cells of which one at most is filled: it names no columns."""
+    if len(names) > 2 and sum(name != "" for name in names) <= 1:
+        raise InputError(
+            f"{file}: line 1 has {len(names)} cells, all empty but one at most, like a title above a table; remove the"
+            " lines above the names of the columns."
+        )
+
+
 def _names(cells: list[str], header: bool, options: ReadOptions, file: str) -> tuple[str, ...]:
     """Names from the header, from the domain, or numbers from 0."""
     domain, count = options.public_domain, len(cells)
     if header:
+        _refuse_title([cell.strip() for cell in cells], file)
         if domain is not None and set_field(domain) is not None and options.item is None:
             return tuple(cells)  # items may have white space around them
         return tuple(plain_name(cell.strip()) for cell in cells)

@@ -27,6 +27,10 @@ TABLE_NOTE = (
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
 )
+_ROWS = (
+    "Confirm that every row is another person; if not, name the column that tells persons apart: --person COLUMN"
+    " (with --item COLUMN or --rows-per-person K)."
+)
 _ORDERS = (
     "No row breaks these rules, but synthetic ones can; where one is public knowledge, state it in the draft under"
     " `constraints`:"
@@ -86,6 +90,7 @@ class Inspection:
         outside = [f"  {name}: {why}" for name, why in self.left_out]
         return [
             f"fields     {len(self.domain.fields)} to be modelled, {len(self.left_out)} left out",
+            *([_ROWS] if self.source.unit == "row" else []),
             "Confirm that these are public knowledge: the names of the columns, and that they are",
             *(f"  [ ] {line}" for line in self.confirm),
             *(

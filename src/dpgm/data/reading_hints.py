@@ -3,6 +3,7 @@
 For the curator who looks at a file; a fit reads numbers by the marks that are stated, and guesses nothing.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ _PATTERNS = {
     "signed": r"^[$€£¥]\s*[+-]?[0-9.,']+$|^[+-]?[0-9.,']+\s*[$€£¥%]$",
 }
 _JOINING = ";|,/"
+_NUMBER = re.compile(r"[$€£¥]?\s*[+-]?[0-9][0-9.,' ]*[$€£¥%]?")
+_DATE = re.compile(r"(?P<first>[0-9]{1,4})(?P<mark>[./-])[0-9]{1,2}(?P=mark)[0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}.*)?")
+_ABSENT = {"n/a", "na", "nan", "null", "none", "nil", "-", "--", "?", ".", "unknown", "missing"}
 _ENOUGH = 3  # different cells with a mark, before one says that it joins items
 
 
@@ -65,6 +69,41 @@ class NumberMarks:
         if self._mark not in ("", ".") and count["marks between thousands"] + count["whole"] == self._texts:
             return f"numbers with marks between thousands: read them with {marked}"
         return None
+
+
+def absent_words(cells: Collection[str]) -> str | None:
+    """Which option takes words such as N/A for missing, where all other cells are numbers or dates.
+
+    >>> absent_words({"12", "N/A", "7"})
+    "numbers or dates, and 'N/A': say --missing 'N/A' if that means a missing value"
+    >>> absent_words({"good", "N/A", "7"}) is None
+    True
+    """
+    words = sorted(cell for cell in cells if cell.lower() in _ABSENT)
+    others = [cell for cell in cells if cell.lower() not in _ABSENT]
+    if not words or not others or not all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in others):
+        return None
+    told = " ".join(f"--missing '{word}'" for word in words)
+    return f"numbers or dates, and {', '.join(map(repr, words))}: say {told} if that means a missing value"
+
+
+def ways_of_dates(cells: Collection[str]) -> str | None:
+    """What to do about dates that are written in several ways, or in one that has to be stated.
+
+    >>> ways_of_dates({"2020-01-31", "31.01.2020", "28.02.2020"})
+    'dates written in several ways (such as 2020-12-31, 31.12.2020): write all in one way to have them as dates'
+    >>> ways_of_dates({"2020-01-31", "soon"}) is None
+    True
+    """
+    found = [_DATE.fullmatch(cell) for cell in cells]
+    dates = [one for one in found if one is not None]
+    if not dates or len(dates) < len(found):
+        return None
+    ways = sorted({(len(one["first"]) != 4, one["mark"]) for one in dates})
+    if len(ways) == 1:
+        return "dates of which the pattern is to be stated in the domain, such as pattern: '%m/%d/%Y %H:%M'"
+    shown = ", ".join(mark.join(("31", "12", "2020") if late else ("2020", "12", "31")) for late, mark in ways)
+    return f"dates written in several ways (such as {shown}): write all in one way to have them as dates"
 
 
 def joining_mark(cells: Collection[str]) -> str | None:

@@ -153,10 +153,13 @@ class TableEncoder:
                 raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
             ticks = format.ticks(values)
         if gone.any() and field.missing is False:
-            raise InputError(
-                f"{where(int(np.argmax(gone)))}: the value is missing; correct the file, or give the field"
-                " `missing: true`."
+            advice = (
+                "the fit has found too few such rows to model them; to compare the data with a sample, give"
+                " `dpgm.evaluate` the frame or the file itself"
+                if isinstance(field, ShapedNumber)
+                else "correct the file, or give the field `missing: true`"
             )
+            raise InputError(f"{where(int(np.argmax(gone)))}: the value is missing; {advice}.")
         return np.where(gone, np.nan, ticks)
 
     def _booleans(self, field: Boolean, column: "pyarrow.Array", place: Place) -> Codes:

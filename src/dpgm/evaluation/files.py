@@ -21,7 +21,7 @@ from dpgm.data.records import Records
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.comparable import position_names, with_domain
 from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
-from dpgm.evaluation.raw_columns import RawColumns, raw_columns
+from dpgm.evaluation.raw_columns import RawColumns, raw_columns, with_truths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,7 +97,9 @@ def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domai
         second = read_raw(synthetic, options, domain)
     names = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
-    first, second = (_as_lists(table, sets, options.item_separator) for table in (first, second))
+    first, second = (
+        with_truths(_as_lists(table, sets, options.item_separator), domain) for table in (first, second)
+    )
     return inputs_of(
         first.select(names), second.select(names), missing=options.missing, strip_suffix=options.strip_suffix
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dpgm.data.conversion import as_records, whole_frame
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.frames import long_records
 from dpgm.data.records import Records
@@ -16,7 +16,7 @@ from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.comparison_domain import SetColumn, compared_records
-from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns
+from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns, with_truths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -79,6 +79,8 @@ def inputs_of(
                 " `domain=` to compare it with a matrix."
             )
         return _without_domain(tables[0], tables[1], missing, strip_suffix)
+    if _unmodelled_gaps(tables, given):  # its bins have no place for them: the columns are compared as they stand
+        return _without_domain(_named_columns(real, given), _named_columns(synthetic, given), missing, strip_suffix)
     records = [as_records(side, given) for side in (real, synthetic)]
     for at, table in enumerate(tables):
         if table is None:
@@ -108,7 +110,21 @@ def _named_columns(data: object, domain: Domain) -> object:
         table = decode(data, rng=np.random.default_rng(0))
     if table is None:
         raise UsageError("records of an open domain cannot be compared; evaluate the files or frames themselves.")
-    return table.select([field.name for field in domain.fields if field.name in table.column_names])
+    named = table.select([field.name for field in domain.fields if field.name in table.column_names])
+    return with_truths(named, domain)
+
+
+def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
+    """Whether cells are missing where a fit has found too few of them to be modelled."""
+    return any(
+        isinstance(field, ShapedNumber)
+        and not field.missing
+        and table is not None
+        and field.name in table.column_names
+        and table.column(field.name).null_count > 0
+        for field in domain.fields
+        for table in tables
+    )
 
 
 def as_table(data: object) -> Any:

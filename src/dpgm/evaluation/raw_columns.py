@@ -207,6 +207,28 @@ def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
     return [told.take(pc.index_in(side, value_set=known)) for side in lowered]
 
 
+def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
+    """A table in which columns that the domain calls boolean say true or false, however they are spelled.
+
+    Other texts in them, such as those that stand for a missing value, stay as they are.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pa.array(list(TRUTH), type=pa.string())
+    told = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
+    for field in domain.fields:
+        if field.kind != "boolean" or field.name not in table.column_names:
+            continue
+        column = _flat(table, field.name)
+        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            continue
+        texts = _texts(column)
+        found = told.take(pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), value_set=known))
+        table = table.set_column(table.column_names.index(field.name), field.name, pc.coalesce(found, texts))
+    return table
+
+
 def _categories(name: str, texts: Sequence[Any]) -> RawColumn:
     import pyarrow as pa
 
