@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from dpgm.data.conversion import as_records
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain, save_domain
+    from dpgm.data.fields import Boolean, Categorical, Identifier, Ignored, Image, ItemSet
     from dpgm.data.inspection import inspect_file
+    from dpgm.data.number_fields import Date, DateTime, Numeric
     from dpgm.data.options import ReadOptions
     from dpgm.data.readers import read_records, read_source
     from dpgm.data.records import Records
@@ -60,7 +62,9 @@ _HOMES = {
     "data.conversion": "as_records",
     "data.domain": "Domain",
     "data.domain_file": "load_domain save_domain",
+    "data.fields": "Boolean Categorical Identifier Ignored Image ItemSet",
     "data.inspection": "inspect_file",
+    "data.number_fields": "Date DateTime Numeric",
     "data.options": "ReadOptions",
     "data.readers": "read_records read_source",
     "data.records": "Records",
@@ -94,21 +98,30 @@ _WHERE = {
 __all__ = [
     "AnswerZero",
     "ArtefactError",
+    "Boolean",
     "BudgetError",
+    "Categorical",
     "Certificate",
     "CheckFailed",
     "Config",
+    "Date",
+    "DateTime",
     "DiskError",
     "Domain",
     "DpgmError",
     "Evaluation",
     "FourierFeatures",
+    "Identifier",
+    "Ignored",
+    "Image",
     "IndependentMarginals",
     "InputError",
+    "ItemSet",
     "Ledger",
     "Mechanism",
     "Mwem",
     "NotFittedError",
+    "Numeric",
     "Plan",
     "PrivacyWarning",
     "PrivateKernelKMeans",
