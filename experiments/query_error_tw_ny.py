@@ -21,6 +21,7 @@ CONFIG = Comparison(
         Network("RBM k = 1", "rbm", clusters=1),
     ),
     repeated=("VAE k = 10", "VAE k = 1", "RBM k = 10"),
+    others=("ours", "independent", "mwem clipped", "answer 0"),
 )
 SMOKE = replace(
     CONFIG,
