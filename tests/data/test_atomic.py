@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from dpgm.data.atomic import atomic_file, atomic_folder, remove_leftovers
-from dpgm.errors import DiskError, InputError
+from dpgm.data.atomic import atomic_file, atomic_folder, check_output, remove_leftovers
+from dpgm.errors import DiskError, InputError, UsageError
+from dpgm.synthesis.release import check_target
 
 
 def test_a_file_appears_only_when_the_block_ends(tmp_path):
@@ -138,3 +139,10 @@ def test_an_old_output_that_was_moved_aside_comes_back(tmp_path):
     (tmp_path / "release.old-0123456789ab").mkdir()
     remove_leftovers(tmp_path / "release")
     assert os.listdir(tmp_path) == ["release"]
+
+
+def test_what_exists_is_refused_with_the_option_of_the_command_and_of_python(tmp_path):
+    (tmp_path / "r.dat").write_text("old")
+    for check in (check_output, check_target):
+        with pytest.raises(UsageError, match=r"exists already.*--force \(force=True\)"):
+            check(tmp_path / "r.dat", force=False)

@@ -148,7 +148,7 @@ def check_output(
     if target.is_dir():
         raise disk_error(target, OSError(errno.EISDIR, ""))
     if target.exists() and not force:
-        raise UsageError(f"{target} exists already; choose another name or pass --force.")
+        raise UsageError(f"{target} exists already; choose another name or pass --force (force=True).")
 
 
 @contextmanager

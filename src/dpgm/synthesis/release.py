@@ -97,7 +97,7 @@ def check_target(target: Path, *, force: bool = False) -> None:
     if not os.path.lexists(target):
         return
     if not force:
-        raise UsageError(f"{target} exists already; choose another name or pass --force.")
+        raise UsageError(f"{target} exists already; choose another name or pass --force (force=True).")
     is_folder = target.is_dir() and not target.is_symlink()
     if not is_folder or (any(target.iterdir()) and not (target / "certificate.json").is_file()):
         raise UsageError(f"{target} is not a release, and --force replaces only releases; choose another name.")
