@@ -73,11 +73,11 @@ MUTANTS = (
         "true sizes as mixture weights",
         (
             (
-                "    floored = noisy.clamp(min=max(1.0, settings.rules.least_cluster * plan.records / k))\n",
+                "    return _floored(noisy, plan)\n",
                 "    true = gateway._kept.get(CLUSTERS)\n"
                 "    if true is not None:\n"
                 "        noisy = torch.bincount(torch.as_tensor(true), minlength=k).double()\n"
-                "    floored = noisy.clamp(min=max(1.0, settings.rules.least_cluster * plan.records / k))\n",
+                "    return _floored(noisy, plan)\n",
             ),
         ),
         PLAYBACK,

@@ -226,7 +226,8 @@ def _mixture_weights(gateway: Gateway, plan: FitPlan) -> Tensor:
     if k == 1:
         return torch.ones(1, dtype=torch.float64)
     sizes = ClusterSizes(k)
-    return _floored(gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double(), plan)
+    noisy = gateway.release(sizes.name, sizes.query(), plan.noise(sizes.name)).double()
+    return _floored(noisy, plan)
 
 
 def _floored(noisy: Tensor, plan: FitPlan) -> Tensor:
