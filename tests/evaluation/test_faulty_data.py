@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
+from dpgm.data.conversion import as_records
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.evaluation.evaluate import evaluate
@@ -195,3 +196,14 @@ def test_faults_of_images_are_noticed(fault):
 def test_fresh_images_of_the_same_kind_are_close():
     judged = verdict(evaluate(pictures(*digits()), pictures(*digits(seed=1)), baselines={}))
     assert judged.grade == "close", judged.bad
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_sets_of_a_few_people_are_no_copies(seed):
+    rng = np.random.default_rng(seed)
+    shares = 0.1  # of each item, so that many sets of one item occur once
+    real, fresh = (as_records((rng.random((200, 30)) < shares).astype(np.uint8)) for _ in range(2))
+    shorter = as_records((fresh.to_dense(np.uint8) * (rng.random((200, 30)) < 0.4)).astype(np.uint8))
+    for synthetic in (fresh, shorter):
+        assert verdict(evaluate(real, synthetic)).grade != "copies"
+    assert verdict(evaluate(real, real)).grade == "copies"

@@ -3,6 +3,9 @@
 Some equal records are natural: two people may well have bought the same two things. How many, the real data tells
 itself: a record drawn from the same population equals a record that occurs once about as often as the real data holds
 records that occur exactly twice (Good and Turing's estimate). Many more are copies.
+
+Sets of one or two items are left out: a small sample holds most of them once, and synthetic records that are a little
+too short meet them by chance.
 """
 
 from collections.abc import Sequence
@@ -15,27 +18,34 @@ from dpgm.data.records import Records
 from dpgm.evaluation.raw_columns import RawColumn
 
 
+_TELLING = 3  # items from which on a set says something about whose it is
+_FEWEST = 20  # records for a share that means anything
+
+
 @dataclass(frozen=True)
 class Copies:
-    """Shares of records.
+    """Shares of records (of item sets: of those with three items or more).
 
     Attributes:
+        records: how many synthetic records were looked at.
         copied: synthetic records that equal a real record that occurs once.
         expected: what chance alone would give.
         real_distinct: of as many real as synthetic records (or the other way round), the share that is distinct.
         synthetic_distinct: likewise.
     """
 
+    records: int
     copied: float
     expected: float
     real_distinct: float
     synthetic_distinct: float
 
 
-def copies_of_records(real: Records, synthetic: Records) -> Copies:
-    """Compare whole records over one domain."""
+def copies_of_records(real: Records, synthetic: Records) -> Copies | None:
+    """Compare whole records over one domain; None where hardly any record has three items."""
     marks = _marks(real.width)
-    return _copies(*(_set_keys(records, marks) for records in (real, synthetic)))
+    keys = [_set_keys(records, marks)[records.lengths >= _TELLING] for records in (real, synthetic)]
+    return None if min(map(len, keys)) < _FEWEST else _copies(*keys)
 
 
 def copies_of_rows(columns: Sequence[RawColumn]) -> Copies:
@@ -60,6 +70,7 @@ def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:
         for side in (real, synthetic)
     ]
     return Copies(
+        records=len(synthetic),
         copied=float(np.isin(synthetic, once).mean()),
         expected=float(2 * (counts == 2).sum() / len(real)),
         real_distinct=distinct[0],

@@ -362,7 +362,10 @@ def _copies(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> boo
                 f"The same records come again and again: {percent(measured.synthetic_distinct)} of them are distinct, "
                 f"of as many real ones {percent(measured.real_distinct)}.",
             )
-    copied = measured.copied > max(rules.copies_share, rules.copies_factor * measured.expected + rules.copies_share)
+    by_chance = (
+        rules.copies_factor * measured.expected + rules.copies_share + rules.copies_records / measured.records
+    )
+    copied = measured.copied > by_chance
     if copied:
         judged.bad.insert(
             0,

@@ -53,9 +53,10 @@ class VerdictRules:
     lost_items: Limits = Limits(0.05, 0.3)
     # Share of what real records hold that the domain does not list, so that it is missing from every synthetic record.
     outside: Limits = Limits(0.05, 0.2)
-    # More copies of unique real records than twice what chance gives, and than 2 % of all: made from the rows.
+    # More copies of unique real records than twice what chance gives, 2 % of all and five records: made from the rows.
     copies_factor: float = 2.0
     copies_share: float = 0.02
+    copies_records: int = 5
     # Distinct records relative to the real data: below, the same records come again and again.
     distinct_ratio: Limits = Limits(0.2, 0.5)  # of the missing part: 1 - ratio
     # Images: how much the pixels of one label vary, relative to the real images; and mean difference of a pixel.
