@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dpgm.data.records import Records
 from dpgm.evaluation.raw_columns import RawColumn
 
-
 _TELLING = 3  # items from which on a set says something about whose it is
 _FEWEST = 20  # records for a share that means anything
 
