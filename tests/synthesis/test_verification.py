@@ -443,3 +443,17 @@ def test_fit_signs(tmp_path, keys, capsys, short_fits):
 def test_a_seeded_fit_is_not_signed(tmp_path, keys):
     with pytest.raises(UsageError, match="not signed"):
         some_release(private=False).save(tmp_path / "r", key=read_private_key(keys[0]))
+
+
+@pytest.mark.parametrize("value", [[0.3], 10**400, [10**400] * 4, []], ids=["short", "huge", "huge list", "empty"])
+def test_rules_that_make_no_sense_are_refused_in_a_sentence(folder, value):
+    certificate = json.loads((folder / "certificate.json").read_text())
+    rules = certificate["plan"]["settings"]["family"]["rules"]
+    places = [(group, name) for group, part in rules.items() if isinstance(part, dict) for name in part]
+    assert len(places) > 20
+    for group, name in places:
+        changed = json.loads(json.dumps(certificate))
+        changed["plan"]["settings"]["family"]["rules"][group][name] = value
+        (folder / "certificate.json").write_text(json.dumps(changed))
+        with pytest.raises(dpgm.DpgmError):
+            load(folder)

@@ -8,6 +8,7 @@ from dpgm.errors import UsageError
 from dpgm.strategy.config import Config, Preset
 
 D = TypeVar("D")
+_LARGEST = 2**53  # whole numbers up to here are floats exactly; no setting is larger
 Plain: TypeAlias = dict[str, Any]
 
 
@@ -89,7 +90,7 @@ def _read(hint: Any, value: Any, what: str) -> Any:
             return tuple(_read(each, entry, what) for each, entry in zip(inner, value, strict=True))
     if is_dataclass(hint) and isinstance(hint, type):
         return from_plain(hint, value, what)
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if hint is float and (isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)):
         return float(value)
     if hint in (int, bool, str) and type(value) is hint:
         return value

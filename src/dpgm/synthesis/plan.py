@@ -10,7 +10,7 @@ from typing import Any, get_args
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.errors import PrivacyWarning, ResourceError, UsageError
+from dpgm.errors import DpgmError, PrivacyWarning, ResourceError, UsageError
 from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
@@ -215,7 +215,9 @@ def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
     """What a fit pays for: settling first, where the domain is open, and the family with what that leaves."""
     try:
         budget = strategy_of(settings.model).budget(facts, settings.family)
-    except (ArithmeticError, IndexError) as error:  # rules of an untrusted file
+    except DpgmError:
+        raise
+    except (ArithmeticError, LookupError, ValueError) as error:  # rules of an untrusted file
         raise UsageError("the plan's rules make no sense; make the plan again.") from error
     return replace(budget, spends=with_settling(facts.domain, budget.spends, facts.delta))
 
