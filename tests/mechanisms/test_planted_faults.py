@@ -329,7 +329,7 @@ NOISE_FAULTS = {
     "one draw for both models": (_one_draw_for_both_models, "blocks are independent"),
     "no noise for an empty model": (_none_for_an_empty_model, "every coordinate"),
     "noise reused at every step": (_drawn_once(), "independent of the previous"),
-    "uniform noise of the right variance": (_uniform, "normal law"),
+    "uniform noise of the right variance": (_uniform, "normal distribution"),
     "one draw for a whole step": (_one_draw_for_a_whole_step, "independent of the one before"),
 }
 
