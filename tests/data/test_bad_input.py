@@ -472,3 +472,18 @@ def test_damaged_files_of_every_format_are_refused_and_never_crash(tmp_path, mon
                 read_records(tmp_path / name, domain=records.domain)
             with suppress(DpgmError):
                 read_records(tmp_path / name, assume_public_items=True)
+
+
+def test_a_text_of_a_parquet_file_that_is_no_text_is_refused(tmp_path):
+    import pyarrow as pa
+
+    good = pa.array(["milk", "bread"])
+    _, offsets, characters = good.buffers()
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, offsets, pa.py_buffer(b"\xff\xfe" + characters.to_pybytes()[2:])]
+    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), bad)
+    path = parquet(tmp_path / "x.parquet", items=lists)
+    domain = Domain((ItemSet("items", ("milk", "bread")),))
+    with pytest.raises(InputError, match="damaged"):
+        read_records(path, domain=domain)

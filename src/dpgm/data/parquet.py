@@ -145,6 +145,8 @@ def _chunks(source: Input, columns: list[str], groups: list[int] | None, size: i
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None:
+                    batch.validate(full=True)  # texts are UTF-8, lists lie within their values
             except MemoryError:
                 raise ResourceError(f"{source}: there is too little memory to read it; give --memory.") from None
             except (pa.ArrowException, OSError, ValueError):
