@@ -35,6 +35,14 @@ EXTRA_BYTES = 200 * 2**20
 BATCH = 12_500  # mutated releases per child process
 
 
+DIED: dict[str, Any] = {
+    **dict.fromkeys(
+        ("mutated_releases", "hangs_over_10_s", "believed", "slowest_call_s", "memory_growth_bytes"), 0
+    ),
+    **{"crashes": 1, "largest_release_bytes": 0, "memory_allowed_bytes": 0, "mutations": {}, "outcomes": {}},
+}
+
+
 class Hang(BaseException):
     """A call took too long."""
 
@@ -162,7 +170,9 @@ def run(count: int, seed: int, *, capped: bool) -> dict[str, Any]:
                     outcome = "certified" if answer.ok else "refused"  # type: ignore[attr-defined]
                     if answer.ok and changed and not allowed_to_pass(mutated, folders[which]):  # type: ignore[attr-defined]
                         figures["believed"] += 1
-                        faults.append(f"{number}: {kind} is certified")
+                        faults.append(
+                            f"{number} of {seed}: {kind} is certified, though {differing(mutated, folders[which])} differ"
+                        )
             except Hang:
                 outcome = "hang"
             except DpgmError as error:
@@ -206,10 +216,14 @@ def allowed_to_pass(mutated: Any, original: Any) -> bool:
 
     The values of tensors, and figures of the certificate that suit each other; a signature of whomever.
     """
-    before, after = (json.loads(folder.files["certificate.json"]) for folder in (original, mutated))
-    differing = {key for key in before if before[key] != after[key]}
     forged = {"files", "records", "epsilon", "epsilon_replace_one", "plan", "ledger", "statements"}
-    return differing <= forged | {"planned", "mechanisms"}
+    return differing(mutated, original) <= forged | {"planned", "mechanisms"}
+
+
+def differing(mutated: Any, original: Any) -> set[str]:
+    """Fields of the certificate that were changed."""
+    before, after = (json.loads(folder.files["certificate.json"]) for folder in (original, mutated))
+    return {key for key in before if before[key] != after[key]}
 
 
 def _too_long(*_: object) -> None:
@@ -258,7 +272,7 @@ def in_child(count: int, seed: int, cache: str) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        return run(0, seed, capped=False) | {"crashes": 1, "faults": [f"the batch of seed {seed} died"]}
+        return DIED | {"seed": seed, "faults": [f"the batch of seed {seed} died"]}
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
