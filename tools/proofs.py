@@ -1,6 +1,6 @@
 """The privacy proof executed at length on whole fits of every family; writes the figures.
 
-python tools/proofs.py [--pairs 2000] [--workers N] [--out FILE]
+python tools/proofs.py [--pairs 2400] [--workers N] [--out FILE]
 
 For every family: playback (the same bytes from a tape, on other data and on none), coupled sensitivity (random data, one
 random, empty, full or repeated record more, first, in the middle or last), coin off, the law of the noise. And the law
@@ -196,7 +196,7 @@ def promises(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=2000, help="of neighbours, over all families")
+    parser.add_argument("--pairs", type=int, default=2400, help="of neighbours, over all families")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()

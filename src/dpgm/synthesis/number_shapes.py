@@ -63,7 +63,8 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: S
     """
     at = len(grid.apart)
     apart = np.array(grid.apart, dtype=np.int64)
-    alone = np.where(noisy[:at] > rules.apart_seen * std, _believed(noisy[:at], std, rules.rare_apart), 0.0)
+    least = rules.apart_seen * std if std > rules.apart_noise * total else 0.0
+    alone = np.where(noisy[:at] > least, _believed(noisy[:at], std, rules.rare_apart), 0.0)
     alone *= min(1.0, total / max(float(alone.sum()), 1e-12))
     above, held = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
     for starts in grid.levels:
