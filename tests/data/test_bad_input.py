@@ -487,3 +487,37 @@ def test_a_text_of_a_parquet_file_that_is_no_text_is_refused(tmp_path):
     domain = Domain((ItemSet("items", ("milk", "bread")),))
     with pytest.raises(InputError, match="damaged"):
         read_records(path, domain=domain)
+
+
+FLIPPED = """
+import sys
+from pathlib import Path
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.readers import read_records
+from dpgm.errors import DpgmError
+path = Path(sys.argv[1])
+data, refused = path.read_bytes(), 0
+for at in range(len(data) - 200, len(data) - 180):
+    for bit in (0, 1, 4):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        try:
+            read_records(path, domain=Domain((ItemSet("items", ("milk", "bread")),)))
+        except DpgmError:
+            refused += 1
+print(refused)
+"""
+
+
+def test_a_footer_that_would_end_the_process_is_refused(tmp_path):
+    """Sizes in the footer that contradict each other raise an exception of C++ that Python cannot catch."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lists = pa.array([["milk"], ["bread", "milk"]])
+    settings = {"store_schema": False, "compression": "none", "write_statistics": False}
+    pq.write_table(pa.table({"items": lists}), tmp_path / "x.parquet", **settings)
+    command = [sys.executable, "-c", FLIPPED, str(tmp_path / "x.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
+    assert "terminate" not in done.stderr

@@ -1,5 +1,6 @@
 """Parquet files as named columns, streamed; what the footer claims is checked before anything is unpacked."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,7 +121,29 @@ def _schema(file: Any, source: Input) -> Any:
         raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
 
 
+def _survives(metadata: Any) -> bool:
+    """Whether what the footer says of every column can be read; tried in a child, since damage there ends the process.
+
+    Arrow throws an exception of C++ on sizes that contradict each other, at a place where Python cannot catch it.
+    """
+    if not hasattr(os, "fork"):
+        return True
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the last words of the library
+            for at in range(metadata.num_row_groups):
+                group = metadata.row_group(at)
+                for column in range(group.num_columns):
+                    group.column(column)
+        finally:
+            os._exit(0)  # what Python can catch is told by the reader
+    return os.waitpid(child, 0)[1] == 0
+
+
 def _check_footer(metadata: Any, source: Input) -> None:
+    if not _survives(metadata):
+        raise InputError(f"{source}: its footer is damaged; write the file again.")
     unpacked = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     rows = sum(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))
     if metadata.num_rows < 0 or metadata.num_rows > _MAX_ROWS or rows != metadata.num_rows:
