@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from dpgm.data.records import Records
 from dpgm.evaluation.raw_columns import RawColumn
@@ -63,11 +64,7 @@ def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:
     values, counts = np.unique(real, return_counts=True)
     once = values[counts == 1]
     number = min(len(real), len(synthetic))
-    random = np.random.default_rng(0)
-    distinct = [
-        len(np.unique(side if len(side) == number else random.choice(side, number, replace=False))) / number
-        for side in (real, synthetic)
-    ]
+    distinct = [_distinct(side, number) / number for side in (real, synthetic)]
     return Copies(
         records=len(synthetic),
         copied=float(np.isin(synthetic, once).mean()),
@@ -75,6 +72,20 @@ def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:
         real_distinct=distinct[0],
         synthetic_distinct=distinct[1],
     )
+
+
+def _distinct(keys: NDArray[np.uint64], number: int) -> float:
+    """How many different records `number` of them hold, on average over which ones are drawn."""
+    counts = np.unique(keys, return_counts=True)[1]
+    others = len(keys) - counts
+    with np.errstate(invalid="ignore"):
+        missed = np.exp(
+            gammaln(others + 1)
+            - gammaln(others - number + 1)
+            + gammaln(len(keys) - number + 1)
+            - gammaln(len(keys) + 1)
+        )
+    return float((1 - np.where(others >= number, missed, 0.0)).sum())
 
 
 def _marks(count: int, seed: int = 0) -> NDArray[np.uint64]:
