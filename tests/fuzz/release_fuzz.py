@@ -217,7 +217,7 @@ def allowed_to_pass(mutated: Any, original: Any) -> bool:
     The values of tensors, and figures of the certificate that suit each other; a signature of whomever. The cap of MWEM
     is found by the fit like the values of its tensor, and no plan says what it must be.
     """
-    forged = {"files", "records", "epsilon", "epsilon_replace_one", "plan", "ledger", "statements"}
+    forged = {"files", "records", "delta", "epsilon", "epsilon_replace_one", "plan", "ledger", "statements"}
     before, after = (json.loads(folder.files["certificate.json"])["model"] for folder in (original, mutated))
     if before["kind"] == "mwem" and isinstance(after, dict) and before | {"cap": None} == after | {"cap": None}:
         forged.add("model")

@@ -389,3 +389,7 @@ def test_branches_of_several_events_have_no_simple_worst():
     both = cost([Parallel((events, events))], 1e-5)
     assert both.epsilon_pld == pytest.approx(cost(events, 1e-5).epsilon_pld, rel=1e-3)
     assert dominating([()]) is None
+
+
+def test_the_smallest_delta_that_a_file_can_hold_has_an_epsilon():
+    assert 38 < gaussian_epsilon(1.0, 1e-320) < 39

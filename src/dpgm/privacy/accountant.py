@@ -210,7 +210,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    highest = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # a tail bound, so delta is met there
+    highest = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))  # a tail bound, so delta is met there
     return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, highest, xtol=1e-14, rtol=1e-14))
 
 
