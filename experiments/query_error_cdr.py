@@ -22,6 +22,7 @@ CONFIG = Comparison(
         Network("RBM k = 10", "rbm"),
     ),
     others=("ours", "independent", "mwem clipped", "answer 0"),
+    repeated=("VAE k = 10", "RBM k = 10"),
 )
 SMOKE = replace(
     CONFIG,
