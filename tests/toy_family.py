@@ -8,6 +8,7 @@ from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import Budget
 from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.work import Work, counting_seconds
 from dpgm.synthesis import strategies
 
 CAP = 4
@@ -40,6 +41,9 @@ class CoinStrategy:
 
     def memory(self, facts, settings):
         return 1 << 20
+
+    def work(self, plan, sizes, domain, costs):
+        return Work(counting_seconds(sizes, costs))
 
     def fit(self, gateway, plan, domain, *, draws, context):
         counts = ask(gateway, ItemCounts(domain, CAP), plan.noise("item counts")).value

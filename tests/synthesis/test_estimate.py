@@ -8,9 +8,9 @@ import pytest
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.strategy.config import Config
+from dpgm.strategy.rules import RULES
 from dpgm.synthesis import estimate
 from dpgm.synthesis.estimate import Estimate, estimate_fit
-from dpgm.synthesis.estimate_rules import RULES
 from dpgm.synthesis.plan import make_plan
 
 CALLS = Domain.of_items(1303)

@@ -27,7 +27,9 @@ from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.work import Sizes, Work, counting_seconds
 
 _CHUNK_CELLS = 2**24
 
@@ -116,6 +118,10 @@ class IndependentStrategy:
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """A chunk of dense samples, and a few numbers per position."""
         return 8 * _CHUNK_CELLS + 100 * (0 if facts.domain is None else facts.domain.width)
+
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """Counting alone."""
+        return Work(counting_seconds(sizes, costs))
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -46,7 +46,9 @@ from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.work import Sizes, Work
 
 SELECT, MEASURE = "select", "measure"
 _CHUNK = 8192  # records: float32 sums of so few are exact
@@ -160,6 +162,13 @@ class MwemStrategy:
         """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
         width = RULES.most_items if facts.domain is None else facts.domain.width
         return 80 * width**2 + 8 * _CHUNK * width + 8 * _CHUNK_CELLS
+
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """Sorting the items of every record, and all pairs in every round."""
+        rounds = plan.mechanism(SELECT).count
+        return Work(
+            sizes.records * sizes.items * costs.mwem_item + rounds * math.comb(sizes.width, 2) * costs.mwem_pair
+        )
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -11,9 +11,11 @@ from dpgm.errors import UsageError
 from dpgm.images.mean_embedding import ClassSizes, MeanEmbedding
 from dpgm.images.measurement import (
     ImageSettings,
+    embedding_design,
     fit_image_generator,
     image_spends,
     measure_images,
+    refinement_rule,
 )
 from dpgm.images.model import ImageGenerator
 from dpgm.mechanisms.gateway import Gateway
@@ -21,7 +23,9 @@ from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.work import Sizes, Work
 
 
 def _own(settings: FamilySettings) -> ImageSettings:
@@ -65,6 +69,11 @@ class ImageStrategy:
         width = 0 if facts.domain is None else facts.domain.width
         return 300 * 2**20 + 400 * width * 4 * 6 + 8192 * min(width, 2000) * 4 * 4
 
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """See `image_seconds`."""
+        assert domain is not None
+        return Work(image_seconds(sizes, domain, _own(plan.settings.family), costs))
+
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> ImageGenerator:
@@ -86,3 +95,12 @@ class ImageStrategy:
 
 
 IMAGES = ImageStrategy()
+
+
+def image_seconds(sizes: Sizes, domain: Domain, settings: ImageSettings, costs: CostRules) -> float:
+    """Of embedding every picture, and of the steps that match the noisy embeddings."""
+    design = embedding_design(domain, settings)
+    architecture, fit = refinement_rule(domain, "cpu", settings.rules.fit)
+    images = fit.images * int(architecture["classes"])
+    step = costs.picture_step_fixed + costs.picture_step * images * design.features / fit.parts
+    return sizes.records * design.features * costs.picture_feature + fit.steps * step

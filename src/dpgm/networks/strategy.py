@@ -8,25 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, SUMS
+from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, STARTS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
 from dpgm.images.layout import ImageLayout
 from dpgm.images.measurement import ImageSettings, image_spends
-from dpgm.images.strategy import IMAGES
+from dpgm.images.strategy import IMAGES, image_seconds
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.networks.fitting import fit_networks
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
-from dpgm.networks.rules import RULES, NetworkSettings, assumed_mean_length
+from dpgm.networks.rules import RULES, NetworkSettings, assumed_mean_length, settings_of
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
-from dpgm.products.strategy import PRODUCTS, products_memory
+from dpgm.products.strategy import PRODUCTS, product_seconds, products_memory
 from dpgm.statistics.cluster_profiles import PROFILES, SIZES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import LENGTHS
@@ -34,7 +34,9 @@ from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings
+from dpgm.strategy.work import Sizes, Work, counting_seconds
 
 FLOAT = 4  # bytes
 
@@ -161,6 +163,20 @@ class NetworkStrategy:
         batch = settings.sampling_rate * facts.records
         return int(products_memory(width) + 5 * parameters * FLOAT + 6 * batch * (width + hidden) * FLOAT)
 
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """Measuring, clusters, learning from samples of what was measured, training and refinement."""
+        family = settings_of(plan)
+        seconds = _start_seconds(plan, sizes, domain, family, costs) + _training_seconds(
+            self.name, sizes, family, costs
+        )
+        if plan.pays_for(SUMS):
+            steps = family.cluster_steps * STARTS * family.clusters * costs.centre_feature
+            seconds += sizes.records * family.features * (steps + sizes.items * costs.feature_item)
+        batch = family.sampling_rate * sizes.records * (sizes.width + family.hidden[0])
+        cached = min(costs.kmeans_cache, sizes.records * family.features * 2) if family.clusters > 1 else 0
+        parameters = family.clusters * _parameters(self.name, sizes, family)
+        return Work(seconds, max(costs.parameter * parameters + costs.batch_cell * batch, float(cached)))
+
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Mixture:
@@ -170,6 +186,38 @@ class NetworkStrategy:
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Mixture:
         """A mixture from an untrusted release."""
         return Mixture.from_state(architecture, tensors, domain)
+
+
+def _start_seconds(
+    plan: FitPlan, sizes: Sizes, domain: Domain | None, family: NetworkSettings, costs: CostRules
+) -> float:
+    """Of what is measured before training, learning from samples of it, and meeting it again afterwards."""
+    least, most = family.rules.pretraining_samples
+    shown = family.rules.pretraining_passes * max(least, min(most, plan.records))
+    learning = shown * costs.pretraining_cell * sizes.width * sum(family.hidden)
+    if family.images is not None and domain is not None:
+        return learning + image_seconds(sizes, domain, family.images, costs)
+    if plan.pays_for("pair counts"):
+        products = product_seconds(plan, sizes, domain, family.products, costs)
+        return (
+            learning + products + product_seconds(plan, sizes, domain, family.products, costs, costs.decoder_factor)
+        )
+    return counting_seconds(sizes, costs) if plan.pays_for(ITEMS) else 0.0
+
+
+def _training_seconds(model: str, sizes: Sizes, family: NetworkSettings, costs: CostRules) -> float:
+    vae = model == VAE.kind
+    record, cell = (costs.vae_record, costs.vae_cell) if vae else (costs.rbm_record, costs.rbm_cell)
+    parameter = (costs.vae_parameter if vae else costs.rbm_parameter) * _parameters(model, sizes, family)
+    step = costs.train_step + family.clusters * (costs.train_model + parameter)
+    return family.steps * (
+        step + family.sampling_rate * sizes.records * (record + cell * sizes.width * family.hidden[0])
+    )
+
+
+def _parameters(model: str, sizes: Sizes, family: NetworkSettings) -> int:
+    """Of one network; the layers beside the widest are small."""
+    return sizes.width * family.hidden[0] * (2 if model == VAE.kind else 1)
 
 
 def default_clusters(records: int) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from math import comb
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -25,7 +26,9 @@ from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.work import Sizes, Work, counting_seconds
 
 FLOAT = 4  # bytes
 
@@ -85,6 +88,15 @@ class ProductStrategy:
         columns = 0 if domain is None else len(domain.table_columns)
         return products_memory(width, columns, component_count(width, facts.records, rules.fit))
 
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """Counting, and moving the mixture; components, and for tables all pairs of them."""
+        rules = _rules(plan.settings.family)
+        components = component_count(sizes.width, plan.records, rules.fit)
+        memory = costs.component_number * components * sizes.width
+        if _has_entropy(domain, rules):
+            memory += costs.overlap_column * components**2 * len(domain.table_columns)
+        return Work(product_seconds(plan, sizes, domain, rules, costs), memory)
+
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Products:
@@ -124,3 +136,45 @@ def products_memory(width: int, columns: int = 0, components: int = RULES.fit.co
 
 
 PRODUCTS = ProductStrategy()
+
+
+def product_seconds(
+    plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: ProductRules, costs: CostRules, factor: float = 1.0
+) -> float:
+    """Of counting, and of moving the mixture, which does not depend on the number of records.
+
+    Args:
+        plan: what is paid for.
+        sizes: of the data.
+        domain: the public domain, if it is known.
+        rules: of the fit.
+        costs: of its parts.
+        factor: how much more the part of a step costs that goes with positions.
+    """
+    seconds = counting_seconds(sizes, costs)
+    if domain is not None and is_enumerated(domain, rules.enumerated):
+        return seconds + sum(rules.enumerated.rounds) * 2.0**sizes.width * costs.enumerated_record
+    fit, budget = rules.fit, rules.budget
+    narrow = sizes.width <= budget.narrow
+    table = domain is not None and not domain.item_positions.any() and not narrow
+    steps = fit.steps_narrow if narrow else fit.steps_table if table else fit.steps
+    components = component_count(sizes.width, plan.records, fit)
+    tracked = min(budget.pair_positions, sizes.width)
+    moved = costs.step_position * sizes.width * factor
+    pairs = costs.step + components * (moved + costs.step_pair * tracked**2)
+    if _has_entropy(domain, rules):
+        pairs += costs.step_overlap * components**2 * sizes.width
+    if not plan.pays_for("triple counts"):
+        return seconds + steps * pairs
+    noise = plan.noise("triple counts") * comb(budget.triple_items, 3) ** 0.5
+    many = noise <= budget.more_triples_below * rules.sanity * plan.records
+    positions = min(budget.more_triple_positions if many else budget.triple_positions, sizes.width)
+    larger = comb(positions, 2) * (costs.step_triple_pair + costs.step_triple * positions)
+    return seconds + costs.steps_with_triples * steps * pairs + steps * components * larger
+
+
+def _has_entropy(domain: Domain | None, rules: ProductRules) -> TypeGuard[Domain]:
+    """Whether this is a table that is fitted with the largest entropy: of several columns, and not a narrow one."""
+    if domain is None or domain.item_positions.any() or domain.width <= rules.budget.narrow:
+        return False
+    return len(domain.table_columns) > 1

@@ -15,7 +15,9 @@ from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
+from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, Settings
+from dpgm.strategy.work import Sizes, Work
 
 
 class ProductMixture(Protocol):
@@ -190,6 +192,10 @@ class Strategy(Protocol):
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Bytes that a fit needs beyond the records themselves; deliberately generous."""
+        ...
+
+    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
+        """What a fit costs in time and memory beyond what all fits do, for the estimate before it."""
         ...
 
     def fit(

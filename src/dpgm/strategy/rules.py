@@ -1,7 +1,7 @@
 """What the parts of a fit cost on the machine where they were measured, and how that machine measured itself.
 
 One thread of an Intel Xeon at 2.80 GHz (two shared cores, AVX-512). Seconds there are divided by the speed of the
-machine at hand (`estimate.machine_speed`). Everything was fitted to runs of a few shapes: transit data (342 stations),
+machine at hand (`synthesis/estimate.py`). Everything was fitted to runs of a few shapes: transit data (342 stations),
 msweb (294 pages), call records (1303 towers), pictures of 28 x 28; benchmarks/large_fit.py compares with whole fits.
 """
 
@@ -34,6 +34,8 @@ class CostRules:
     step_pair: float = 8.2e-11
     step_triple_pair: float = 2.2e-8
     step_triple: float = 8.2e-11
+    # Where triples are fitted, the steps with pairs alone come first: all steps and half as many again.
+    steps_with_triples: float = 1.5
     # Tables, whose entropy compares all components: per step, pair of components and position; and the bytes that its
     # gradient keeps per pair of components and column. A table of 40 columns of 20 values: 119 s, 0.77 GB.
     step_overlap: float = 3.0e-10
