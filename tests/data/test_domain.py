@@ -42,7 +42,7 @@ from dpgm.errors import ResourceError, UsageError
         (lambda: Numeric("a", 0, 1, 0), "bins"),
         (lambda: Numeric("a", 0, 1, -1), "bins"),
         (lambda: Numeric("a", 0, 1, 10_000_000), "bins"),
-        (lambda: Numeric("a", 0, 3, 5, integer=True), "one whole number a bin"),
+        (lambda: Numeric("a", 0, 3, 5, integer=True), "one whole number per bin"),
         (lambda: Numeric("a", 0.5, 3, 2, integer=True), "whole numbers"),
         (lambda: Domain(tuple(Image(str(at), 1000, 1000) for at in range(11))), "10,000,000 positions"),
     ],

@@ -46,7 +46,7 @@ def numbers_again(text, separator):
     """The fault of old: an all-digit block of texts read as numbers."""
     import pyarrow as pa
 
-    from dpgm.data.tokens import integer_tokens
+    from dpgm.data.basket_lines import integer_tokens
 
     found = integer_tokens(text, separator)
     return None if found is None else (pa.array(found[0]).cast(pa.string()), found[1])

@@ -30,7 +30,7 @@ def read_stdin(
         format: what `--format` says.
         folder: where the copy is kept.
     """
-    from dpgm.data.spooling import spooled
+    from dpgm.data.opening import spooled
     from dpgm.errors import UsageError
 
     asked = [path for path in paths if is_pipe(path)]

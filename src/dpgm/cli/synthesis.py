@@ -201,7 +201,7 @@ def fit(
         warn_of_seed,
     )
     from dpgm.compute import parallel
-    from dpgm.data.rarity import rarity_warning
+    from dpgm.data.inspection import rarity_warning
     from dpgm.data.readers import read_records
     from dpgm.data.row_store import bytes_of
     from dpgm.data.shares import read_share

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpgm.data.columns import flat_column
 from dpgm.data.gathering import PersonsOfRows
-from dpgm.data.items import Place, escape_formula
-from dpgm.data.layout import Layout, Shape
+from dpgm.data.items import Place, escape_formula, in_column
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
-from dpgm.data.source import Source
+from dpgm.data.source import Layout, Shape, Source
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -82,11 +81,6 @@ def need(columns: Columns, name: str | None, option: str) -> str:
 def listed_names(columns: Columns) -> str:
     """The first names of columns, for a message; only of names that are certain not to be a record."""
     return ", ".join(repr(one) for one in columns.names[:12]) + (", ..." if len(columns.names) > 12 else "")
-
-
-def in_column(place: Place, name: str | int) -> Place:
-    """Places that also tell the column."""
-    return lambda row: f"{place(row)}, column {name!r}"
 
 
 class People:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dpgm.data.chunks import Chunk, Columns
-from dpgm.data.formats import Shape
 from dpgm.data.header import Layout, layout_of
 from dpgm.data.items import Place
 from dpgm.data.lines import MARK, TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
+from dpgm.data.source import Shape
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

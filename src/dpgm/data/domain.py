@@ -31,8 +31,8 @@ from dpgm.data.fields import (
     ItemSet,
     Label,
 )
-from dpgm.data.layout import Layout
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric, ShapedNumber
+from dpgm.data.source import Layout
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import near

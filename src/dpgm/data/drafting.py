@@ -15,8 +15,7 @@ from dpgm.data.chunks import Columns, listed_names
 from dpgm.data.columns import as_texts, flat_column, floats, is_list
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
-from dpgm.data.date_orders import DateOrders, order_rule
-from dpgm.data.dates import DATE_PATTERNS, parse_dates, seconds_of
+from dpgm.data.dates import DATE_PATTERNS, DateOrders, order_rule, parse_dates, seconds_of
 from dpgm.data.discovering import EARLIEST, LATEST
 from dpgm.data.domain import (
     Boolean,

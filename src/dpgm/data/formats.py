@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 
 from dpgm.data.domain import Domain, Image, ItemSet
-from dpgm.data.layout import SHAPES as SHAPES
-from dpgm.data.layout import Shape as Shape
+from dpgm.data.source import SHAPES, Shape
 from dpgm.errors import UsageError
 from dpgm.validation import near
 

@@ -13,8 +13,8 @@ from dpgm.data.drafting import Drafted, draft_table
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.opening import locate
 from dpgm.data.options import ReadKeywords, ReadOptions, options_from
-from dpgm.data.rarity import held_by_one
 from dpgm.data.readers import read_with
+from dpgm.data.records import Records
 from dpgm.data.source import Source
 from dpgm.errors import UsageError
 
@@ -185,4 +185,28 @@ def inspect_file(
         orders=() if drafted is None else drafted.orders,
         follows=() if drafted is None else drafted.follows,
         hints=() if drafted is None else drafted.hints,
+    )
+
+
+def held_by_one(records: Records) -> int:
+    """How many items and category values occur in exactly one record. For the curator's eyes; not to be stored."""
+    counts = np.zeros(records.width, dtype=np.int64)
+    for chunk in records.pieces():
+        counts += np.bincount(chunk.indices, minlength=records.width)
+    total = 0
+    for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
+        if isinstance(field, (ItemSet, Categorical)):
+            named = len(field.items) if isinstance(field, ItemSet) else len(field.values)
+            total += int(np.count_nonzero(counts[start : start + named] == 1))
+    return total
+
+
+def rarity_warning(records: Records) -> str | None:
+    """A sentence for the curator's screen, if the domain came from the data and some of it is one person's alone."""
+    alone = held_by_one(records)
+    if not alone:
+        return None
+    return (
+        f"{alone:,} of the {records.width:,} items or values of the domain are held by one person only, and the domain"
+        " is published: make sure that all of them are public knowledge (curator only: this number is stored nowhere)"
     )

@@ -35,6 +35,11 @@ def escape_formula(label: str) -> str:
     return "'" + label if _FORMULA.match(label) else label
 
 
+def in_column(place: Place, name: str | int) -> Place:
+    """Places that also tell the column."""
+    return lambda row: f"{place(row)}, column {name!r}"
+
+
 class Items(Protocol):
     """Turns labels into codes, chunk after chunk."""
 

@@ -9,7 +9,6 @@ A `Numeric` with `bins` is closed: so many equal bins, values uniform within eac
 
 import datetime
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
@@ -133,7 +132,7 @@ class Numeric:
         if self.integer:
             self._check_integer()
             if bins > high - low + 1:
-                raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number a bin.")
+                raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number per bin.")
             if (high - low + 1) * bins > 2**62:
                 raise UsageError(f"field {self.name!r}: the range is too wide for so many bins; use fewer.")
 
@@ -207,8 +206,53 @@ class Numeric:
         return [*names, f"{self.name} missing"] if self.missing else names
 
 
+class _Moments:
+    """What dates and date-times have in common: they are open, and whole steps since 1970."""
+
+    low: str
+    high: str
+    missing: bool | None
+    after: str | None
+
+    @property
+    def _step(self) -> int:
+        """Seconds of one tick."""
+        return SECONDS["day"]
+
+    @property
+    def is_open(self) -> bool:
+        """Always: bins are found privately."""
+        return True
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Low and high in ticks; of the time since another date, from 0 to as long as can be."""
+        low, high = (_iso_seconds(bound) // self._step for bound in (self.low, self.high))
+        return (low, high) if self.after is None else (0.0, high - low)
+
+    @property
+    def special_ticks(self) -> tuple[float, ...]:
+        """None."""
+        return ()
+
+    @property
+    def scale(self) -> Scale:
+        """Dates are all alike, but short times since another are told apart more finely than long ones."""
+        return "linear" if self.after is None else "auto"
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        return NOMINAL_VALUES + bool(self.missing is not False)
+
+    @property
+    def position_names(self) -> list[str]:
+        """None yet."""
+        return []
+
+
 @dataclass(frozen=True)
-class Date:
+class Date(_Moments):
     """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); open, as a `Numeric` without bins is.
 
     `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
@@ -229,44 +273,13 @@ class Date:
         _check_dates(self, "2020-01-31")
 
     @property
-    def is_open(self) -> bool:
-        """Always: bins are found privately."""
-        return True
-
-    @property
     def format(self) -> NumberFormat:
         """Days; a number of them where the time since another date is modelled."""
         return NumberFormat("date" if self.after is None else "integer")
 
-    @property
-    def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks; of the time since another date, from 0 to as long as can be."""
-        low, high = _iso_seconds(self.low) // 86_400, _iso_seconds(self.high) // 86_400
-        return (low, high) if self.after is None else (0.0, high - low)
-
-    @property
-    def special_ticks(self) -> tuple[float, ...]:
-        """None."""
-        return ()
-
-    @property
-    def scale(self) -> Scale:
-        """Days are all alike, but short times are told apart more finely than long ones."""
-        return "linear" if self.after is None else "auto"
-
-    @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return NOMINAL_VALUES + bool(self.missing is not False)
-
-    @property
-    def position_names(self) -> list[str]:
-        """None yet."""
-        return []
-
 
 @dataclass(frozen=True)
-class DateTime:
+class DateTime(_Moments):
     """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is."""
 
     name: str
@@ -285,41 +298,13 @@ class DateTime:
         _check_dates(self, "2020-01-31T12:00")
 
     @property
-    def is_open(self) -> bool:
-        """Always: bins are found privately."""
-        return True
+    def _step(self) -> int:
+        return SECONDS[self.unit]
 
     @property
     def format(self) -> NumberFormat:
         """Steps of the unit; a number of them where the time since another moment is modelled."""
         return NumberFormat("integer") if self.after is not None else NumberFormat("datetime", unit=self.unit)
-
-    @property
-    def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks; of the time since another moment, from 0 to as long as can be."""
-        step = SECONDS[self.unit]
-        low, high = _iso_seconds(self.low) // step, _iso_seconds(self.high) // step
-        return (low, high) if self.after is None else (0.0, high - low)
-
-    @property
-    def special_ticks(self) -> tuple[float, ...]:
-        """None."""
-        return ()
-
-    @property
-    def scale(self) -> Scale:
-        """Moments are all alike, but short times are told apart more finely than long ones."""
-        return "linear" if self.after is None else "auto"
-
-    @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return NOMINAL_VALUES + bool(self.missing is not False)
-
-    @property
-    def position_names(self) -> list[str]:
-        """None yet."""
-        return []
 
 
 OpenNumber: TypeAlias = Numeric | Date | DateTime
@@ -391,15 +376,6 @@ class ShapedNumber:
             last = self.edges[after] - (1 if self.format.in_steps else 0)
             names.append(f"{self.name} {text(self.edges[first])} to {text(last)}")
         return [*names, f"{self.name} missing"] if self.missing else names
-
-    def position_of(self, tick: float) -> int:
-        """The position of one value (see `shaped_codes` for many)."""
-        if tick in self.atoms:
-            return self.atoms.index(tick)
-        if not self.starts:
-            return min(range(len(self.atoms)), key=lambda at: abs(self.atoms[at] - tick))
-        borders = [self.edges[start] for start in self.starts]
-        return len(self.atoms) + min(max(bisect_right(borders, tick) - 1, 0), len(borders) - 1)
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpgm.data.items import Place
+from dpgm.data.items import Place, in_column
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -42,13 +42,9 @@ def with_plain_numbers(
         at = table.column_names.index(name)
         column = table.column(at).combine_chunks()
         if pa.types.is_string(column.type):
-            plain = plain_texts(column, decimal, thousands, ("", *missing), _in_column(place, name))
+            plain = plain_texts(column, decimal, thousands, ("", *missing), in_column(place, name))
             table = table.set_column(at, name, plain)
     return table
-
-
-def _in_column(place: Place, name: str) -> Place:
-    return lambda row: f"{place(row)}, column {name!r}"
 
 
 def plain_texts(

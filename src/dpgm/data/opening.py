@@ -1,18 +1,24 @@
-"""Opening an input file: what it is, what is inside, and limits on what it may unpack to."""
+"""Opening an input: what it is, what is inside, and limits on what it may unpack to.
+
+Data from a pipe are kept in a private temporary file: readers open a file more than once (to look at its header, then
+at its rows), which a pipe does not allow. That file has no name that others could open, belongs to the owner alone, and
+goes with the process, however that ends.
+"""
 
 import gzip
 import io
 import os
+import shutil
 import stat
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from dpgm.data.spooling import Spooled
 from dpgm.errors import InputError, ResourceError
 
 # Text compresses some ten times; far more than this, and large, is a bomb. What is unpacked is held against the packed
@@ -21,6 +27,78 @@ MAX_RATIO = 200
 RATIO_FROM = 16 << 20
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+_HEAD = 1 << 16  # bytes by which a format is told
+_MAGIC = ((b"PAR1", ".parquet"), (b"PK\x03\x04", ".xlsx"), (b"\x93NUMPY", ".npy"))
+_HANDLES = "/proc/self/fd"  # where Linux shows open files, those without a name as well
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """A copy of what a stream held: a path for as long as this value lives.
+
+    `label` is how messages call it; the ending of `name` tells the format, if it has one.
+    """
+
+    label: str
+    name: str
+    file: Any = field(repr=False)
+
+    def __fspath__(self) -> str:
+        return self.file.name if isinstance(self.file.name, str) else f"{_HANDLES}/{self.file.fileno()}"
+
+    def __str__(self) -> str:
+        return self.label
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+def spooled(
+    stream: IO[bytes], label: str, *, look: bool = False, folder: str | os.PathLike[str] | None = None
+) -> Spooled:
+    """All bytes of a stream in a file that only this process can open.
+
+    Args:
+        stream: read to its end.
+        label: how messages call it, such as `stdin`.
+        look: find out the format from the first bytes: for a curator who looks at the data, never for a fit.
+        folder: where the file is kept; by default that of temporary files.
+
+    Raises:
+        InputError: the stream holds nothing.
+    """
+    make = tempfile.TemporaryFile if os.path.isdir(_HANDLES) else tempfile.NamedTemporaryFile
+    file: Any = make(dir=folder)  # mode 0600; removed when it is closed
+    try:
+        shutil.copyfileobj(stream, file, 1 << 20)
+        file.flush()
+        if not file.tell():
+            raise InputError(f"{label}: holds nothing; pipe a file with records into the command.")
+        file.seek(0)
+        return Spooled(label, label + (_ending_of(file.read(_HEAD), label) if look else ""), file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _ending_of(head: bytes, label: str) -> str:
+    """The ending that a file would have which begins like this.
+
+    >>> _ending_of(b"age,sex", "stdin"), _ending_of(b'{"age": 5}', "stdin"), _ending_of(b"[[1, 2],", "stdin")
+    ('.csv', '.jsonl', '.json')
+    """
+    for magic, ending in _MAGIC:
+        if head.startswith(magic):
+            return ending
+    if head.startswith(b"\x1f\x8b"):
+        raise InputError(f"{label}: is compressed; unpack it on its way, as with `gunzip -c FILE | dpgm ...`.")
+    lines = [line.strip() for line in head.splitlines() if line.strip()]
+    first = lines[0] if lines else b""
+    if first.startswith(b"{") or (first.startswith(b"[") and first.endswith(b"]") and len(lines) > 1):
+        return ".jsonl"
+    if first.startswith(b"["):
+        return ".json"
+    return ".tsv" if b"\t" in first and b"," not in first else ".csv"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encodings import UTF8, checked_encoding
-from dpgm.data.formats import Shape, check_shape, format_of, set_field
+from dpgm.data.formats import check_shape, format_of, set_field
 from dpgm.data.number_marks import check_marks
 from dpgm.data.row_store import Room
+from dpgm.data.source import Shape
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.chunks import Columns, in_column, need, people_of, plain_name
+from dpgm.data.chunks import Columns, need, people_of, plain_name
 from dpgm.data.columns import cell_lists, flat_column, is_list, refuse_joined_cells, set_codes, split_lists
-from dpgm.data.formats import Shape, set_field
+from dpgm.data.formats import set_field
 from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer
-from dpgm.data.layout import Layout
+from dpgm.data.items import in_column
 from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records
-from dpgm.data.source import Source
+from dpgm.data.source import Layout, Shape, Source
 from dpgm.data.wide import numbers, read_wide
 from dpgm.errors import InputError, UsageError
 

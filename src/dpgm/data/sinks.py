@@ -12,10 +12,11 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.formats import Shape, set_field
+from dpgm.data.formats import set_field
 from dpgm.data.pictures import byte_values
 from dpgm.data.records import Records, concatenate
 from dpgm.data.rendering import Render
+from dpgm.data.source import Shape
 from dpgm.data.table import decode
 
 if TYPE_CHECKING:

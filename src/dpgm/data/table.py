@@ -29,7 +29,7 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
-from dpgm.data.items import Codes, Items, KnownItems, Place
+from dpgm.data.items import Codes, Items, KnownItems, Place, in_column
 from dpgm.data.number_fields import SECONDS, NumberFormat
 from dpgm.data.open_records import (
     CodeColumn,
@@ -141,7 +141,7 @@ class TableEncoder:
         place: Place,
     ) -> NDArray[np.float64]:
         """Ticks of a column of numbers or dates, NaN where missing."""
-        where = _in_column(place, field.name)
+        where = in_column(place, field.name)
         if format.kind in ("date", "datetime"):
             pattern = field.pattern if isinstance(field, (Date, DateTime)) else None
             seconds, gone = seconds_of(column, where, self._missing, pattern)
@@ -163,7 +163,7 @@ class TableEncoder:
         return np.where(gone, np.nan, ticks)
 
     def _booleans(self, field: Boolean, column: "pyarrow.Array", place: Place) -> Codes:
-        where = _in_column(place, field.name)
+        where = in_column(place, field.name)
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
         codes = np.full(len(texts), 2, dtype=np.int64)
         for row, text in enumerate(texts):
@@ -186,7 +186,7 @@ class TableEncoder:
     def _sets(self, field: Field, column: "pyarrow.Array", place: Place) -> tuple[Codes, NDArray[np.int64]]:
         import pyarrow as pa
 
-        where = _in_column(place, field.name)
+        where = in_column(place, field.name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             separator = self._item_separator
             column = parse_lists(column, where) if separator is None else split_lists(column, separator, where)
@@ -196,7 +196,7 @@ class TableEncoder:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        where = _in_column(place, field.name)
+        where = in_column(place, field.name)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         texts = as_texts(column, where)
@@ -232,7 +232,7 @@ class TableEncoder:
         return codes
 
     def _numbers(self, field: Numeric, column: "pyarrow.Array", place: Place) -> Codes:
-        where = _in_column(place, field.name)
+        where = in_column(place, field.name)
         values, gone = floats(column, where, self._missing)
         if gone.any() and not field.missing:
             row = int(np.argmax(gone))
@@ -396,7 +396,3 @@ def _strip_suffix(texts: "pyarrow.Array", suffix: str) -> "pyarrow.Array":
     import pyarrow.compute as pc
 
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(suffix) + "$", "")
-
-
-def _in_column(place: Place, name: str) -> Place:
-    return lambda row: f"{place(row)}, column {name!r}"

@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.chunks import Chunk, Columns, in_column, listed_names, people_of, plain_name
+from dpgm.data.chunks import Chunk, Columns, listed_names, people_of, plain_name
 from dpgm.data.columns import flat_column, floats, written_numbers
 from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric
 from dpgm.data.formats import set_field
 from dpgm.data.gathering import joined_records
-from dpgm.data.items import KnownItems, Place
-from dpgm.data.layout import Layout
+from dpgm.data.items import KnownItems, Place, in_column
 from dpgm.data.number_fields import ShapedNumber
 from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
-from dpgm.data.source import Source
+from dpgm.data.source import Layout, Source
 from dpgm.data.table import TableEncoder
 from dpgm.errors import InputError
 from dpgm.validation import near

@@ -11,8 +11,7 @@ import numpy as np
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image, Label
-from dpgm.data.formats import FileFormat, Shape, check_shape, format_of, set_field
-from dpgm.data.layout import Layout
+from dpgm.data.formats import FileFormat, check_shape, format_of, set_field
 from dpgm.data.records import Records
 from dpgm.data.rendering import (
     Render,
@@ -26,6 +25,7 @@ from dpgm.data.rendering import (
     render_table_csv,
 )
 from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
+from dpgm.data.source import Layout, Shape
 from dpgm.errors import UsageError
 
 _CHUNK = 65_536

@@ -20,8 +20,8 @@ from dpgm import validation
 from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import set_field
-from dpgm.data.layout import Layout
 from dpgm.data.records import Records, concatenate
+from dpgm.data.source import Layout
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
