@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
-    from dpgm.clustering.estimator import PrivateKernelKMeans
+    from dpgm.clustering.estimator import PrivateKernelKMeans, clustering_accuracy
     from dpgm.data.conversion import as_records
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain, save_domain
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
         ResourceError,
         UsageError,
     )
-    from dpgm.evaluation.clustering_accuracy import clustering_accuracy
+    from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import evaluate
     from dpgm.evaluation.evaluation import Evaluation
-    from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.accountant import cost
     from dpgm.privacy.certificate import Certificate, Verification
     from dpgm.privacy.events import Mechanism
@@ -58,7 +57,7 @@ _ERRORS = (
 )
 # Module -> its public names, as here = as there.
 _HOMES = {
-    "clustering.estimator": "PrivateKernelKMeans",
+    "clustering.estimator": "PrivateKernelKMeans clustering_accuracy",
     "data.conversion": "as_records",
     "data.domain": "Domain",
     "data.domain_file": "load_domain save_domain",
@@ -73,10 +72,9 @@ _HOMES = {
     "data.writers": "RecordWriter write_records",
     "errors": _ERRORS,
     "baselines.estimators": "AnswerZero IndependentMarginals Mwem",
-    "evaluation.clustering_accuracy": "clustering_accuracy",
+    "evaluation.counting_queries": "read_workload",
     "evaluation.evaluate": "evaluate",
     "evaluation.evaluation": "Evaluation",
-    "evaluation.workload_file": "read_workload",
     "privacy.accountant": "cost",
     "privacy.certificate": "Certificate Verification",
     "privacy.events": "Mechanism",

@@ -11,8 +11,8 @@ from dpgm.data.readers import read_records
 from dpgm.data.records import Records
 from dpgm.data.writers import write_records
 from dpgm.errors import InputError, UsageError
+from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate
-from dpgm.evaluation.image_classifier import image_accuracy
 from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout, draw_levels

@@ -68,9 +68,9 @@ def evaluate(
     from dpgm.baselines.estimators import IndependentMarginals, Mwem
     from dpgm.data.atomic import atomic_file, check_output
     from dpgm.errors import UsageError
+    from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.files import file_inputs, read_alike
-    from dpgm.evaluation.workload_file import read_workload
     from dpgm.privacy.certificate import read_certificate
     from dpgm.report.html import render_report, write_report
     from dpgm.synthesis.verification import stated_domain

@@ -1,10 +1,10 @@
-"""Private kernel k-means with the manners of scikit-learn."""
+"""Private kernel k-means with the interface of scikit-learn, and how well clusters match labels."""
 
 from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpgm.clustering.centers import centers_from_records, draw_initial_centers
@@ -201,3 +201,29 @@ def noisy_profile(gateway: Gateway, domain: Domain, rows: int, profile_noise: fl
     length_bound = max(1, min(domain.width, round(LENGTH_FACTOR * expected)))
     counts = gateway.release("item counts", ItemCounts(domain, length_bound).query(), profile_noise)
     return counts.double() / max(1, rows)
+
+
+def clustering_accuracy(labels: ArrayLike, clusters: ArrayLike) -> float:
+    """The share of records whose cluster is matched to their label, under the best one-to-one matching.
+
+    Computed on true labels, hence not private.
+
+    >>> clustering_accuracy([0, 0, 1, 1, 2], [1, 1, 0, 0, 0])
+    0.8
+
+    Args:
+        labels: (N,) true label of every record.
+        clusters: (N,) cluster of every record; may have more or fewer values than labels.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    label_names, label_numbers = np.unique(np.asarray(labels), return_inverse=True)
+    cluster_names, cluster_numbers = np.unique(np.asarray(clusters), return_inverse=True)
+    if label_numbers.shape != cluster_numbers.shape or label_numbers.ndim != 1:
+        raise UsageError("`labels` and `clusters` must be lists of equal length, one entry per record.")
+    if len(label_numbers) == 0:
+        raise UsageError("there are no records to match; `labels` is empty.")
+    table = np.zeros((len(cluster_names), len(label_names)), dtype=np.int64)
+    np.add.at(table, (cluster_numbers, label_numbers), 1)
+    matched = linear_sum_assignment(table, maximize=True)
+    return float(table[matched].sum() / len(label_numbers))

@@ -1,29 +1,37 @@
 """Counting queries: how many records hold all (or any) of a set of items, and how far synthetic data is off.
 
 Answers come from packed bits: for a block of records, one row of bits per item that any query mentions, then one
-AND (or OR) and a population count a query. Inverted lists are as fast for rare items under "all of them", but
+AND (or OR) and a population count per query. Inverted lists are as fast for rare items under "all of them", but
 cost the whole index in memory and slow down by the list length under "any of them"; packed bits cost the same
 for both readings, need 64 MB whatever the number of records, and nothing beyond numpy.
+
+A user's own queries are read from a file: `.json` holds a list of lists of items; `.dat` one query per line, separated
+by blanks; anything else one query per line, separated by commas (quotes as in CSV). Items are written as the domain
+labels them, `field=value` in tables.
 """
 
+import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.errors import UsageError
-from dpgm.evaluation.comparable import check_comparable
-from dpgm.evaluation.workload_file import read_workload as read_workload
+from dpgm.errors import InputError, UsageError
+from dpgm.evaluation.comparable import check_comparable, position_names
 
 Queries: TypeAlias = Sequence[Sequence[int]]
 Reading: TypeAlias = Literal["all", "any"]
 
 SANITY = 0.001  # queries below 0.1 % of the records are measured against that many
 _BLOCK_BYTES = 64 * 2**20
+_MOST_QUERIES = 100_000
 
 
 @dataclass(frozen=True)
@@ -175,3 +183,60 @@ def query_error(
     answers = count_queries(synthetic, queries, reading).astype(np.float64) * scale
     errors = np.abs(answers - truth) / np.maximum(truth, sanity * len(real))
     return QueryError(float(errors.mean()), float(np.median(errors)), errors, truth, answers, reading)
+
+
+def read_workload(path: str | Path, domain: Domain) -> tuple[tuple[int, ...], ...]:
+    """The queries of a file as sorted positions of the domain.
+
+    Raises:
+        InputError: unreadable file, no queries, an empty query, or an item the domain does not have.
+    """
+    path = Path(path)
+    names = position_names(domain)
+    place = {name: at for at, name in enumerate(names)}
+    for field, start in zip(domain.fields, domain.offsets, strict=True):
+        if field.kind == "items":
+            for at in range(field.width):
+                place.setdefault(f"{field.name}={names[start + at]}", start + at)
+    queries = []
+    for number, items in _lines(path):
+        where = f"{path}, query {number}" if path.suffix == ".json" else f"{path}, line {number}"
+        unknown = [item for item in items if item not in place]
+        if unknown:
+            raise InputError(f"{where}: the item {unknown[0][:40]!r} is not in the domain; correct or remove it.")
+        if not items:
+            raise InputError(f"{where}: the query is empty; name at least one item.")
+        queries.append(tuple(sorted({place[item] for item in items})))
+    if not queries:
+        raise InputError(f"{path} holds no queries; write one per line, items separated by commas.")
+    if len(queries) > _MOST_QUERIES:
+        raise InputError(f"{path} holds more than {_MOST_QUERIES:,} queries; split it.")
+    return tuple(queries)
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
+    if path.suffix == ".json":
+        return _from_json(path, text)
+    if path.suffix == ".dat":
+        return [(at, line.split()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+    try:
+        rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"{path} is not comma-separated text: {error}.") from error
+    return [(at, [cell.strip() for cell in row]) for at, row in enumerate(rows, 1) if any(row)]
+
+
+def _from_json(path: Path, text: str) -> list[tuple[int, list[str]]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON; write a list of lists of items.") from error
+    if not isinstance(value, list) or not all(isinstance(query, list) for query in value):
+        raise InputError(f"{path} must hold a list of lists of items.")
+    return [(at, [str(item) for item in query]) for at, query in enumerate(value, 1)]

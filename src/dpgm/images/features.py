@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from dpgm.errors import UsageError
-from dpgm.images.bases import cosine_images, squared_frequencies
 from dpgm.images.rules import RULES, MapRules, Transform
 
 
@@ -157,3 +156,27 @@ def _transform(
         return _CosineTransform(height, columns, rules, device)
     waves = rules.waves if name == "gabor" else rules.waves_middle
     return _GaborTransform(height, columns, waves, rules, device)
+
+
+def cosine_basis(size: int) -> Tensor:
+    """The orthonormal cosine transform of a line of `size` pixels, one row per frequency."""
+    position = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+    basis = torch.cos(math.pi * torch.arange(size, dtype=torch.float64)[:, None] * position)
+    basis *= math.sqrt(2 / size)
+    basis[0] /= math.sqrt(2)
+    return basis.float()
+
+
+def cosine_images(height: int, columns: int, chosen: Tensor) -> Tensor:
+    """The waves (chosen, pixels) of chosen cosine coefficients, numbered row by row."""
+    vertical = cosine_basis(height)[torch.div(chosen, columns, rounding_mode="floor")]
+    horizontal = cosine_basis(columns)[chosen % columns]
+    return (vertical[:, :, None] * horizontal[:, None, :]).flatten(1)
+
+
+def squared_frequencies(height: int, columns: int) -> Tensor:
+    """f1² + f2² of every cosine coefficient, in half waves per image side (of equal area when not square)."""
+    side = math.sqrt(height * columns)
+    vertical = torch.arange(height, dtype=torch.float32) * (side / height)
+    horizontal = torch.arange(columns, dtype=torch.float32) * (side / columns)
+    return vertical[:, None] ** 2 + horizontal**2

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.images.bases import cosine_images, displacement_basis, resting_grid, squared_frequencies
+from dpgm.images.features import cosine_images, squared_frequencies
 from dpgm.images.rules import OUTPUT_DAMPING, RULES, ImageFitRules
 
 Parameters = dict[str, Tensor]
@@ -221,3 +221,29 @@ def _within_radius(architecture: Mapping[str, Any]) -> Tensor:
 def _coarse(architecture: Mapping[str, Any]) -> tuple[int, int]:
     """The grid before the two doublings."""
     return -(-int(architecture["height"]) // 4), -(-int(architecture["columns"]) // 4)
+
+
+def displacement_basis(height: int, columns: int, order: int) -> Tensor:
+    """Fields (k, height, columns, 2) that move pixels: the six of an affine map, then waves up to `order`.
+
+    The first coordinate is horizontal, in half image sides, as `grid_sample` counts.
+    """
+    y = ((torch.arange(height) * 2 + 1) / height - 1)[:, None].expand(height, columns)
+    x = ((torch.arange(columns) * 2 + 1) / columns - 1)[None, :].expand(height, columns)
+    scalars = [x, y, torch.ones(height, columns)]
+    for vertical in range(order + 1):
+        for horizontal in range(order + 1):
+            if vertical + horizontal >= 2:
+                wave = torch.cos(math.pi * vertical * (y + 1) / 2) * torch.cos(math.pi * horizontal * (x + 1) / 2)
+                scalars.append(wave / (vertical + horizontal))
+    zero = torch.zeros(height, columns)
+    fields = [torch.stack([scalar, zero], dim=-1) for scalar in scalars]
+    fields += [torch.stack([zero, scalar], dim=-1) for scalar in scalars]
+    return torch.stack(fields)
+
+
+def resting_grid(height: int, columns: int) -> Tensor:
+    """The grid (height, columns, 2) that moves nothing."""
+    y = (torch.arange(height) * 2 + 1) / height - 1
+    x = (torch.arange(columns) * 2 + 1) / columns - 1
+    return torch.stack([x.expand(height, columns), y[:, None].expand(height, columns)], dim=-1)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.products.entropy import entropy_bound
-from dpgm.products.loss import divergences, squared_errors
+from dpgm.products.loss import divergences, entropy_bound, squared_errors
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, DescentRules
 from dpgm.statistics.record_lengths import LengthGroups

@@ -1,18 +1,35 @@
-"""A mixture of products given that its records lie in certain boxes: exact, without any rejection.
+"""Constraints of a domain and conditions of a sample, put on generators and on the records they draw.
 
-Each component is cut to each box: its weight is multiplied by the probability of the box, and within the box positions
-stay independent. So the conditioned mixture is a mixture of products again.
+A mixture of products is conditioned exactly, without any rejection: each component is cut to each box, its weight is
+multiplied by the probability of the box, and within the box positions stay independent. So the conditioned mixture is a
+mixture of products again. Whatever positions alone cannot tell, `RecordFilter` decides on the records drawn. All of it
+is post-processing of public rules: no rule looks at a private row.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.data.conditions import (
+    LABELLED,
+    Condition,
+    Rule,
+    Unique,
+    Values,
+    fields_of,
+    numbers_of,
+    truth,
+)
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.data.table import TableEncoder, decode
 from dpgm.products.model import Products
-from dpgm.strategy.protocol import ProductMixture
-from dpgm.synthesis.boxes import Box
+from dpgm.strategy.protocol import Generator, ProductMixture
+from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, position_ranges, region_of
 
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit
 _NEGLIGIBLE = 1e-12  # weight of a component relative to all that are left
@@ -79,3 +96,147 @@ def _cut(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
         elif not mask.all():
             probabilities[:, start + item] = float(mask[1])
     return probabilities
+
+
+def with_values(records: Records, root: int, number: int) -> Records:
+    """Records of a chunk with the values within their bins drawn once and for all.
+
+    The values depend on the seed and the number of the chunk alone.
+    """
+    if all(field.kind in LABELLED for field in records.domain.fields) and not getattr(records.domain, "unread", ()):
+        return records
+    table = decode(records, rng=np.random.default_rng([root, number, 1]))
+    return Records(records.domain, records.indptr, records.indices, decoded=table)
+
+
+def condition_generator(
+    generator: Generator, domain: Domain, where: Condition | None
+) -> tuple[Generator, float, bool]:
+    """The generator conditioned as far as positions tell.
+
+    Returns:
+        The generator, the probability of what it was conditioned on, and whether every record it draws is good.
+    """
+    products = generator.as_products()
+    rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
+    if where is None and not rules:
+        return generator, 1.0, True
+    if products is None:
+        return generator, 1.0, False
+    regions: list[tuple[Box, ...]] = []
+    exact = True
+    for condition, unknown in [
+        *((rule.condition, True) for rule in rules),
+        *([] if where is None else [(where, False)]),
+    ]:
+        try:
+            region = region_of(condition, domain, unknown=unknown)
+            common([*regions, region.boxes])
+        except TooManyBoxesError:
+            exact = False
+            continue
+        exact = exact and region.exact
+        regions.append(region.boxes)
+    made, chance = conditioned(products, common(regions))
+    if made is None and chance == 0:
+        return generator, 0.0, False
+    return (generator, 1.0, False) if made is None else (made, chance, exact)
+
+
+class RecordFilter:
+    """Keeps the records that meet everything; computes numbers that a rule states; drops repeated unique keys."""
+
+    def __init__(self, domain: Domain, where: Condition | None) -> None:
+        self._domain, self._where = domain, where
+        self._rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
+        self._unique = [rule for rule in domain.constraints if isinstance(rule, Unique)]
+        self._seen: list[set[Any]] = [set() for _ in self._unique]
+        spoken = [fields_of(rule.condition) for rule in self._rules] + ([] if where is None else [fields_of(where)])
+        kinds = {field.name: field.kind for field in domain.fields}
+        self._numbers = [name for name in dict.fromkeys(sum(spoken, ())) if kinds[name] not in LABELLED]
+        # Whether records may be dropped or changed even if their positions are good.
+        self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
+
+    def __call__(self, records: Records) -> Records:
+        """The records that meet everything, in order."""
+        if not len(records):
+            return records
+        records = self._computed(records)
+        values = self._values(records)
+        good = np.ones(len(records), dtype=np.bool_)
+        for rule in self._rules:
+            good &= ~truth(rule.condition, values)[1]
+        if self._where is not None:
+            good &= truth(self._where, values)[0]
+        for seen, key in zip(self._seen, self._unique, strict=True):
+            good &= self._fresh(records, good, key, seen)
+        return records if good.all() else records.take(np.flatnonzero(good))
+
+    def _values(self, records: Records) -> Values:
+        numbers = numbers_of(records.decoded, self._numbers) if self._numbers else {}
+        return Values(records, numbers)
+
+    def _computed(self, records: Records) -> Records:
+        """Numbers that a rule states (`total = net + tax`) take that value where they can."""
+        for rule in self._rules:
+            claim = rule.sets
+            if claim is None:
+                continue
+            values = self._values(records)
+            name = claim.terms[0][1]
+            wanted = np.full(len(records), -claim.constant)
+            for factor, other in claim.terms[1:]:
+                wanted = wanted - factor * values.number(other)
+            due = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
+            due &= ~np.isnan(wanted) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
+            due &= _fits(self._domain.field(name), wanted)
+            if due.any():
+                records = self._replaced(records, name, np.where(due, wanted, values.number(name)))
+        return records
+
+    def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
+        """The same records with other numbers in one column, and the positions that go with them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = records.decoded
+        assert table is not None
+        kind = table.schema.field(name).type
+        gone = np.isnan(numbers)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            seconds = pa.array(
+                np.where(gone, 0, np.rint(np.where(gone, 0, numbers) * 86_400)).astype(np.int64), mask=gone
+            )
+            column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
+        else:
+            whole = pa.types.is_integer(kind)
+            plain = np.rint(np.where(gone, 0, numbers)) if whole else np.where(gone, 0, numbers)
+            column = pc.cast(pa.array(plain, mask=gone), kind)
+        table = table.set_column(table.column_names.index(name), name, column)
+        encoded = TableEncoder(self._domain).encode(table)
+        return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
+
+    def _fresh(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
+        """Which of the good records have a key that was not seen before."""
+        table = decode(records, rng=np.random.default_rng(0))
+        columns = [table.column(name).to_pylist() for name in rule.fields]
+        fresh = np.zeros(len(records), dtype=np.bool_)
+        for row, key in enumerate(zip(*columns, strict=True)):
+            if good[row]:
+                key = tuple(tuple(part) if isinstance(part, list) else part for part in key)
+                fresh[row] = key not in seen
+                seen.add(key)
+        return fresh
+
+
+def _fits(field: Any, numbers: Any) -> Any:
+    """Which numbers a field can hold."""
+    fits = np.isfinite(numbers)
+    ranges = position_ranges(field)
+    if ranges is not None:
+        with np.errstate(invalid="ignore"):
+            fits &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
+    form = getattr(field, "format", None)
+    if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
+        fits &= numbers == np.rint(numbers)
+    return fits

@@ -26,7 +26,7 @@ from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
 from dpgm.strategy.protocol import Generator
-from dpgm.synthesis.filtering import RecordFilter, condition_generator, with_values
+from dpgm.synthesis.conditioning import RecordFilter, condition_generator, with_values
 from dpgm.synthesis.where import Where, parse_where
 
 if TYPE_CHECKING:

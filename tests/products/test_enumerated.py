@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from dpgm.products.enumerated_fit import fit_table
+from dpgm.products.enumerated import fit_table
 from dpgm.statistics.enumerated_sets import LengthCounts, SetSums
 
 
