@@ -148,6 +148,19 @@ def test_excel_formulas_are_not_evaluated(tmp_path):
         read_records(path, domain=TABLE)
 
 
+def test_no_warning_repeats_a_cell_of_a_workbook(tmp_path, recwarn):
+    openpyxl = pytest.importorskip("openpyxl")
+    path = tmp_path / "x.xlsx"
+    workbook(path, [["colour", "size"], ["rouge", 1], [datetime.date(2020, 1, 31), 2]])
+    book = openpyxl.load_workbook(path)
+    book.active["A3"] = 98765432101  # a date beyond all calendars, of which the library warns with its number
+    book.active["A3"].number_format = "yyyy-mm-dd"
+    book.save(path)
+    with pytest.raises(InputError, match="row 3"):
+        read_records(path, domain=TABLE)
+    assert not [one for one in recwarn if "98765432101" in str(one.message)]
+
+
 def test_excel_of_two_sheets_unstated_headers_and_damage_are_refused(tmp_path):
     path = tmp_path / "x.xlsx"
     workbook(path, [["colour", "size"], ["rouge", 1]], sheets=2)

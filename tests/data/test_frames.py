@@ -211,6 +211,28 @@ def test_moments_of_a_time_zone_are_what_clocks_show_there_in_a_column_of_its_ow
     assert [*alone, *alone] == beside == [18292.0, 18292.0]
 
 
+def test_no_row_decides_the_dtypes_of_samples():
+    domain = {
+        "fields": [
+            {"name": "age", "kind": "numeric", "low": 0, "high": 90, "bins": 3, "integer": True, "missing": True},
+            {"name": "old", "kind": "boolean", "missing": True},
+            {"name": "ward", "kind": "categorical", "values": ["a", "b"], "missing": True},
+            {"name": "seen", "kind": "date", "low": "2020-01-01", "high": "2021-01-01"},
+        ]
+    }
+    usual = {"age": 5, "old": True, "ward": "a", "seen": datetime.datetime(2020, 5, 1)}
+    gaps = dict.fromkeys(usual)
+    texts = {"age": "5", "old": "no", "ward": 7, "seen": "2020-05-01"}
+
+    def dtypes(*rows):
+        return read_frame(pd.DataFrame(list(rows)), domain).dtypes
+
+    assert dtypes(usual, usual) == dtypes(usual, gaps) == dtypes(usual, texts)
+    stated = pd.DataFrame([usual]).astype({"age": "uint8", "ward": "category"})
+    assert dict(read_frame(stated, domain).dtypes) == {"age": "uint8", "old": "", "ward": "category", "seen": ""}
+    assert stated.dtypes.astype(str)["seen"].startswith("datetime64")
+
+
 def test_moments_of_a_time_zone_come_back_in_it():
     seen = pd.to_datetime(["2024-07-05 23:00", "2024-07-06 01:00"] * 150).tz_localize("Europe/Berlin")
     domain = {

@@ -137,27 +137,34 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         mapper = nullable.get if column.null_count else None
-        columns[name] = _as_it_came(column.to_pandas(types_mapper=mapper), came_in.get(name, ""))
+        series = column.to_pandas(types_mapper=mapper)
+        dtype = came_in.get(name)  # None: no frame of pandas came in
+        columns[name] = series if dtype is None else _as_it_came(series, dtype or _usual_dtype(column, series))
     frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
 
 
+def _usual_dtype(column: Any, series: Any) -> str:
+    """The dtype in which pandas keeps such values, whatever the original had: whole numbers of 64 bits, moments."""
+    import pyarrow as pa
+
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return "datetime64[us]"
+    return {"int32": "int64", "Int32": "Int64"}.get(str(series.dtype), str(series.dtype))
+
+
 def _as_it_came(series: Any, dtype: str) -> Any:
-    """A column of a sample in the dtype of the original, where that can hold it."""
-    if not dtype or str(series.dtype) == dtype:
+    """A column of a sample in the dtype that was stated, where that can hold it."""
+    if str(series.dtype) == dtype:
         return series
     import pandas
 
     try:
-        if dtype == "object":
-            return series.astype(object).where(series.notna(), None)
         if dtype.startswith("datetime64") and "," in dtype:  # moments are kept as clocks show them
             zone = pandas.api.types.pandas_dtype(dtype).tz  # type: ignore[union-attr]
             summer = np.ones(len(series), dtype=np.bool_)  # of an hour that comes twice
             there = pandas.to_datetime(series).dt.tz_localize(zone, ambiguous=summer, nonexistent="shift_forward")
             return there.astype(dtype)
-        if dtype == "bool" and not pandas.api.types.is_bool_dtype(series):
-            return series
         made = series.astype(dtype)
         if pandas.api.types.is_integer_dtype(made) and not bool((made == series).fillna(True).all()):
             return series  # too narrow, or the domain has places after the point

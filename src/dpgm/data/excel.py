@@ -4,6 +4,7 @@ Formulas are never evaluated: a cell that holds one is read as the value that wa
 domain and not from the cells, as in delimited text.
 """
 
+import warnings
 import zipfile
 from collections.abc import Iterator
 from itertools import islice
@@ -55,7 +56,9 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
     _check_size(source)
     fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
     try:
-        book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
     except MemoryError:
         raise
     except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
@@ -68,7 +71,9 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
         values = book.worksheets[0].iter_rows(values_only=True)
         for number in range(1, 1 << 31):
             try:
-                row = next(values, None)
+                with warnings.catch_warnings():  # they repeat cells, such as a date beyond all calendars
+                    warnings.simplefilter("ignore")
+                    row = next(values, None)
             except MemoryError:
                 raise
             except Exception:

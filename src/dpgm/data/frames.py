@@ -5,6 +5,7 @@ Python objects is one of texts, whatever it holds. `draft_frame` alone looks at 
 keeps none.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _FRAMES = ("pandas", "polars", "pyarrow")
 _FRAME = "the frame"  # in place of a file's name in messages
 _CHUNK = 65_536
+_FROM_VALUES = re.compile(r"u?int64|float64|bool|object|str|datetime64\[\w+\]")  # dtypes that pandas infers
 _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
@@ -40,7 +42,7 @@ _NO_DOMAIN = (
 
 @dataclass(frozen=True)
 class FrameRecords:
-    """Records of data in memory, what a certificate states of them, and the dtypes of pandas' columns."""
+    """Records of data in memory, what a certificate states of them, and the dtypes that samples come back in."""
 
     records: Records
     source: Source | None
@@ -164,9 +166,16 @@ def _names(data: Any) -> list[str]:
 
 
 def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
+    """The dtypes that samples come back in; empty where pandas has taken the dtype from the values.
+
+    One gap makes floats of whole numbers and one odd value objects of anything: samples in that dtype would tell of it.
+    """
     if type(data).__module__.partition(".")[0] != "pandas":
         return ()
-    return tuple((str(name), str(dtype)) for name, dtype in zip(data.columns, data.dtypes, strict=True))
+    return tuple(
+        (str(name), "" if _FROM_VALUES.fullmatch(str(dtype)) else str(dtype))
+        for name, dtype in zip(data.columns, data.dtypes, strict=True)
+    )
 
 
 def _arrow(data: Any) -> "pyarrow.Table":

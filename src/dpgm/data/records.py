@@ -48,7 +48,7 @@ class Records:
     )  # values drawn before
     dtypes: tuple[tuple[str, str], ...] = dataclasses.field(
         default=(), kw_only=True, repr=False
-    )  # of pandas' columns, as they came in
+    )  # of pandas' columns, as they were stated
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
