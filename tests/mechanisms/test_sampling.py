@@ -1,3 +1,4 @@
+import contextlib
 import os
 from itertools import pairwise
 
@@ -103,7 +104,7 @@ def test_coins_drawn_ahead_are_the_coins_of_the_step(rows, rate, first):
 
 
 def test_a_later_round_of_many_steps_keeps_them_apart(monkeypatch):
-    rows, rate = 2 * BLOCK, 0.001
+    rows, rate = 2 * BLOCK, 64 / BLOCK
     alone = [draw(rows, rate)(step) for step in range(5)]
     monkeypatch.setattr(sampling.math, "sqrt", lambda _: -1.0)
     coins = Coins(rows, SeededRandomness(0))
@@ -119,3 +120,26 @@ def test_a_forked_child_draws_its_own_coins(monkeypatch):
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert not np.array_equal(coins.sample(1, 0.01), waiting)
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_thread(monkeypatch):
+    coins = Coins(2_000_000, SystemRandomness())
+    given = [coins.sample(step, 0.5) for step in range(3)]  # one step at a time, the next by a thread
+    assert coins._coming is not None
+    waiting = coins._coming[2].result()[3, 0.5]
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert not np.array_equal(coins.sample(3, 0.5), waiting)
+    assert coins._coming is None
+    assert len({sample.tobytes() for sample in given}) == 3
+
+
+def test_what_a_thread_draws_goes_wrong_where_it_is_asked_for(monkeypatch):
+    coins = Coins(2_000_000, SeededRandomness(0))
+    drawn = [coins.sample(step, 0.5) for step in range(2)]
+    assert len(drawn) == 2
+    monkeypatch.setattr(sampling, "poisson_samples", lambda *_, **__: 1 / 0)
+    with contextlib.suppress(ZeroDivisionError):  # perhaps drawn before that
+        coins.sample(2, 0.5)
+    with pytest.raises(ZeroDivisionError):
+        coins.sample(3, 0.5)

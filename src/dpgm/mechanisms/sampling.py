@@ -11,6 +11,8 @@ How exact: V = (w + 1/2) / 2^64 of a 64-bit word w, as a double: V < q decides G
 import math
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,12 @@ from numpy.typing import NDArray
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness
 
-BLOCK = 65_536
-AHEAD = 1 << 13  # coins drawn at once where a step needs fewer: a few words cost almost as much as thousands
+BLOCK = (
+    1 << 20
+)  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws those it touches whole
+AHEAD = 1 << 16  # words drawn at once: a few cost almost as much as thousands, and a thread hands over less often
+
+_Samples: TypeAlias = dict[tuple[int, float], NDArray[np.int64]]
 
 
 def poisson_sample(
@@ -71,31 +77,51 @@ def poisson_samples(
 class Coins:
     """The samples of one run's steps, drawn some steps ahead where a step needs few words.
 
-    A sample is a function of its address alone, so drawing it early changes nothing. It is given out once.
+    A sample is a function of its address alone, so drawing it early changes nothing. It is given out once. Once steps
+    follow one another a thread draws the next ones, while an accelerator, or the caller, is at work on this one.
     """
 
     def __init__(self, rows: int, randomness: Randomness, first_row: int = 0) -> None:
         self._rows, self._randomness, self._first_row = rows, randomness, first_row
-        self._drawn: dict[tuple[int, float], NDArray[np.int64]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._drawn: _Samples = {}
+        self._coming: tuple[int, float, Future[_Samples]] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: tuple[int, float] | None = None
         self._process = os.getpid()
 
     def sample(self, step: int, rate: float) -> NDArray[np.int64]:
         """The sample of a step."""
-        if os.getpid() != self._process:  # a forked child must not repeat its parent's coins
-            self._drawn, self._process = {}, os.getpid()
+        if os.getpid() != self._process:  # a forked child has no thread, and must not repeat its parent's coins
+            self._forget()
         if (step, rate) not in self._drawn:
-            steps = range(step, step + self._steps_at_once(rate))
-            drawn = poisson_samples(
-                self._rows, rate, steps=steps, randomness=self._randomness, first_row=self._first_row
-            )
-            self._drawn = {(number, rate): sample for number, sample in zip(steps, drawn, strict=True)}
-        return self._drawn.pop((step, rate))
+            self._drawn = self._came(step, rate) or self._draw(step, rate)
+        found = self._drawn.pop((step, rate))
+        if not self._drawn and self._last == (step - 1, rate):
+            self._thread = self._thread or ThreadPoolExecutor(1, "coins")
+            self._coming = (step + 1, rate, self._thread.submit(self._draw, step + 1, rate))
+        self._last = (step, rate)
+        return found
+
+    def _came(self, step: int, rate: float) -> _Samples | None:
+        """What the thread drew, if it was from this step on."""
+        coming, self._coming = self._coming, None
+        return coming[2].result() if coming is not None and coming[:2] == (step, rate) else None
+
+    def _draw(self, step: int, rate: float) -> _Samples:
+        steps = range(step, step + self._steps_at_once(rate))
+        drawn = poisson_samples(
+            self._rows, rate, steps=steps, randomness=self._randomness, first_row=self._first_row
+        )
+        return {(number, rate): sample for number, sample in zip(steps, drawn, strict=True)}
 
     def _steps_at_once(self, rate: float) -> int:
         if not 0 < rate < 1:
             return 1
-        blocks = -(-(self._rows + self._first_row % BLOCK) // BLOCK) or 1
-        return max(1, AHEAD // (blocks * _words_needed(min(self._rows, BLOCK), rate)))
+        end = self._first_row % BLOCK + self._rows
+        return max(1, AHEAD // ((-(-end // BLOCK) or 1) * _words_needed(min(end, BLOCK), rate)))
 
 
 def _words_needed(rows: float, rate: float) -> int:
