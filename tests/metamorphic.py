@@ -633,6 +633,20 @@ def _written_cases() -> Iterator[Case]:
         ".csv",
     )
 
+    def signs(rng: random.Random) -> str:
+        return (
+            f"a,5,{rng.choice(['€ 7', '-€3', '€ -3', '5 €', '8', '?', '', '€', '7 %', '€ €7', '€7€', '5.0 EUR'])}"
+        )
+
+    write = below_header('a "title; above\nkind,code,size')
+    yield Case(
+        "table.csv title and signs",
+        signs,
+        write,
+        table | {"skip_lines": 1, "strip_from_numbers": ["€", "EUR"]},
+        ".csv",
+    )
+
 
 def _open_cases() -> Iterator[Case]:
     """Domains of which values, bounds or bins are still to be found."""

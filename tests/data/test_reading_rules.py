@@ -257,9 +257,10 @@ def test_a_title_above_the_header_is_named_as_such(tmp_path, header):
     (tmp_path / "t.csv").write_text("Visits of 2023,,\n,,\nward,age,sex\n" + "a,30,f\n" * 30)
     domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 99}]}
     for said in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
-        with pytest.raises(InputError, match="title above a table; remove the lines") as refused:
+        with pytest.raises(InputError, match=r"like a title above a table.*--skip-lines") as refused:
             inspect_file(tmp_path / "t.csv", **said)
         assert "Visits" not in str(refused.value)
+        assert inspect_file(tmp_path / "t.csv", **said, skip_lines=2).records == 30
 
 
 def test_a_misspelt_column_is_named_whatever_the_separator(tmp_path):

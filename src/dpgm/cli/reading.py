@@ -78,10 +78,17 @@ READ_OPTIONS: dict[str, Any] = {
     ),
     "header": _option(bool | None, "--header/--no-header", "Whether the first line names columns."),
     "missing": _option(list[str] | None, "--missing", "A text that means missing (repeatable).", "TEXT"),
+    "skip_lines": _option(int, "--skip-lines", "Leave out so many lines at the top, such as a title.", "N"),
     "comment": _option(str | None, "--comment", "Leave out lines that start with it.", "TEXT"),
     "encoding": _option(str, "--encoding", "The encoding of a text file, such as cp1252 or utf-16.", "NAME"),
     "decimal": _option(str, "--decimal", "The decimal mark of numbers in text files: . or ,", "MARK"),
     "thousands": _option(str | None, "--thousands", "The mark between thousands in text files.", "MARK"),
+    "strip_from_numbers": _option(
+        list[str] | None,
+        "--strip-from-numbers",
+        "A sign before or after numbers in text files that is left out, such as € or % (repeatable).",
+        "SIGN",
+    ),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
     "memory": _option(
         str | None, "--memory", "Keep rows that do not fit into so much memory in a private file.", "SIZE"
@@ -95,6 +102,7 @@ _DEFAULTS: dict[str, Any] = {
     "strip_suffix": "",
     "encoding": "utf-8",
     "decimal": ".",
+    "skip_lines": 0,
 }
 
 
@@ -131,4 +139,5 @@ def read_options(**chosen: Any) -> "ReadOptions":
     for name in ("separator", "item_separator"):
         if chosen[name] in ("\\t", "tab"):
             chosen[name] = "\t"
-    return ReadOptions(**chosen | {"missing": chosen["missing"] or ()})
+    lists = {name: chosen[name] or () for name in ("missing", "strip_from_numbers")}
+    return ReadOptions(**chosen | lists)

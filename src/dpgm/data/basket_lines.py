@@ -41,7 +41,7 @@ def read_basket_lines(
     if options.person is not None or options.item is not None:
         raise UsageError(f"{source}: lines of items have no columns; leave out --person and --item.")
     gatherer = BasketGatherer(goal_for(options, str(source)), options.room)
-    for block in blocks_of(source, quoted=not integers, encoding=options.encoding):
+    for block in blocks_of(source, quoted=not integers, encoding=options.encoding, skip_lines=options.skip_lines):
         add_basket_block(gatherer, block, separator, integers=integers, options=options)
     records = gatherer.finish(str(source))
     if not len(records):

@@ -26,16 +26,16 @@ def holds_lines_of_items(options: ReadOptions) -> bool:
     return options.shape == "basket" and not options.header and options.item is None and options.person is None
 
 
-def delimited_columns(source: Input, options: ReadOptions, default: str) -> Columns:
-    """A delimited file as named columns."""
-    first = _first_row(source, options)
+def delimited_columns(source: Input, options: ReadOptions, default: str, *, is_table: bool = False) -> Columns:
+    """A delimited file as named columns; with `is_table` they are fields of a table, even without a domain."""
+    first, place = _first_row(source, options)
     if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
         raise UsageError(
-            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), --person"
-            " and --item (one row per person and item), or, for a table, draft its domain with `dpgm inspect FILE"
-            " --draft-domain domain.yaml`, read it and give it with --domain."
+            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), `--shape"
+            " wide` (one 0/1 column per item), --person and --item (one row per person and item), or, for a table,"
+            " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
         )
-    layout = layout_of(first, options, default, str(source))
+    layout = layout_of(first, options, default, place, is_table=is_table)
     shape: Shape | None = "wide" if options.stated_shape is None and not layout.header else None
     return Columns(str(source), layout.names, (), _chunks(source, options, layout), layout.certain, shape=shape)
 
@@ -46,18 +46,19 @@ def _zeros_and_ones(row: bytes, options: ReadOptions, default: str) -> bool:
     return len(cells) > 2 and set(cells) <= {b"0", b"1"}
 
 
-def _first_row(source: Input, options: ReadOptions) -> bytes:
-    for block in blocks_of(source, quoted=True, encoding=options.encoding):
-        for row in block.rows():
+def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
+    """The first row that is not left out, and where it is."""
+    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
+        for at, row in enumerate(block.rows()):
             if is_kept(row, options.comment):
-                return row
+                return row, block.place(at)
     raise InputError(f"{source}: holds no records; give a file with at least one.")
 
 
 def _chunks(source: Input, options: ReadOptions, layout: Layout) -> Iterator[Chunk]:
     skip_header, comment = layout.header, options.comment
     wanted = _wanted(layout.names, options)
-    for block in blocks_of(source, quoted=True, encoding=options.encoding):
+    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
         text, kept = block.text, None
         if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
             rows = block.rows()

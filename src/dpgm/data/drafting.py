@@ -31,7 +31,7 @@ from dpgm.data.domain import (
     Unread,
 )
 from dpgm.data.number_fields import MAX_DECIMALS, SECONDS, Unit
-from dpgm.data.number_marks import plain_texts
+from dpgm.data.number_marks import plain_texts, without_signs
 from dpgm.data.options import ReadOptions
 from dpgm.data.reading_hints import NumberMarks, absent_words, joining_mark, ways_of_dates
 from dpgm.errors import InputError, UsageError
@@ -43,6 +43,7 @@ _FEW = 0.1  # share of different values up to which texts are plainly categories
 _ENOUGH = 20  # rows from which that share says anything
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
+_PADDED = 0.05  # share of whole numbers with leading zeros from which they are codes
 _MONEY = 2  # places after the point that whole numbers would not be written with (5.0 is one with a gap near it)
 _TRUTH = ({"true", "false"}, {"t", "f"})
 
@@ -139,12 +140,13 @@ class _Column:
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self._tokens = name, ("", *options.missing)
-        self._marks = (options.decimal, options.thousands)
+        self._style = options.number_style
         self.marks = NumberMarks()
         self.sure = True  # dates of all rows were read in one pattern
         self._read_as: list[str | None] = []
         self.units: set[Unit] = {"day", "hour", "minute"}
-        self.rows = self.gone = self.decimals = self.longest = 0
+        self.rows = self.gone = self.decimals = self.longest = self.padded = 0
+        self.widths: set[int] = set()
         self.number = self.whole = self.rising = self.plain = True
         self.lists = self.truth = self.blanks = False
         self.temporal: str | None = None
@@ -191,12 +193,16 @@ class _Column:
             return
         if len(self.values) <= _MOST_VALUES:
             self.values.update(present.unique().to_pylist())
-        self.longest = max(self.longest, pc.max(pc.utf8_length(present)).as_py())
+        lengths = pc.utf8_length(present)
+        self.longest = max(self.longest, pc.max(lengths).as_py())
+        if self.number:
+            self.widths.update(pc.min_max(lengths).as_py().values())
+            self.padded += pc.sum(pc.match_substring_regex(present, "^0[0-9]+$")).as_py()
         self.blanks = self.blanks or bool(pc.any(pc.match_substring(present, " ")).as_py())
         if self.patterns:
             self.patterns = [one for one in self.patterns if not parse_dates(present, one).null_count]
             self.clock = self.clock or bool(pc.any(pc.match_substring(present, ":")).as_py())
-        self.marks.see(present)
+        self.marks.see(without_signs(present, self._style.signs))
         if self.number:
             present = self._plain(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
@@ -220,17 +226,24 @@ class _Column:
         """Texts with the marks that the options state made plain, where they are numbers."""
         import pyarrow as pa
 
-        if self._marks == (".", None) or not pa.types.is_string(texts.type):
+        if self._style.is_plain or not pa.types.is_string(texts.type):
             return texts
         try:
-            return plain_texts(texts, *self._marks, self._tokens, lambda row: "")
+            return plain_texts(texts, self._style, self._tokens, lambda row: "")
         except InputError:
             self.number = False
             return texts
 
+    @property
+    def is_code(self) -> bool:
+        """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
+        many = self.padded >= _PADDED * (self.rows - self.gone)
+        return self.number and self.whole and self.padded > 0 and (many or len(self.widths) == 1)
+
     def hint(self) -> str | None:
         """Which options may read the column as what it is meant to be."""
-        if self.number or self.lists or self.temporal is not None or (self.patterns and self.values):
+        number = self.number and not self.is_code
+        if number or self.lists or self.temporal is not None or (self.patterns and self.values):
             return None
         if (told := self.marks.hint()) is not None:
             return told
@@ -288,6 +301,13 @@ class _Column:
         telling = len(self.values) >= _DISTINCT * filled and filled >= _ENOUGH
         if any({value.lower() for value in self.values} <= truth for truth in _TRUTH):
             return self._stated("boolean"), "true or false"
+        if self.is_code:
+            if telling:
+                return Identifier(
+                    self.name
+                ), "numbers with leading zeros that differ in nearly every row: an identifier"
+            told = "codes with leading zeros; those that many people have are found privately (a number: --kind"
+            return self._stated("categorical"), f"{told} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
             all_differ = len(self.values) == filled and filled >= _ENOUGH
             if self.whole and all_differ and (self.rising or _called_id(self.name)):
@@ -295,7 +315,11 @@ class _Column:
             constant = ", always the same" if len(self.values) == 1 else ""
             if self.whole and self.decimals < _MONEY:
                 return self._stated("integer"), f"whole numbers{constant}; their range is found privately"
-            places = f" with {self.decimals} places" if self.decimals <= MAX_DECIMALS else ""
+            places = (
+                f" with {self.decimals} {'place' if self.decimals == 1 else 'places'}"
+                if self.decimals <= MAX_DECIMALS
+                else ""
+            )
             return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
             return self._stated("datetime" if self.clock else "date"), self._dates_told()

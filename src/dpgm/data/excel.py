@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from dpgm.data.chunks import Chunk, Columns, plain_name
+from dpgm.data.header import told_apart
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.values import object_texts, scalar_text
@@ -22,9 +23,9 @@ _MAX_RATIO = 200  # sheets are XML, which compresses some twenty times
 _RATIO_FROM = 64 << 20
 
 
-def excel_columns(source: Input, options: ReadOptions) -> Columns:
-    """The only sheet of a workbook as named columns; its first row names them unless `header` is False."""
-    first = next(_rows(source), None)
+def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False) -> Columns:
+    """The only sheet of a workbook as named columns; the first row that is read names them unless `header` is False."""
+    first = next(islice(_rows(source), options.skip_lines, None), None)
     if first is None:
         raise InputError(f"{source}: holds no records; give a file with at least one.")
     domain = options.table_domain
@@ -32,15 +33,19 @@ def excel_columns(source: Input, options: ReadOptions) -> Columns:
         names = tuple(str(at) for at in range(len(first)))
         if domain is not None and len(domain.fields) == len(first):
             names = tuple(field.name for field in domain.fields)
-        return Columns(str(source), names, (), _chunks(source, names, 0))
+        return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
+    if is_table or domain is not None:
+        names = told_apart(names)
     stated = bool(options.named_columns) and set(options.named_columns) <= set(names)
     if not stated and not options.header and not options.named_columns:
         raise UsageError(
-            f"{source}: row 1 may be a record, and a header would be published; say --no-header if it is a record, or"
-            " --header if it names the columns."
+            f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say --no-header"
+            " if it is a record, or --header if it names the columns."
         )
-    return Columns(str(source), names, (), _chunks(source, names, 1), stated or options.header is True)
+    return Columns(
+        str(source), names, (), _chunks(source, names, options.skip_lines + 1), stated or options.header is True
+    )
 
 
 def _rows(source: Input) -> Iterator[list[str | None]]:

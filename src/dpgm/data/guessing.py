@@ -15,14 +15,16 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.excel import excel_columns
 from dpgm.data.header import SEPARATORS, split_cells
 from dpgm.data.json_lines import array_elements, json_columns
-from dpgm.data.lines import first_block
+from dpgm.data.lines import TextBlock, first_block
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.parquet import parquet_columns
 from dpgm.data.readers import format_name
 from dpgm.data.wide import is_binary
+from dpgm.errors import InputError
 
 _ROWS = 2000
+_TITLES = 20  # lines at the top among which titles are looked for
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def table_columns(source: Input, guess: Guess) -> Columns:
     """The columns of a table without a domain, so that one can be drafted."""
     name = format_name(source, guess.options)
     if name == "xlsx":
-        return excel_columns(source, guess.options)
+        return excel_columns(source, guess.options, is_table=True)
     if name in ("jsonl", "json"):
         rows = _json_rows(source, guess.options)
         names = tuple(dict.fromkeys(member for row in rows if isinstance(row, dict) for member in row))
@@ -66,12 +68,15 @@ def table_columns(source: Input, guess: Guess) -> Columns:
         )
     if name == "parquet":
         return parquet_columns(source, guess.options)
-    return delimited_columns(source, replace(guess.options, shape="wide"), "\t" if name == "tsv" else ",")
+    separator = "\t" if name == "tsv" else ","
+    return delimited_columns(source, replace(guess.options, shape="wide"), separator, is_table=True)
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
-    block = first_block(source, quoted=True, encoding=options.encoding)
+    block = first_block(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines)
     rows = [row for row in block.rows()[:_ROWS] if is_kept(row, options.comment)]
+    if options.stated_shape in (None, "wide"):
+        _refuse_title(source, block, options, default)
     if not rows or options.shape == "basket":
         return Guess(options)
     separator = options.separator or _frequent_separator(rows[0], default)
@@ -94,6 +99,26 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
     if options.shape is None and not options.header and _binary(head):
         return Guess(replace(options, shape="wide", header=False))
     return Guess(replace(options, shape="wide"), table=not binary and options.threshold is None)
+
+
+def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default: str) -> None:
+    """Say how to leave out lines above a table: one cell each at most, and below them rows of one width."""
+    rows = block.rows()[:_ROWS]
+    kept = [at for at, row in enumerate(rows) if is_kept(row, options.comment)]
+    marks = (options.separator,) if options.separator is not None else (default, *SEPARATORS)
+    for mark in marks:
+        try:
+            widths = [sum(cell.strip() != "" for cell in split_cells(rows[at], mark)[:2]) for at in kept[:_TITLES]]
+            cells = [len(split_cells(rows[at], mark)) for at in kept]
+        except Exception:  # the reader says what is wrong, in a sentence that names the line
+            continue
+        titles = next((at for at, width in enumerate(widths) if width > 1), 0)
+        if titles and len(cells) > titles + 2 and min(cells[titles:]) == max(cells[titles:]) > 2:
+            line = block.line_of(kept[titles])
+            raise InputError(
+                f"{source}: line {block.line_of(kept[0])} looks like a title above a table whose names of columns are"
+                f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
+            )
 
 
 def _binary(rows: list[list[str]]) -> bool:

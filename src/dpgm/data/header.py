@@ -8,7 +8,7 @@ would be published with the domain.
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpgm.data.chunks import plain_name
@@ -71,8 +71,18 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
         raise InputError(f"{where()}: a cell is longer than 128 kB; correct the file.") from None
 
 
-def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -> Layout:
-    """The layout of a file, from its first line, the options and the domain."""
+def layout_of(
+    first_row: bytes, options: ReadOptions, default: str, place: str, *, is_table: bool = False
+) -> Layout:
+    """The layout of a file, from its first line, the options and the domain.
+
+    Args:
+        first_row: the first line that is not left out.
+        options: how the file is read.
+        default: the separator, if nothing else is stated.
+        place: where that line is, for messages.
+        is_table: the columns are fields of a table, even if no domain says so: one is being drafted.
+    """
     separator, header, certain = default, options.header, True
     candidates = (options.separator,) if options.separator is not None else _candidates(default)
     if header is not False and options.named_columns:
@@ -84,12 +94,15 @@ def layout_of(first_row: bytes, options: ReadOptions, default: str, file: str) -
         separator = max(candidates, key=lambda mark: _count(first_row, mark))
     else:
         separator = candidates[0]
-    cells = cells_of(first_row, separator, lambda: f"{file}: line 1")
+    cells = cells_of(first_row, separator, lambda: place)
     if len(cells) > _MAX_COLUMNS:
-        raise InputError(f"{file}: line 1: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
+        raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
     if header is None:
-        header = _is_header(cells, options, file)
-    return Layout(separator, header, _names(cells, header, options, file), certain)
+        header = _is_header(cells, options, place)
+    names = _names(cells, header, options, place)
+    if header and (is_table or options.table_domain is not None):
+        names = told_apart(names)
+    return Layout(separator, header, names, certain)
 
 
 def _candidates(default: str) -> tuple[str, ...]:
@@ -101,7 +114,7 @@ def _names_all(row: bytes, separator: str, names: tuple[str, ...]) -> bool:
         cells = split_cells(row, separator)
     except csv.Error:
         return False
-    return set(names) <= {plain_name(cell.strip()) for cell in cells}
+    return set(names) <= set(told_apart([plain_name(cell.strip()) for cell in cells]))
 
 
 def _count(row: bytes, separator: str) -> int:
@@ -111,7 +124,7 @@ def _count(row: bytes, separator: str) -> int:
         return 0
 
 
-def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
+def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     """Whether the first line of 0/1 columns names them; refuses where it could be a record as well."""
     domain = options.public_domain
     field = None if domain is None else set_field(domain)
@@ -129,28 +142,47 @@ def _is_header(cells: list[str], options: ReadOptions, file: str) -> bool:
         header = not any(numbers) and "" not in bare
         unclear = not header and (distinct or not record or options.threshold is not None)
     if unclear:
-        _refuse_title(bare, file)
+        _refuse_title(bare, place)
         raise UsageError(
-            f"{file}: line 1 may be a record, and a header would be published; say --no-header if it is a record, or"
+            f"{place} may be a record, and a header would be published; say --no-header if it is a record, or"
             " --header if it names the columns."
         )
     return header
 
 
-def _refuse_title(names: list[str], file: str) -> None:
+def told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of the columns of a table, of which some may be empty or occur twice: those are numbered.
+
+    >>> told_apart(["age", "q2", "q2", ""])
+    ('age', 'q2', 'q2 (2)', 'column 4')
+    """
+    taken, made = set(names), []
+    for at, name in enumerate(names):
+        if name and name not in names[:at]:
+            made.append(name)
+            continue
+        stem, number = (name, 2) if name else ("column", at + 1)
+        while (fresh := f"{stem} ({number})" if name else f"{stem} {number}") in taken:
+            number += 1
+        taken.add(fresh)
+        made.append(fresh)
+    return tuple(made)
+
+
+def _refuse_title(names: list[str], place: str) -> None:
     """Refuse a first line of several cells of which one at most is filled: it names no columns."""
     if len(names) > 2 and sum(name != "" for name in names) <= 1:
         raise InputError(
-            f"{file}: line 1 has {len(names)} cells, all empty but one at most, like a title above a table; remove the"
-            " lines above the names of the columns."
+            f"{place} has {len(names)} cells, all empty but one at most, like a title above a table; leave out the"
+            " lines above the names of the columns with --skip-lines N."
         )
 
 
-def _names(cells: list[str], header: bool, options: ReadOptions, file: str) -> tuple[str, ...]:
+def _names(cells: list[str], header: bool, options: ReadOptions, place: str) -> tuple[str, ...]:
     """Names from the header, from the domain, or numbers from 0."""
     domain, count = options.public_domain, len(cells)
     if header:
-        _refuse_title([cell.strip() for cell in cells], file)
+        _refuse_title([cell.strip() for cell in cells], place)
         if domain is not None and set_field(domain) is not None and options.item is None:
             return tuple(cells)  # items may have white space around them
         return tuple(plain_name(cell.strip()) for cell in cells)
@@ -158,7 +190,7 @@ def _names(cells: list[str], header: bool, options: ReadOptions, file: str) -> t
         fields = options.table_domain.fields
         if len(fields) != count:
             raise InputError(
-                f"{file}: line 1: has {count} cells, but the domain has {len(fields)} fields and the file no header;"
+                f"{place}: has {count} cells, but the domain has {len(fields)} fields and the file no header;"
                 " correct the domain, or name the columns in a header."
             )
         return tuple(field.name for field in fields)

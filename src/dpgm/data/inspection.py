@@ -82,8 +82,13 @@ class Inspection:
     def _head(self) -> list[str]:
         return [
             f"{self.file} (curator only: computed on the data, do not publish)",
-            f"records    {self.records:,} (a record is a {self.source.unit}; shape {self.source.shape})",
+            f"records    {self.records:,} (a record is a {self._record}; shape {self.source.shape})",
         ]
+
+    @property
+    def _record(self) -> str:
+        most = self.source.rows_per_person
+        return self.source.unit if most == 1 else f"row, of which a person keeps {most} at most"
 
     def _checklist(self) -> list[str]:
         """A drafted table: what was left out, and what the curator must confirm."""

@@ -5,6 +5,7 @@ stays that of a few blocks whatever the file holds.
 """
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,8 @@ from dpgm.errors import InputError
 BLOCK = 4 << 20
 MAX_LINE = 32 << 20
 MARK = b"\xef\xbb\xbf"
+_TITLE = 1 << 16  # bytes read at a time while lines are left out
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
 
 
@@ -108,9 +111,12 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         ) from None
 
 
-def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterator[TextBlock]:
-    """Blocks of whole rows; with `quoted`, a line break within double quotes does not end a row."""
-    carry, first_line, start = b"", 1, True
+def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_lines: int = 0) -> Iterator[TextBlock]:
+    """Blocks of whole rows; with `quoted`, a line break within double quotes does not end a row.
+
+    The first `skip_lines` lines are left out, whatever they hold; lines keep their numbers in messages.
+    """
+    carry, first_line, start = _after_lines(stream, file, skip_lines), 1 + skip_lines, skip_lines == 0
     while True:
         raw = stream.read(BLOCK)
         data = carry + raw
@@ -146,17 +152,33 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False) -> Iterat
             return
 
 
-def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8) -> Iterator[TextBlock]:
+def _after_lines(stream: IO[bytes], file: str, count: int) -> bytes:
+    """Read past so many lines, whatever ends them; what was read of the next ones comes back."""
+    held = b""
+    for number in range(1, count + 1):
+        while not (end := _LINE_END.search(held)) or end.end() == len(held):
+            more = stream.read(_TITLE)
+            held += more
+            if not more or len(held) > MAX_LINE:
+                break
+        end = _LINE_END.search(held)
+        if end is None:
+            raise InputError(f"{file}: ends at line {number}; leave out fewer lines with --skip-lines.")
+        held = held[end.end() :]
+    return held
+
+
+def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> Iterator[TextBlock]:
     """The text of an input in blocks of whole rows."""
     with open_bytes(source) as stream:
         if encoding != UTF8:
             stream = io.BufferedReader(AsUtf8(stream, encoding, str(source)), 1 << 20)
-        yield from text_blocks(stream, str(source), quoted=quoted)
+        yield from text_blocks(stream, str(source), quoted=quoted, skip_lines=skip_lines)
 
 
-def first_block(source: Input, *, quoted: bool, encoding: str = UTF8) -> TextBlock:
+def first_block(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> TextBlock:
     """The first block alone, to see what the file holds."""
-    block = next(blocks_of(source, quoted=quoted, encoding=encoding), None)
+    block = next(blocks_of(source, quoted=quoted, encoding=encoding, skip_lines=skip_lines), None)
     if block is None:
         raise InputError(f"{source}: the file is empty; give a file with records.")
     return block

@@ -14,12 +14,13 @@ from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encodings import UTF8, checked_encoding
 from dpgm.data.formats import check_shape, format_of, set_field
-from dpgm.data.number_marks import check_marks
+from dpgm.data.number_marks import NumberStyle, checked_style
 from dpgm.data.row_store import Room
 from dpgm.data.source import Shape
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
+MOST_SKIPPED = 10_000  # lines above a header
 MOST_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
 
 NEEDS_DOMAIN = (
@@ -60,9 +61,11 @@ class ReadOptions:
             domain or the other options give.
         missing: Texts that stand for a missing value, besides the empty cell.
         comment: Lines that start with this text are left out.
+        skip_lines: Lines at the top of a text file or sheet that are left out, such as a title above the header.
         encoding: The encoding of a text file, such as `cp1252` or `utf-16` (by default UTF-8).
         decimal: The decimal mark of numbers in text files: the point, or the comma.
         thousands: The mark between thousands of numbers in text files, such as `.`, `,` or a space.
+        strip_from_numbers: Texts that stand before or after numbers in text files and are left out, such as `€`, `%`.
         strip_suffix: Taken off the end of category values, such as a dot.
         memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a file
             that has no name and goes with the process, and are read from there.
@@ -90,10 +93,12 @@ class ReadOptions:
     header: bool | None = None
     missing: Sequence[str] = ()
     comment: str | None = None
+    skip_lines: int = 0
     strip_suffix: str = ""
     encoding: str = UTF8
     decimal: str = "."
     thousands: str | None = None
+    strip_from_numbers: Sequence[str] = ()
     memory: str | int | None = None
     cache: Paths | None = None
 
@@ -111,7 +116,9 @@ class ReadOptions:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         object.__setattr__(self, "encoding", checked_encoding(self.encoding))
-        check_marks(self.decimal, self.thousands)
+        style = checked_style(self.decimal, self.thousands, self.strip_from_numbers)
+        object.__setattr__(self, "strip_from_numbers", style.signs)
+        validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=MOST_SKIPPED)
         if self.comment == "":
             raise UsageError("`comment` must be the text that comment lines start with.")
         Room.within(self.memory)  # refuses what is no size
@@ -137,6 +144,11 @@ class ReadOptions:
     def public_domain(self) -> Domain | None:
         """The domain, loaded."""
         return self.domain if isinstance(self.domain, Domain) else None
+
+    @property
+    def number_style(self) -> NumberStyle:
+        """How a text file writes numbers."""
+        return NumberStyle(self.decimal, self.thousands, tuple(self.strip_from_numbers))
 
     @property
     def room(self) -> Room:
@@ -188,10 +200,12 @@ class ReadKeywords(TypedDict, total=False):
     header: bool | None
     missing: Sequence[str]
     comment: str | None
+    skip_lines: int
     strip_suffix: str
     encoding: str
     decimal: str
     thousands: str | None
+    strip_from_numbers: Sequence[str]
     memory: str | int | None
     cache: Paths | None
 

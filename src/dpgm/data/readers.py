@@ -117,6 +117,8 @@ def _read(source: Input, options: ReadOptions) -> tuple[Records, Source]:
             raise InputError(f"{source}: is not an idx file of images; get it again.")
         return read_idx(source, options)
     refuse_labels(source, options)
+    if options.skip_lines and name not in ("csv", "tsv", "fimi", "xlsx"):
+        raise UsageError(f"{source}: --skip-lines is for text files and Excel sheets; leave it out.")
     if name == "npz":
         return read_npz(source, options)
     if name == "npy":
@@ -140,10 +142,10 @@ def columns_of(source: Input, options: ReadOptions) -> Columns:
     name = format_name(source, options)
     if name == "parquet":
         return parquet_columns(source, options)
-    if name in ("jsonl", "json", "xlsx") and (options.decimal != "." or options.thousands is not None):
+    if name in ("jsonl", "json", "xlsx") and not options.number_style.is_plain:
         raise UsageError(
             f"{source}: numbers of JSON and Excel have a point of their own (1.234 would become 1234); leave out"
-            " --decimal and --thousands, or save the data as CSV."
+            " --decimal, --thousands and --strip-from-numbers, or save the data as CSV."
         )
     if name in ("jsonl", "json"):
         return json_columns(source, options, array=name == "json")

@@ -35,6 +35,7 @@ class NumberMarks:
         self._texts = 0
         self._counts: Counter[str] = Counter()
         self._mark = ""
+        self._signs: set[str] = set()
 
     def see(self, texts: "pyarrow.Array") -> None:
         """Count some texts, none of them missing."""
@@ -43,6 +44,9 @@ class NumberMarks:
         self._texts += len(texts)
         for name, pattern in _PATTERNS.items():
             self._counts[name] += pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
+        if self._counts["signed"] == self._texts:
+            signs = pc.extract_regex(texts, "(?P<sign>[$€£¥%])").drop_null()
+            self._signs.update(pc.struct_field(signs, 0).unique().to_pylist())
         if not self._mark:
             marks = pc.extract_regex(
                 texts, rf"^[+-]?[0-9]{{1,3}}(?P<mark>{_MARK})[0-9]{{3}}(?:[^0-9]|$)"
@@ -55,7 +59,8 @@ class NumberMarks:
         if not self._texts:
             return None
         if count["signed"] == self._texts:
-            return "numbers with a currency or percent sign: take the sign out of the file to have them as numbers"
+            signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
+            return f"numbers with a currency or percent sign: read them with {signs}"
         marked = f"--thousands '{self._mark}'"
         comma, grouped = count["decimal comma"], count["commas between thousands"]
         if comma > count["either"] and comma + count["marks between thousands"] + count["whole"] == self._texts:

@@ -55,9 +55,7 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
 
         def encoded() -> Iterator[Records]:
             for chunk in columns.chunks:
-                table = with_plain_numbers(
-                    chunk.table, numeric, options.decimal, options.thousands, options.missing, chunk.place
-                )
+                table = with_plain_numbers(chunk.table, numeric, options.number_style, options.missing, chunk.place)
                 yield encoder.encode(table, chunk.place)
                 people.see(chunk)
 

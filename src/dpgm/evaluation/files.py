@@ -159,7 +159,7 @@ def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> "pyarro
     table = chunk.table
     fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
     numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
-    table = with_plain_numbers(table, numeric, options.decimal, options.thousands, options.missing, chunk.place)
+    table = with_plain_numbers(table, numeric, options.number_style, options.missing, chunk.place)
     for field in fields:
         column = table.column(field.name).combine_chunks()
         if isinstance(field, (Date, DateTime)) and field.pattern is not None and pa.types.is_string(column.type):

@@ -1,0 +1,143 @@
+"""Files as offices and shops export them: titles above the header, signs beside numbers, odd headers, padded codes."""
+
+import numpy as np
+import pytest
+
+from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
+from dpgm.data.inspection import inspect_file
+from dpgm.data.readers import read_records
+from dpgm.errors import InputError, UsageError
+
+AGES = Domain((Numeric("age", 0, 101, bins=101), Categorical("sex", ("f", "m"))))
+ROWS = [(31, "f"), (45, "m"), (62, "m")]
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def ages(records):
+    """The age and the sex of every record."""
+    return [(row.indices[0], "fm"[row.indices[1] - 101]) for row in records.chunks(1)]
+
+
+TITLES = {
+    "a line": 'Clinic "St. J; export of today\n',
+    "two lines and a blank one": "Clinic\nprinted, today\n\n",
+    "a byte order mark": "\ufeffClinic\n",
+    "Windows": "Clinic\r\n",
+    "old Mac": "Clinic\r",
+}
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_lines_above_the_header_are_left_out_whatever_they_hold(tmp_path, title):
+    end = "\r" if title == "old Mac" else "\n"
+    table = "".join(f"{line}{end}" for line in ["age,sex", *(f"{age},{sex}" for age, sex in ROWS)])
+    file = write(tmp_path / "export.csv", TITLES[title] + table)
+    count = 3 if "two" in title else 1
+    assert ages(read_records(file, domain=AGES, skip_lines=count)) == ROWS
+
+
+def test_lines_are_left_out_after_the_encoding_is_undone_and_keep_their_numbers(tmp_path):
+    file = write(tmp_path / "export.csv", "Klinik für alle\nage,sex\n31,f\n45,x\n", "utf-16")
+    with pytest.raises(InputError, match="line 4"):
+        read_records(file, domain=AGES, skip_lines=1, encoding="utf-16")
+
+
+def test_baskets_and_sheets_have_lines_left_out_too(tmp_path):
+    from openpyxl import Workbook
+
+    baskets = write(tmp_path / "b.csv", "shop of today\nbread,milk\nmilk\n")
+    assert len(read_records(baskets, shape="basket", assume_public_items=True, skip_lines=1)) == 2
+    book = Workbook()
+    for row in [("Clinic",), ("age", "sex"), *ROWS]:
+        book.active.append(row)
+    book.save(tmp_path / "e.xlsx")
+    assert ages(read_records(tmp_path / "e.xlsx", domain=AGES, skip_lines=1)) == ROWS
+
+
+def test_leaving_out_more_lines_than_there_are_is_refused(tmp_path):
+    file = write(tmp_path / "export.csv", "age,sex\n31,f\n")
+    with pytest.raises(InputError, match="ends at line 3"):
+        read_records(file, domain=AGES, skip_lines=9)
+    np.save(tmp_path / "m.npy", np.eye(3))
+    with pytest.raises(UsageError, match="--skip-lines is for text files"):
+        read_records(tmp_path / "m.npy", skip_lines=1)
+
+
+def test_inspect_says_how_many_lines_stand_above_a_table(tmp_path):
+    table = "".join(f"{number};{number * 3};x\n" for number in range(9))
+    file = write(tmp_path / "export.csv", f"Clinic, a list\n\nprinted today\na;b;c\n{table}")
+    with pytest.raises(InputError, match="line 4; leave out what is above them with --skip-lines 3"):
+        inspect_file(file)
+    assert inspect_file(file, skip_lines=3).records == 9
+
+
+def test_signs_beside_numbers_are_left_out_and_anything_else_is_refused(tmp_path):
+    domain = Domain((Numeric("price", -100, 2000, bins=2100), Categorical("shop", ("a", "€"))))
+    cells = ["€ 12", "-€ 3", "€ -3", "7 €", "1.250 €", "8", "EUR 9"]
+    file = write(tmp_path / "p.csv", "price;shop\n" + "".join(f"{cell};€\n" for cell in cells))
+    read = read_records(
+        file, domain=domain, decimal=",", thousands=".", strip_from_numbers=["€", "EUR"], separator=";"
+    )
+    assert [row.indices[0] - 100 for row in read.chunks(1)] == [12, -3, -3, 7, 1250, 8, 9]
+    write(file, "price;shop\n€ 12;a\n$ 5;a\n")
+    with pytest.raises(InputError, match=r"line 3, column 'price'.*--strip-from-numbers"):
+        read_records(file, domain=domain, strip_from_numbers=["€"])
+
+
+@pytest.mark.parametrize("signs", [["1"], [""], ["-"], [" "], "€", ["x" * 21]])
+def test_what_is_no_sign_is_refused(signs):
+    with pytest.raises(UsageError, match="strip_from_numbers"):
+        read_records("nowhere.csv", strip_from_numbers=signs)
+
+
+def test_inspect_says_which_signs_to_leave_out_and_then_which_marks(tmp_path):
+    file = write(tmp_path / "p.csv", "price,share\n" + '"€ 1,200.50",3%\n"€ 3.00",4.5%\n' * 10)
+    hints = dict(inspect_file(file).hints)
+    assert "--strip-from-numbers '€'" in hints["price"]
+    assert "--strip-from-numbers '%'" in hints["share"]
+    hints = dict(inspect_file(file, strip_from_numbers=["€", "%"]).hints)
+    assert hints == {"price": "numbers with commas between thousands: read them with --thousands ,"}
+
+
+def test_columns_of_a_table_without_a_name_or_with_that_of_another_are_numbered(tmp_path):
+    file = write(tmp_path / "s.csv", "age,q,q,\n" + "31,a,b,\n" * 30)
+    drafted = inspect_file(file, header=True)
+    assert tuple(one.name for one in drafted.domain.columns) == ("age", "q", "q (2)", "column 4")
+    both = Domain((Categorical("q", ("a", "z")), Categorical("q (2)", ("y", "b")), Ignored("column 4")))
+    read = read_records(file, domain=both)
+    assert read.rows(0, 1).indices.tolist() == [0, 3]
+
+
+def test_items_of_one_name_are_refused_as_before(tmp_path):
+    file = write(tmp_path / "w.csv", "a,b,a\n0,1,0\n")
+    with pytest.raises(InputError, match="columns 1 and 3 have the same name"):
+        read_records(file, shape="wide", header=True)
+
+
+def test_whole_numbers_with_leading_zeros_are_codes(tmp_path):
+    rows = [f"{at * 7 % 100:04d},{('01067', '04103', '10115')[at % 3]},{at % 12},{at}" for at in range(60)]
+    file = write(tmp_path / "c.csv", "card,postcode,month,rooms\n" + "\n".join(rows) + "\n")
+    drafted = inspect_file(file)
+    kinds = {field.name: field for field in drafted.domain.fields}
+    assert isinstance(kinds["postcode"], Categorical)
+    assert isinstance(kinds["month"], Numeric)
+    assert dict(drafted.domain.unread)[0] == Identifier("card")
+    again = inspect_file(file, kinds={"postcode": "integer"})
+    assert isinstance({field.name: field for field in again.domain.fields}["postcode"], Numeric)
+
+
+def test_persons_with_padded_numbers_are_asked_about(tmp_path):
+    rows = [f"{at // 4:08d},{at % 3}" for at in range(200)]
+    file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
+    assert "--person 'card'" in dict(inspect_file(file).hints)["card"]
+
+
+def test_a_record_of_a_table_with_several_rows_per_person_is_a_row(tmp_path):
+    rows = [f"p{at // 4},{at % 3}" for at in range(200)]
+    file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
+    told = inspect_file(file, person="card", rows_per_person=2).lines()[1]
+    assert "a record is a row, of which a person keeps 2 at most" in told
