@@ -9,6 +9,7 @@ A `Numeric` with `bins` is closed: so many equal bins, values uniform within eac
 
 import datetime
 import math
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
@@ -125,7 +126,7 @@ class Numeric:
             )
         if self.missing is None:
             object.__setattr__(self, "missing", False)
-        if not low < high or not math.isfinite(high - low):
+        if not low < high or not math.isfinite(float(high) - float(low)):
             raise UsageError(f"field {self.name!r}: low must be below high.")
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
             raise UsageError(f"field {self.name!r}: bins must be a whole number from 1 to {MAX_BINS:,}.")
@@ -152,7 +153,7 @@ class Numeric:
         bounds = [bound for bound in (self.low, self.high) if not isinstance(bound, str)]
         if any(abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
             raise UsageError(f"field {self.name!r}: low and high have more digits than can be kept exactly.")
-        if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(bounds[1] - bounds[0])):
+        if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
             raise UsageError(f"field {self.name!r}: low must be below high.")
         for special in self.specials:
             if not _is_number(special) or abs(special) > LARGEST_TICK:
@@ -379,7 +380,8 @@ class ShapedNumber:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, not asked for being finite: a whole number may be too large for a float.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _iso_seconds(text: str) -> float:
