@@ -151,3 +151,44 @@ def test_a_domain_says_which_positions_are_items_and_which_share_a_column():
     assert Domain(fields[::2]).is_table
     with pytest.raises(ValueError, match="read-only"):
         domain.item_positions[0] = True
+
+
+ALL_NUMBERS = [
+    {"name": "a", "kind": "numeric", "low": 0, "high": 10, "bins": 5, "integer": True},
+    {"name": "a", "kind": "numeric", "low": 0.5, "high": 10.5, "bins": 5},
+    {"name": "a", "kind": "numeric", "low": 0, "high": 10, "decimals": 2, "specials": [-1]},
+    {"name": "a", "kind": "numeric", "low": 0, "high": 10, "integer": True, "specials": [-1]},
+    {"name": "a", "kind": "numeric", "low": 0, "high": 10},
+    {"name": "a", "kind": "image", "height": 2, "columns": 2, "levels": 2},
+    {"name": "a", "kind": "items", "items": [1, 2]},
+    {"name": "a", "kind": "date", "low": "2020-01-01", "high": "2020-12-31"},
+    {"name": "a", "kind": "datetime", "low": "2020-01-01T00:00", "high": "2020-12-31T00:00", "unit": "minute"},
+    {
+        "name": "a",
+        "kind": "shaped",
+        "type": "decimal",
+        "decimals": 2,
+        "atoms": [0],
+        "edges": [1, 5, 9],
+        "weights": [1, 2],
+        "starts": [0],
+    },
+    {"name": "a", "kind": "shaped", "type": "real", "atoms": [0], "edges": [1, 5], "weights": [1], "starts": [0]},
+]
+
+
+@pytest.mark.parametrize("field", ALL_NUMBERS, ids=lambda field: field["kind"])
+def test_numbers_of_any_size_make_a_domain_or_are_refused(field):
+    """One of 100,000 mutated releases held a bound that no float can hold."""
+    domain_from_plain({"fields": [field]})
+    for huge in (10**400, -(10**400), 10**308, -(10**308), 1.7e308, -1.7e308, 2**63, 1e-320, float("nan")):
+        for key, value in field.items():
+            places = range(len(value)) if isinstance(value, list) else [None]
+            for place in places:
+                changed = huge if place is None else [*value[:place], huge, *value[place + 1 :]]
+                try:
+                    domain = domain_from_plain({"fields": [field | {key: changed}]})
+                except (UsageError, ResourceError):
+                    continue
+                made = domain.fields[0]
+                assert getattr(made, "is_open", False) or len(made.position_names) == made.width

@@ -151,7 +151,7 @@ class Numeric:
         if self.integer:
             self._check_integer()
         bounds = [bound for bound in (self.low, self.high) if not isinstance(bound, str)]
-        if any(abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
+        if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
             raise UsageError(f"field {self.name!r}: low and high have more digits than can be kept exactly.")
         if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
             raise UsageError(f"field {self.name!r}: low must be below high.")
