@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpgm.cli.app import run
-from dpgm.cli.processes import is_first, launched
+from dpgm.cli.app import is_first, launched, run
 
 
 @pytest.mark.parametrize("others", [{"RANK": "3"}, {"RANK": "1", "WORLD_SIZE": "4"}])

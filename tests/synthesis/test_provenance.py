@@ -143,7 +143,7 @@ def test_what_a_fit_says_on_the_terminal_does_not_depend_on_the_rows(tmp_path, c
     """Two files of equal size with nothing else in common: the same words."""
     import re
 
-    import dpgm.cli.synthesis  # noqa: F401
+    import dpgm.cli.fitting  # noqa: F401
     from dpgm.cli.app import run as run_command
 
     told = []

@@ -1,15 +1,17 @@
-"""The application object, how errors are printed, and which exit code they get."""
+"""The application object, options that several commands share, how errors are printed, and their exit codes."""
 
+import importlib
 import os
 import sys
 import traceback
 import warnings
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
 from dpgm import __version__
-from dpgm.cli.processes import is_first, launched, together
 from dpgm.errors import CheckFailed, DpgmError
 
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
@@ -19,6 +21,10 @@ OUTPUT = "What is written"  # a group of options in help
 PRINTED = "-"  # stands for "on the screen" where an option names a file to write
 _OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
 
+Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 app = typer.Typer(
     name="dpgm",
     help="Publish sensitive records safely: differentially private generative mixtures.",
@@ -27,6 +33,33 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # options in groups; square brackets in help texts stay as they are
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def launched() -> tuple[int, int]:
+    """Which process this is and out of how many, by what torchrun says; (0, 1) without it.
+
+    Other programs set RANK as well: it counts only where torchrun has left its own mark.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process writes and speaks: the only one, or the first of several."""
+    return launched()[0] == 0
+
+
+@contextmanager
+def together(arguments: Sequence[str]) -> Iterator[None]:
+    """While `dpgm fit` runs in several processes, these can add up their sums."""
+    if launched()[1] == 1 or list(arguments[:1]) != ["fit"]:
+        yield
+        return
+    from dpgm.compute.parallel import several_processes
+
+    with several_processes():
+        yield
 
 
 def _print_version(wanted: bool) -> None:
@@ -123,12 +156,9 @@ def run(arguments: list[str]) -> int:
 
 
 def load_commands() -> None:
-    """Commands register themselves on import; every module here must be cheap to import."""
-    import dpgm.cli.audit
-    import dpgm.cli.data
-    import dpgm.cli.evaluation
-    import dpgm.cli.privacy
-    import dpgm.cli.synthesis  # noqa: F401
+    """Commands register themselves on import, in the order of the help page; every module must be cheap to import."""
+    for name in ("data", "fitting", "sampling", "evaluation", "privacy", "audit"):
+        importlib.import_module(f"dpgm.cli.{name}")
 
 
 def main() -> None:

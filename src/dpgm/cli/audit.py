@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli.app import app
-from dpgm.cli.progress import bars, figure
+from dpgm.cli.app import AsJson, app
+from dpgm.cli.terminal import bars, figure
 from dpgm.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def audit(
     epsilon: Annotated[float, typer.Option("--epsilon", help="With --data: the claim to audit.")] = 8.0,
     model: Annotated[str, typer.Option("--model", help="With --data: auto, products, vae or rbm.")] = "auto",
     canaries: Annotated[int, typer.Option("--canaries", help="With --data: how many.")] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the same JSON to a file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the result.")] = False,
 ) -> None:

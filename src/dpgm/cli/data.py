@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgm.cli.app import app
+from dpgm.cli.app import AsJson, Force, app
 from dpgm.cli.reading import Data, takes_read_options
-from dpgm.cli.streams import read_stdin
+from dpgm.cli.terminal import read_stdin
 
 if TYPE_CHECKING:
     from dpgm.data.options import ReadOptions
-
-Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 class Town(StrEnum):
@@ -47,7 +45,7 @@ def inspect(
         ),
     ] = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at a data file (curator only): records, fields, lengths; draft a domain file.
 

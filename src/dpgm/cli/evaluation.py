@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgm.cli.app import OUTPUT, PRINTED, app
-from dpgm.cli.progress import announce
+from dpgm.cli.app import OUTPUT, PRINTED, Force, Quiet, app
 from dpgm.cli.reading import takes_read_options
-from dpgm.cli.streams import is_pipe, read_stdin
+from dpgm.cli.terminal import announce, is_pipe, print_errors, read_stdin
 
 if TYPE_CHECKING:
-    from dpgm.data.options import ReadOptions
+    from collections.abc import Sequence
+
+    from dpgm.data.options import Paths, ReadOptions
     from dpgm.evaluation.evaluation import Evaluation
+    from dpgm.privacy.certificate import Certificate
 
 _SHOWN_COLUMNS = 20
 
@@ -54,37 +56,21 @@ def evaluate(
         float | None, typer.Option("--epsilon", help="Budget of the baselines; by default the release's, else 1.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of queries and splits.")] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)
-    ] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compare real and synthetic records; what it says is for the curator only.
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
     from dpgm.baselines.estimators import IndependentMarginals, Mwem
-    from dpgm.data.atomic import atomic_file, check_output
-    from dpgm.errors import UsageError
     from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.files import file_inputs, read_alike
     from dpgm.privacy.certificate import read_certificate
-    from dpgm.report.html import render_report, write_report
     from dpgm.synthesis.verification import stated_domain
 
-    printed = json_output == PRINTED
-    json_file = None if json_output is None or printed else Path(json_output)
-    to_stdout = is_pipe(out)
-    if to_stdout and printed:
-        raise UsageError("--out and --json both go to stdout; name a file for one of them.")
-    for path in (out, json_file):
-        if path is not None and not is_pipe(path):
-            check_output(path, force=force, inputs=(real, synthetic, test, workload, options.labels, test_labels))
-    if out is not None and out == json_file:
-        raise UsageError("--out and --json name the same file; give two names.")
+    _check_outputs(out, json_output, force, (real, synthetic, test, workload, options.labels, test_labels))
     certificate = None if release is None else read_certificate(release)
     if options.domain is None and certificate is not None and release is not None:
         # A domain that was settled privately cannot hold every real value; the stated one can.
@@ -106,16 +92,47 @@ def evaluate(
     made = evaluate_inputs(
         inputs, test=held_out, queries=queries, baselines=others, epsilon=budget, delta=delta, seed=seed
     )
+    _write(made, certificate, out, json_output, quiet)
+
+
+def _json_file(json_output: str | None) -> Path | None:
+    return None if json_output in (None, PRINTED) else Path(json_output)
+
+
+def _check_outputs(
+    out: Path | None, json_output: str | None, force: bool, inputs: "Sequence[Paths | None]"
+) -> None:
+    from dpgm.data.atomic import check_output
+    from dpgm.errors import UsageError
+
+    if is_pipe(out) and json_output == PRINTED:
+        raise UsageError("--out and --json both go to stdout; name a file for one of them.")
+    json_file = _json_file(json_output)
+    for path in (out, json_file):
+        if path is not None and not is_pipe(path):
+            check_output(path, force=force, inputs=inputs)
+    if out is not None and out == json_file:
+        raise UsageError("--out and --json name the same file; give two names.")
+
+
+def _write(
+    made: "Evaluation", certificate: "Certificate | None", out: Path | None, json_output: str | None, quiet: bool
+) -> None:
+    """The report and the numbers, each to its file or to stdout; else the verdict on the terminal."""
+    from dpgm.data.atomic import atomic_file
+    from dpgm.report.html import render_report, write_report
+
+    json_file = _json_file(json_output)
     if json_file is not None:
         with atomic_file(json_file) as temporary:
             temporary.write_text(made.to_json(), encoding="utf-8")
-    if to_stdout:
+    if is_pipe(out):
         typer.echo(render_report(made, certificate=certificate), nl=False)
     elif out is not None:
         write_report(made, out, certificate=certificate)
-    if printed:
+    if json_output == PRINTED:
         typer.echo(made.to_json(), nl=False)
-    elif not quiet and not to_stdout:
+    elif not quiet and not is_pipe(out):
         print_evaluation(made)
     if not quiet:
         written = [str(path) for path in (out, json_file) if path is not None and not is_pipe(path)]
@@ -140,8 +157,8 @@ def print_evaluation(made: "Evaluation") -> None:
             console.print(f"  {title:>4}  {escape(printable(text))}")
     if made.columns:
         print_columns(made)
-    header, rows = summary_table(made)
-    print_summary(header, rows)
+    title = "mean relative error of popular counts of N items or values (popN); distance of record lengths"
+    print_errors(title, *summary_table(made))
 
 
 def print_columns(made: "Evaluation") -> None:
@@ -182,17 +199,3 @@ def print_columns(made: "Evaluation") -> None:
 
 def _change(real: str, synthetic: str) -> str:
     return real if real == synthetic else f"{real} -> {synthetic}"
-
-
-def print_summary(columns: tuple[str, ...], rows: list[tuple[str | float | None, ...]]) -> None:
-    """Errors by method as a small table on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    title = "mean relative error of popular counts of N items or values (popN); distance of record lengths"
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for row in rows:
-        table.add_row(*("–" if cell is None else cell if isinstance(cell, str) else f"{cell:.3f}" for cell in row))
-    Console().print(table)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpgm.cli.app import app, printable
-from dpgm.cli.progress import figure
+from dpgm.cli.app import AsJson, app, printable
+from dpgm.cli.terminal import figure
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 
 ledger_app = typer.Typer(
@@ -36,7 +36,7 @@ def cost(
     release: Annotated[
         list[str] | None, typer.Option("--release", help="Plain Gaussian releases z:n, multiplier and how often.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Epsilon of a schedule of T Poisson-sampled steps and plain releases; or the noise or delta for an epsilon."""
     from dpgm.privacy.accountant import cost as cost_of
@@ -95,7 +95,7 @@ def verify(
     signed_by: Annotated[
         Path | None, typer.Option("--signed-by", help="Public key (.pub) of who must have signed it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a release from its folder alone; prints "certified" if everything holds, else exit 1 and why.
 
@@ -201,7 +201,7 @@ def ledger_create(
 @ledger_app.command("show")
 def ledger_show(
     file: Annotated[Path, typer.Argument(help="The ledger.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What has been spent, and by what."""
     from dpgm.privacy.accountant import cost as cost_of

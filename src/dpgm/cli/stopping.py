@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpgm.cli.progress import announce
+from dpgm.cli.terminal import announce
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 
 # Errors of a fit that say by themselves what was spent and what to do.

@@ -1,21 +1,23 @@
-"""Commands that make and use releases: plan, fit, sample, demo."""
+"""Commands that make releases: plan and fit."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli.app import OUTPUT, app
-from dpgm.cli.processes import is_first, launched
-from dpgm.cli.progress import announce, bars, figure
+from dpgm.cli.app import OUTPUT, AsJson, Force, Quiet, app, is_first, launched
 from dpgm.cli.reading import Data, takes_read_options
-from dpgm.cli.streams import is_pipe, read_stdin, refuse_pipe
+from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe
 
 if TYPE_CHECKING:
+    from dpgm.data.domain import Domain
     from dpgm.data.options import ReadOptions
+    from dpgm.data.records import Records
+    from dpgm.data.source import Source
+    from dpgm.privacy.certificate import Certificate
+    from dpgm.synthesis.plan import Plan
 
 _PRIVACY, _MODEL, _STOPPING = "Privacy", "The generator", "Stopping and going on"
 
@@ -43,8 +45,6 @@ MeanLength = Annotated[
         rich_help_panel=_MODEL,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.", rich_help_panel=OUTPUT)]
 
 
 @app.command()
@@ -61,7 +61,7 @@ def plan(
     rows_per_person: Annotated[
         int, typer.Option("--rows-per-person", help="Records that a person has at most.", metavar="K")
     ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     rules: Annotated[bool, typer.Option("--rules", help="Print every tuned number of the plan, as JSON.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.", rich_help_panel=OUTPUT)
@@ -193,109 +193,86 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.cli.stopping import (
-        SAY_IT_THEMSELVES,
-        clear_leftovers,
-        default_checkpoint,
-        told_what_is_spent,
-        warn_of_seed,
-    )
-    from dpgm.compute import parallel
-    from dpgm.data.inspection import rarity_warning
+    from dpgm.cli.stopping import SAY_IT_THEMSELVES, default_checkpoint, told_what_is_spent
+    from dpgm.compute.parallel import place_of
     from dpgm.data.readers import read_records
-    from dpgm.data.row_store import bytes_of
-    from dpgm.data.shares import read_share
     from dpgm.errors import UsageError
     from dpgm.strategy.config import Config
-    from dpgm.synthesis.checkpoint import check_folder, remove_checkpoint
-    from dpgm.synthesis.estimate import estimate_fit, machine_speed
-    from dpgm.synthesis.plan import make_plan, read_plan
-    from dpgm.synthesis.release import check_target
-    from dpgm.synthesis.strategies import strategy_of
-    from dpgm.synthesis.synthesizer import Synthesizer, choose_device
+    from dpgm.synthesis.checkpoint import remove_checkpoint
+    from dpgm.synthesis.plan import make_plan
+    from dpgm.synthesis.strategies import check_model
+    from dpgm.synthesis.synthesizer import Synthesizer
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
-    refuse_pipe(out, "a release")
-    progress_folder = default_checkpoint(out) if checkpoint is None else checkpoint
-    if sign is not None:
-        _check_signing(sign, seed)
-    if is_first():  # of several processes the first one writes
-        clear_leftovers(out)
-        check_target(out, force=force)
-        check_folder(progress_folder, resume=resume)
-    warn_of_seed(seed)
-    planned = None if plan_file is None else read_plan(plan_file)
-    if planned is not None and epsilon is not None and epsilon != planned.target_epsilon:
-        raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
-    if options.public_domain is not None:
-        options.public_domain.refuse_draft()
+    # What can be refused cheaply is refused before the file is read.
+    folder = default_checkpoint(out) if checkpoint is None else checkpoint
+    _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
+    planned = None if plan_file is None else _read_plan(plan_file, epsilon)
+    budget = epsilon if planned is None else planned.target_epsilon
+    request = Config(budget, delta, clusters, model, preset, mean_length)  # type: ignore[arg-type]
+    check_model(model)
     if options.memory is not None and options.cache is None:
         options = replace(options, cache=out.absolute().parent)
-    budget = epsilon if epsilon is not None else planned.target_epsilon  # type: ignore[union-attr]
-    # What can be refused cheaply is refused before the file is read.
-    Config(budget, delta, clusters, model, preset, mean_length)  # type: ignore[arg-type]
-    if model != "auto":
-        strategy_of(model)
-    (data,) = read_stdin(data, look=False, format=options.format, folder=options.cache)  # type: ignore[assignment]
-    records, source = read_share(data, options, *launched())
-    from_data = source.items_assumed_public or records.domain.origin == "declared"
-    if from_data and not quiet and (warning := rarity_warning(records)) is not None:
-        announce(warning)
+    records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
     near = None if public is None else read_records(public, replace(options, labels=None))
-    book = _open_ledger(ledger) if is_first() else None
     synthesizer = Synthesizer(
-        budget,
+        request.epsilon,
         delta,
         clusters,
         model,
-        preset,  # type: ignore[arg-type]
+        request.preset,
         device=device,
         randomness=_randomness(seed),
         mean_length=mean_length,
         memory=options.memory,
     )
-    total = parallel.place_of(len(records))[1]
+    total = place_of(len(records))[1]
     if planned is None and not resume:
-        rows = source.rows_per_person
-        asked = Config(budget, delta, clusters, model, preset, mean_length, rows)  # type: ignore[arg-type]
-        planned = make_plan(asked, total, records.domain)
+        planned = make_plan(replace(request, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
-        announce(f"fitting {total:,} records of {records.width:,} positions; nothing shown depends on them")
-        if planned is not None and choose_device(device) == "cpu":
-            limit = None if options.memory is None else bytes_of(options.memory)
-            processes = launched()[1]
-            expected = estimate_fit(planned, records.domain, machine_speed(), memory=limit, processes=processes)
-            announce(f"{expected} on a machine that does nothing else")
-    with told_what_is_spent(progress_folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
+        _announce_fit(total, records.domain, planned, device, options)
+    with told_what_is_spent(folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
         synthesizer.fit(
             records,
             public=near,
             plan=planned,
             source=source,
-            ledger=book,
-            checkpoint=progress_folder,
+            ledger=_open_ledger(ledger) if is_first() else None,
+            checkpoint=folder,
             resume=resume,
             progress=progress,
         )
     if not is_first():
         return
-    with told_what_is_spent(progress_folder):
+    with told_what_is_spent(folder):
         synthesizer.save(out, force=force, sign=sign)
     if checkpoint is None:
-        remove_checkpoint(progress_folder)
+        remove_checkpoint(folder)
     if not quiet:
-        certificate = synthesizer.certificate_
-        marked = "" if certificate.private else "NOT PRIVATE, "
-        announce(
-            f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
-            f"delta = {certificate.delta:.3g}, per {certificate.unit}. "
-            f"Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
-        )
+        _announce_release(out, synthesizer.certificate_)
+
+
+def _check_outputs(
+    out: Path, folder: Path, *, force: bool, resume: bool, sign: Path | None, seed: int | None
+) -> None:
+    """Refuse what cannot be written, and say so if nobody would be protected."""
+    from dpgm.cli.stopping import clear_leftovers, warn_of_seed
+    from dpgm.synthesis.checkpoint import check_folder
+    from dpgm.synthesis.release import check_target
+
+    refuse_pipe(out, "a release")
+    if sign is not None:
+        _check_signing(sign, seed)
+    if is_first():  # of several processes the first one writes
+        clear_leftovers(out)
+        check_target(out, force=force)
+        check_folder(folder, resume=resume)
+    warn_of_seed(seed)
 
 
 def _check_signing(key: Path, seed: int | None) -> None:
@@ -324,98 +301,49 @@ def _randomness(seed: int | None) -> Any:
     return None if seed is None else SeededRandomness(seed)
 
 
-@app.command()
-def sample(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="File to write; its ending names the format (- for stdout).", rich_help_panel=OUTPUT
-        ),
-    ],
-    records: Annotated[
-        int | None, typer.Option("--records", help="How many synthetic records; by default as many as were fitted.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only such records: milk, sex=female, age>=65, 'colour in [red, blue]'; repeatable.",
-        ),
-    ] = None,
-    shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", help="Of --out -: csv (the default), tsv, jsonl, fimi or parquet.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Open the release even if `verify` refuses it.")
-    ] = False,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Draw synthetic records from a release; started by torchrun, each process writes a part into the folder --out.
-
-    Example: dpgm sample release --records 100000 --out synthetic.parquet
-    """
-    from dpgm.data.shares import part_name, rows_of_share, seed_of_share
+def _read_plan(file: Path, epsilon: float | None) -> "Plan":
     from dpgm.errors import UsageError
-    from dpgm.synthesis.release import load
-    from dpgm.synthesis.sampling import write_sample
+    from dpgm.synthesis.plan import read_plan
 
-    stream = sys.stdout.buffer if is_pipe(out) else None
-    if stream is not None:
-        format = format or "csv"
-    elif format is not None:
-        raise UsageError("`--format` is for --out -; the ending of a file names its format.")
-    opened = load(release, unverified=unverified)
-    if unverified:
-        announce(f"{release} was not verified; what its certificate says may be false")
-    number, processes = launched()
-    records = opened.certificate.records if records is None else records
-    count, file = records, out
-    if processes > 1:
-        refuse_pipe(out, "what several processes sample")
-        out.mkdir(parents=True, exist_ok=True)
-        count, file = rows_of_share(records, number, processes), part_name(out, number, processes)
-        seed = None if seed is None else seed_of_share(seed, number)
-    with bars(quiet) as progress:
-        rate = write_sample(
-            opened,
-            count,
-            file,
-            seed=seed,
-            where=where or [],
-            shape=shape,
-            force=force,
-            progress=progress,
-            stream=stream,
-            format=format,
-        )
-    if stream is not None:
-        stream.flush()
-    if not quiet:
-        kept = "" if rate is None or not where else f" ({rate:.2%} of the generator's records are like that)"
-        announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{kept}")
+    planned = read_plan(file)
+    if epsilon is not None and epsilon != planned.target_epsilon:
+        raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
+    return planned
 
 
-@app.command()
-def demo(
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for data, release and report.", rich_help_panel=OUTPUT)
-    ] = Path("demo"),
-    records: Annotated[int, typer.Option("--records", help="Simulated people.")] = 50_000,
-    epsilon: Epsilon = 1.0,
-    quiet: Quiet = False,
+def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Source]":
+    """The share of the records that this process fits; the curator is told of items that one record alone holds."""
+    from dpgm.data.inspection import rarity_warning
+    from dpgm.data.shares import read_share
+
+    if options.public_domain is not None:
+        options.public_domain.refuse_draft()
+    (path,) = read_stdin(data, look=False, format=options.format, folder=options.cache)
+    records, source = read_share(path, options, *launched())
+    from_data = source.items_assumed_public or records.domain.origin == "declared"
+    if from_data and not quiet and (warning := rarity_warning(records)) is not None:
+        announce(warning)
+    return records, source
+
+
+def _announce_fit(
+    total: int, domain: "Domain", planned: "Plan | None", device: str, options: "ReadOptions"
 ) -> None:
-    """Simulate, fit, sample, verify and evaluate; prints where the report is.
+    from dpgm.data.row_store import bytes_of
+    from dpgm.synthesis.estimate import estimate_fit, machine_speed
+    from dpgm.synthesis.synthesizer import choose_device
 
-    Example: dpgm demo --out demo
-    """
-    from dpgm.cli.demonstration import run_demo
+    announce(f"fitting {total:,} records of {domain.width:,} positions; nothing shown depends on them")
+    if planned is not None and choose_device(device) == "cpu":
+        limit = None if options.memory is None else bytes_of(options.memory)
+        expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=launched()[1])
+        announce(f"{expected} on a machine that does nothing else")
 
-    run_demo(out, records, epsilon, quiet)
+
+def _announce_release(out: Path, certificate: "Certificate") -> None:
+    marked = "" if certificate.private else "NOT PRIVATE, "
+    announce(
+        f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
+        f"delta = {certificate.delta:.3g}, per {certificate.unit}. "
+        f"Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
+    )

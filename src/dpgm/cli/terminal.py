@@ -1,0 +1,117 @@
+"""What goes to the terminal and what comes in through a pipe.
+
+Progress is a bar per stage, or plain lines when nobody is watching, and shows public numbers only. `-` in the place of
+a file means stdin or stdout (and then nothing else goes there).
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from dpgm.cli.app import is_first, launched, printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dpgm.data.options import Paths
+
+PIPE = "-"
+
+
+def announce(text: str) -> None:
+    """One line on stderr, of the first process alone; stdout is for results."""
+    if is_first():
+        typer.echo(f"dpgm: {printable(text)}", err=True)
+
+
+def figure(epsilon: float) -> str:
+    """An epsilon for people: four decimals, unless those would show a small one as nothing."""
+    return f"{epsilon:.4f}" if epsilon >= 0.01 else f"{epsilon:.3g}"
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback `(stage, done, total)` for as long as the block runs."""
+    if quiet or not is_first():
+        yield lambda stage, done, total: None
+        return
+    if not sys.stderr.isatty():
+        begun: set[str] = set()
+
+        def line(stage: str, done: int, total: int) -> None:
+            if stage not in begun:
+                begun.add(stage)
+                announce(f"{stage} ...")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    shown: dict[str, int] = {}
+    columns = (TextColumn("{task.description:>12}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+
+        def move(stage: str, done: int, total: int) -> None:
+            if stage not in shown:
+                shown[stage] = int(progress.add_task(stage, total=total))
+            progress.update(progress.tasks[shown[stage]].id, completed=done, total=total)
+
+        yield move
+
+
+def is_pipe(path: "str | os.PathLike[str] | None") -> bool:
+    """Whether a path stands for stdin or stdout."""
+    return path is not None and os.fspath(path) == PIPE
+
+
+def read_stdin(
+    *paths: "Paths", look: bool, format: str | None = None, folder: "Paths | None" = None
+) -> "tuple[Paths, ...]":
+    """The paths as they are, with a private copy of stdin in the place of `-`.
+
+    Args:
+        paths: inputs of a command; one of them may be `-`.
+        look: find out the format from the data, as a curator who looks at them may; a fit is told it.
+        format: what `--format` says.
+        folder: where the copy is kept.
+    """
+    from dpgm.data.opening import spooled
+    from dpgm.errors import UsageError
+
+    asked = [path for path in paths if is_pipe(path)]
+    if not asked:
+        return paths
+    if len(asked) > 1:
+        raise UsageError("`-` stands for stdin and can be given once; name the other file.")
+    if not look and format is None:
+        raise UsageError("data from stdin have no name that tells their format; say it, such as --format csv.")
+    if launched()[1] > 1:
+        raise UsageError("several processes cannot read one stdin; save the data to a file first.")
+    copy = spooled(sys.stdin.buffer, "stdin", look=look, folder=folder)
+    return tuple(copy if is_pipe(path) else path for path in paths)
+
+
+def refuse_pipe(out: "Path", what: str) -> None:
+    """Refuse `-` where a folder is written."""
+    from dpgm.errors import UsageError
+
+    if is_pipe(out):
+        raise UsageError(f"{what} is a folder and cannot go to stdout; name a folder with --out.")
+
+
+def print_errors(title: str, columns: tuple[str, ...], rows: list[tuple[str | float | None, ...]]) -> None:
+    """Errors by method as a small table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name == columns[0] else "right")
+    for row in rows:
+        table.add_row(*("–" if cell is None else cell if isinstance(cell, str) else f"{cell:.3f}" for cell in row))
+    Console().print(table)
