@@ -45,12 +45,12 @@ def write_plans(path: Path, records: int) -> None:
     from dpgm.privacy.calibration import calibrate
     from dpgm.strategy.config import Config, default_delta
     from dpgm.strategy.protocol import PublicFacts
-    from dpgm.synthesis.plan import budget_of, make_plan, settle
+    from dpgm.synthesis.plan import budget_of, choose_settings, make_plan
 
     domain = simulate.town_domain(simulate.CDR)
     config = Config(1.0, None, CLUSTERS, "vae", "paper")
     facts = PublicFacts(domain, records, 1.0, default_delta(records))
-    settings = settle(config, facts)
+    settings = choose_settings(config, facts)
     rate = min(1.0, BATCH / records)
     assert isinstance(settings.family, NetworkSettings)
     family = replace(settings.family, sampling_rate=rate, steps=round(EPOCHS / rate))

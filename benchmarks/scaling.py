@@ -93,10 +93,10 @@ def shortened(config: Any, records: int, domain: Any, steps: int) -> Any:
     from dpgm.privacy.calibration import calibrate
     from dpgm.strategy.config import default_delta
     from dpgm.strategy.protocol import PublicFacts
-    from dpgm.synthesis.plan import Plan, budget_of, settle
+    from dpgm.synthesis.plan import Plan, budget_of, choose_settings
 
     facts = PublicFacts(domain, records, config.epsilon, default_delta(records))
-    settings = settle(config, facts)
+    settings = choose_settings(config, facts)
     settings = replace(settings, family=replace(settings.family, steps=steps))
     budget = budget_of(settings, facts)
     mechanisms = calibrate(config.epsilon, facts.delta, budget.spends, budget.training)

@@ -41,7 +41,7 @@ from dpgm.strategy.config import Config
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.plan import Plan, settle
+from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import strategy_of
 from synthesis_data import SETS, some_records, tiny_plan
 
@@ -195,7 +195,7 @@ def small_plan(model: str) -> Plan:
     """A real plan that takes a second: of networks, few steps."""
     epsilon, delta, records = 1.0, 1e-3, len(RECORDS)
     facts = PublicFacts(SETS, records, epsilon, delta)
-    settings = settle(Config(epsilon, delta, model=model), facts)
+    settings = choose_settings(Config(epsilon, delta, model=model), facts)
     if isinstance(settings.family, NetworkSettings):
         settings = replace(settings, family=replace(settings.family, steps=10, cluster_steps=2))
     budget = strategy_of(model).budget(facts, settings.family)

@@ -19,7 +19,7 @@ from dpgm.products.strategy import ProductSettings
 from dpgm.strategy.config import Config, default_delta
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import FamilySettings, Settings
-from dpgm.synthesis.plan import Plan, settle
+from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import VAES, strategy_of
 
 # A few steps are enough to see that everything is joined up.
@@ -105,7 +105,7 @@ def small_plan(config: Config, records: Records, **family: object) -> Plan:
     """The plan of a request, with other settings of its family than planned by default."""
     delta = default_delta(len(records)) if config.delta is None else config.delta
     facts = PublicFacts(records.domain, len(records), config.epsilon, delta)
-    settings = settle(config, facts)
+    settings = choose_settings(config, facts)
     settings = replace(settings, family=replace(settings.family, **family))  # type: ignore[arg-type]
     budget = strategy_of(settings.model).budget(facts, settings.family)
     mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)

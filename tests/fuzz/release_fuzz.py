@@ -91,13 +91,13 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
     from dpgm.privacy.events import Mechanism
     from dpgm.strategy.config import Config
     from dpgm.strategy.protocol import PublicFacts
-    from dpgm.synthesis.plan import Plan, runs_of, settle
+    from dpgm.synthesis.plan import Plan, choose_settings, runs_of
     from dpgm.synthesis.release import Release
     from release_data import DELTA, RECORDS, some_release
 
     facts = PublicFacts(domain, RECORDS, 90.0, DELTA)
-    settled = settle(Config(90.0, DELTA, model=model), facts)
-    settings = replace(settled, family=replace(settled.family, **fewer))
+    chosen = choose_settings(Config(90.0, DELTA, model=model), facts)
+    settings = replace(chosen, family=replace(chosen.family, **fewer))
     runs = runs_of(settings, facts)
     mechanisms = tuple(
         Mechanism(name, 10.0, run.count, run.sampling_rate, run.sample, run.delta) for name, run in runs.items()

@@ -93,7 +93,7 @@ def test_it_runs_on_a_gpu_with_convolutions() -> None:
     assert all(bool(torch.isfinite(tensor).all()) and tensor.device.type == "cpu" for tensor in state.values())
 
 
-def test_what_is_measured_is_settled_by_the_plan_and_not_by_the_device() -> None:
+def test_what_is_measured_is_fixed_by_the_plan_and_not_by_the_device() -> None:
     small, large = (embedding_design(DIGITS, ImageSettings(large=large)) for large in (False, True))
     assert small.features == 12_000
     assert large.features == 36_000

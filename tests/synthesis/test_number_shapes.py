@@ -4,8 +4,8 @@ import numpy as np
 
 from dpgm.data.domain import Numeric
 from dpgm.data.number_grid import grid_of
+from dpgm.synthesis.discovery_rules import RULES
 from dpgm.synthesis.number_shapes import estimate_cells
-from dpgm.synthesis.settling_rules import RULES
 
 
 def test_noise_puts_nobody_at_the_ends_of_the_range_nor_far_out():

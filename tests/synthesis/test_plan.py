@@ -9,12 +9,12 @@ from dpgm.networks.rules import RULES, start_frequencies
 from dpgm.privacy.accountant import cost
 from dpgm.strategy.config import Config
 from dpgm.strategy.protocol import PublicFacts
-from dpgm.synthesis.plan import Plan, describe, make_plan, read_plan, read_settings, settle, shares
+from dpgm.synthesis.plan import Plan, choose_settings, describe, make_plan, read_plan, read_settings, shares
 from synthesis_data import IMAGES, SETS, TABLE
 
 
-def settled(config, domain, records):
-    return settle(config, PublicFacts(domain, records, config.epsilon, 1 / (10 * records)))
+def settings_for(config, domain, records):
+    return choose_settings(config, PublicFacts(domain, records, config.epsilon, 1 / (10 * records)))
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
@@ -89,17 +89,17 @@ def test_a_weak_delta_is_refused_or_warned_of():
 
 
 def test_the_paper_preset_uses_the_papers_choices():
-    settled_on = settled(Config(1.74, preset="paper"), SETS, 60_000)
-    settings = settled_on.family
-    assert (settled_on.model, settings.clusters, settings.cluster_steps, settings.latent) == ("vae", 10, 20, 2)
+    chosen = settings_for(Config(1.74, preset="paper"), SETS, 60_000)
+    settings = chosen.family
+    assert (chosen.model, settings.clusters, settings.cluster_steps, settings.latent) == ("vae", 10, 20, 2)
     assert settings.steps * settings.sampling_rate == pytest.approx(20, rel=0.01)
     assert settings.norm_quantile is None
     assert not settings.warm_start
-    assert settled(Config(1.0, preset="paper"), SETS, 1_200_000).family.steps == RULES.paper_most_steps
-    rbm = settled(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000).family
+    assert settings_for(Config(1.0, preset="paper"), SETS, 1_200_000).family.steps == RULES.paper_most_steps
+    rbm = settings_for(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000).family
     assert (rbm.optimizer, rbm.learning_rate) == ("sgd", 0.0025)
     with pytest.raises(UsageError, match="paper"):
-        settled(Config(1.0, preset="paper", model="products"), SETS, 100)
+        settings_for(Config(1.0, preset="paper", model="products"), SETS, 100)
 
 
 @pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
@@ -129,11 +129,11 @@ def test_no_other_networks_are_refined():
 
 
 def test_auto_chooses_by_the_domain_alone():
-    assert settled(Config(1.0), IMAGES, 100).model == "image"
-    assert settled(Config(1.0), SETS, 100).model == "products"
-    assert settled(Config(1.0), None, 100).model == "products"
+    assert settings_for(Config(1.0), IMAGES, 100).model == "image"
+    assert settings_for(Config(1.0), SETS, 100).model == "products"
+    assert settings_for(Config(1.0), None, 100).model == "products"
     with pytest.raises(UsageError, match="image"):
-        settled(Config(1.0, model="image"), SETS, 100)
+        settings_for(Config(1.0, model="image"), SETS, 100)
 
 
 def test_every_mechanism_of_a_plan_is_described():
@@ -150,7 +150,7 @@ def test_every_mechanism_of_a_plan_is_described():
 
 
 def test_settings_round_trip():
-    settings = settled(Config(1.0, model="vae"), SETS, 60_000)
+    settings = settings_for(Config(1.0, model="vae"), SETS, 60_000)
     assert read_settings(json.loads(json.dumps(settings.to_json()))) == settings
 
 
@@ -158,14 +158,14 @@ def test_a_stated_mean_length_is_part_of_the_plan_and_there_is_always_one_for_ne
     stated = make_plan(Config(1.0, model="vae", clusters=1, preset="paper", mean_length=3.0), 20_000, SETS)
     assert stated.settings.family.mean_length == 3.0
     assert Plan.from_json(stated.to_json()) == stated
-    assert settled(Config(1.0, model="rbm"), SETS, 20_000).family.mean_length == RULES.items_per_record
-    assert settled(Config(1.0, model="vae"), IMAGES, 20_000).family.mean_length == pytest.approx(
+    assert settings_for(Config(1.0, model="rbm"), SETS, 20_000).family.mean_length == RULES.items_per_record
+    assert settings_for(Config(1.0, model="vae"), IMAGES, 20_000).family.mean_length == pytest.approx(
         RULES.pixels_on * 64
     )
     columns = Domain((Categorical("region", ("n", "s")),))
-    assert settled(Config(1.0, model="vae"), columns, 20_000).family.mean_length is None
+    assert settings_for(Config(1.0, model="vae"), columns, 20_000).family.mean_length is None
     with pytest.raises(UsageError, match="mean_length"):
-        settled(Config(1.0, mean_length=3.0), SETS, 20_000)
+        settings_for(Config(1.0, mean_length=3.0), SETS, 20_000)
     with pytest.raises(UsageError, match="mean_length"):
         Config(1.0, mean_length=0.0)
 

@@ -32,8 +32,8 @@ from dpgm.products.rules import RULES
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.config import Config
+from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.settling import settle_domain
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
 ITEMS = Domain.of_items(12)
@@ -94,8 +94,8 @@ def test_the_choice_is_fresh_and_even():
 
 
 def run(gateway, plan, domain=TABLE):
-    settled = settle_domain(gateway, plan, domain)
-    return measure(gateway, settled.domain, plan.records, plan.noises, RULES)
+    discovered = discover_domain(gateway, plan, domain)
+    return measure(gateway, discovered.domain, plan.records, plan.noises, RULES)
 
 
 def rows_of(drugs, **others):
@@ -187,7 +187,7 @@ def test_the_threshold_is_that_of_the_gateway():
         rows_per_person=2,
     )
     with pytest.raises(DpgmError, match="another number of rows"):
-        settle_domain(gateway, plan, TABLE)
+        discover_domain(gateway, plan, TABLE)
 
 
 def test_the_plan_is_what_the_ledger_holds_and_the_certificate_says_so(tmp_path):

@@ -75,7 +75,7 @@ MUTANTS = (
             ),
         ),
         (
-            "tests/synthesis/test_settling.py::test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur",
+            "tests/synthesis/test_domain_discovery.py::test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur",
         ),
     ),
     Mutant(

@@ -73,7 +73,7 @@ def evaluate(
     _check_outputs(out, json_output, force, (real, synthetic, test, workload, options.labels, test_labels))
     certificate = None if release is None else read_certificate(release)
     if options.domain is None and certificate is not None and release is not None:
-        # A domain that was settled privately cannot hold every real value; the stated one can.
+        # A domain that was discovered privately cannot hold every real value; the stated one can.
         stated = stated_domain(certificate)
         options = replace(options, domain=release / "domain.json" if stated is None else stated)
     first_file, second_file = read_stdin(real, synthetic, look=True, folder=options.cache)

@@ -1,7 +1,7 @@
-"""Records whose domain is not settled yet: raw private columns, to be recoded once values and bins are known.
+"""Records whose domain is still open: raw private columns, to be recoded once values and bins are known.
 
 Numbers are kept as ticks, undiscovered labels as codes over a private vocabulary that lives in memory only. `closed`
-turns every record into positions of a settled domain, one by one: a public map, applied to each record alone.
+turns every record into positions of a closed domain, one by one: a public map, applied to each record alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,7 +165,7 @@ class OpenRecords(Records):
         return cls.of(domain, len(records), (SetColumn(indptr, codes, vocabulary),))
 
     def __repr__(self) -> str:
-        return f"OpenRecords({len(self):,} records, {len(self.columns)} columns to settle)"
+        return f"OpenRecords({len(self):,} records, {len(self.columns)} open columns)"
 
     def check(self) -> None:
         """Refuse columns that do not belong to the domain, have another length or a set with a code twice."""
@@ -201,12 +201,12 @@ class OpenRecords(Records):
                 yield np.frombuffer("\0".join(column.vocabulary.labels).encode("utf-8", "replace"), dtype=np.uint8)
 
     def closed(self, domain: Domain, instead: Mapping[str, int]) -> Records:
-        """These records as positions of a settled domain.
+        """These records as positions of a closed domain.
 
         Args:
-            domain: the settled domain, field by field of the same names.
+            domain: the closed domain, field by field of the same names.
             instead: by name of a field, the position (within it) of a value that has none of its own: missing values
-                where the settled field knows none.
+                where the closed field knows none.
         """
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
         for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):

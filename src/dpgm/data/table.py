@@ -2,8 +2,8 @@
 
 Encoding is record by record: a value outside a numeric range is clamped to it, an item outside an item set is
 dropped silently, an unknown category counts as missing where the domain has `missing: true` and is an error
-otherwise. Of an open domain the columns are kept raw (`OpenRecords`) until it is settled. Decoding draws a number
-within its bin: uniformly, or by the fine histogram that a settled domain holds.
+otherwise. Of an open domain the columns are kept raw (`OpenRecords`) until it is closed. Decoding draws a number
+within its bin: uniformly, or by the fine histogram that a closed domain holds.
 """
 
 import re

@@ -28,7 +28,7 @@ from dpgm.strategy.settings import FamilySettings
 class ImageSettings(FamilySettings):
     """Whether the larger feature map is measured, and the tuned numbers.
 
-    The plan settles what is measured, so that it does not depend on the device that a fit or its resumption runs on.
+    The plan fixes what is measured, so that it does not depend on the device that a fit or its resumption runs on.
     """
 
     large: bool = False

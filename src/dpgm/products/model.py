@@ -114,14 +114,14 @@ class Products:
     def _evens_out(self, count: int) -> bool:
         """Whether components leave nothing to chance and the sample is small enough to round it as a whole."""
         mean_length = float(self.weights @ self.probabilities.double().sum(dim=1))
-        return self.settled and count * (1 + mean_length) <= SAMPLING.rounded_cells
+        return self.deterministic and count * (1 + mean_length) <= SAMPLING.rounded_cells
 
     def _draw(self, count: int, phase: float, random: np.random.Generator, *, balances: bool) -> Records:
         order = self._neighbours()
         weights = self.weights.numpy()[order]
         expected = count * weights / weights.sum()
         sizes = rounded(expected, phase)
-        if balances and self.settled:
+        if balances and self.deterministic:
             sizes = evened(expected, sizes, self.probabilities.numpy()[order] > 0.5, random)
         used = sizes > 0
         sizes, order = sizes[used], order[used]
@@ -148,7 +148,7 @@ class Products:
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
 
     @cached_property
-    def settled(self) -> bool:
+    def deterministic(self) -> bool:
         """Whether there are few positions and all records of a component are alike."""
         certain = (self.probabilities == 0) | (self.probabilities == 1)
         return self.domain.width <= SAMPLING.certain_positions and bool(certain.all())

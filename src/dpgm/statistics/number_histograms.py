@@ -35,7 +35,7 @@ class NumberHistograms:
 
     words: ClassVar[Mapping[str, Measures]] = {
         HISTOGRAMS: Measures(
-            "settle",
+            "discover",
             "histogram of each number over a public grid, and over groups of its cells",
             "sqrt(levels of all grids)",
         )
@@ -84,7 +84,7 @@ class BoundHistograms:
     """
 
     words: ClassVar[Mapping[str, Measures]] = {
-        BOUNDS: Measures("settle", "histogram of numbers between powers of two, of each column", "sqrt(columns)")
+        BOUNDS: Measures("discover", "histogram of numbers between powers of two, of each column", "sqrt(columns)")
     }
 
     columns: tuple[int, ...]

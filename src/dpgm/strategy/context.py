@@ -54,7 +54,7 @@ class RunContext:
     progress: Progress = silent
     checkpoint: SavedProgress | None = None
     public: Records | None = None
-    # Of every position, the noisy sum that was released with it while the domain was settled; None if any has none.
+    # Of every position, the noisy sum that was released with it while the domain was discovered; None if any has none.
     pilot: NDArray[np.float64] | None = None
     # Bytes that the process should keep to; None: all there is.
     memory: int | None = None

@@ -34,9 +34,9 @@ from dpgm.mechanisms.randomness import Randomness
 from dpgm.privacy.certificate_format import LedgerMark
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.settling import MEASURES as SETTLING
 from dpgm.synthesis.shared_checkpoint import FirstCheckpoint, FollowingCheckpoint
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -161,11 +161,11 @@ class Books:
             rows_per_person=plan.rows_per_person,
         )
 
-    def settling_gateway(self, gateway: Gateway) -> Gateway:
-        """The way to the rows while a domain is settled; the tape of what was released where everything has run."""
+    def discovery_gateway(self, gateway: Gateway) -> Gateway:
+        """The way to the rows while a domain is discovered; the tape of what was released where everything has run."""
         if self.checkpoint is None or self.checkpoint.model() is None:
             return gateway
-        names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in SETTLING]
+        names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in DISCOVERY]
         tape = [answer for name in names if (answer := self.checkpoint.replay(name)) is not None]
         return PlaybackGateway(tape, randomness=gateway.randomness, rows_per_person=self._plan.rows_per_person)
 

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
 from dpgm.data.number_grid import Grid, slot_range
-from dpgm.synthesis.settling_rules import SettlingRules
+from dpgm.synthesis.discovery_rules import DiscoveryRules
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Shaped:
-    """A settled field, and the position (within it) that most records have."""
+    """A closed field, and the position (within it) that most records have."""
 
     field: ShapedNumber
     commonest: int
 
 
-def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: SettlingRules) -> tuple[float, float]:
+def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: DiscoveryRules) -> tuple[float, float]:
     """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
     low, high = field.bounds
     seen = np.flatnonzero(counts > rules.seen * std)
@@ -44,7 +44,7 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: SettlingR
     return low, high
 
 
-def _outermost(counts: Floats, last: int, std: float, rules: SettlingRules) -> int:
+def _outermost(counts: Floats, last: int, std: float, rules: DiscoveryRules) -> int:
     """The last power of two to believe: beyond one that stands out alone, tails that stand out together."""
     while True:
         sums = np.cumsum(counts[last + 1 : last + 1 + rules.together])
@@ -54,7 +54,7 @@ def _outermost(counts: Floats, last: int, std: float, rules: SettlingRules) -> i
         last += int(together[0]) + 1
 
 
-def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: SettlingRules) -> Floats:
+def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: DiscoveryRules) -> Floats:
     """How many records lie in every cell: not negative, and `total` in all.
 
     From coarse to fine: what a group holds is shared out among its parts by their own noisy counts, which are trusted
@@ -108,7 +108,7 @@ def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
     return np.clip(slopes / np.maximum(density, 1e-12), -2 / sizes, 2 / sizes)
 
 
-def _within_sight(counts: Floats, std: float, rules: SettlingRules) -> NDArray[np.bool_]:
+def _within_sight(counts: Floats, std: float, rules: DiscoveryRules) -> NDArray[np.bool_]:
     """From the first to the last group that stands out from noise; all of them where none does."""
     clear = np.flatnonzero(counts > rules.far * std)
     inside = np.ones(len(counts), dtype=np.bool_)
@@ -117,7 +117,7 @@ def _within_sight(counts: Floats, std: float, rules: SettlingRules) -> NDArray[n
     return inside
 
 
-def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules: SettlingRules) -> Floats:
+def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules: DiscoveryRules) -> Floats:
     """`total` over the parts of a group, of which noisy counts and the number of cells are known."""
     if total <= 0 or len(counts) == 1:
         return np.full(len(counts), max(total, 0.0) / len(counts))
@@ -163,7 +163,7 @@ def shape_number(
     found: Mapping[float, float],
     std: float,
     records: int,
-    rules: SettlingRules,
+    rules: DiscoveryRules,
 ) -> Shaped:
     """How a number is modelled, from the estimated records of every cell.
 
@@ -236,7 +236,7 @@ def _atoms(
     found: Mapping[float, float],
     in_steps: bool,
     records: int,
-    rules: SettlingRules,
+    rules: DiscoveryRules,
 ) -> tuple[float, ...]:
     """Values with a position of their own, rising."""
     specials = set(field.special_ticks)
@@ -261,7 +261,7 @@ def _around(density: Floats) -> Floats:
     return around
 
 
-def _bins(weights: Floats, std: float, records: int, rules: SettlingRules) -> NDArray[np.int64]:
+def _bins(weights: Floats, std: float, records: int, rules: DiscoveryRules) -> NDArray[np.int64]:
     """First cells of bins of about equal weight."""
     total = float(weights.sum())
     count = max(rules.bins * total / records, rules.least_bins)

@@ -19,8 +19,8 @@ from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.config import Config, Preset, default_delta
 from dpgm.strategy.protocol import Budget, PublicFacts, Run
 from dpgm.strategy.settings import Settings, from_plain
-from dpgm.synthesis.settling import MEASURES as SETTLING
-from dpgm.synthesis.settling import with_settling
+from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
+from dpgm.synthesis.domain_discovery import with_discovery
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
 FORMAT = 2
@@ -192,7 +192,7 @@ class Plan:
     def public_numbers(self, domain: Domain | None = None) -> dict[str, Any]:
         """What a certificate keeps of the plan, so that a reader can tell which mechanisms such a fit runs.
 
-        A release holds the domain as it was settled; one that was open is kept here as it was stated.
+        A release holds the domain as it was discovered; one that was open is kept here as it was stated.
         """
         stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
         return (
@@ -212,17 +212,17 @@ def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
 
 
 def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
-    """What a fit pays for: settling first, where the domain is open, and the family with what that leaves."""
+    """What a fit pays for: discovery first, where the domain is open, and the family with what that leaves."""
     try:
         budget = strategy_of(settings.model).budget(facts, settings.family)
     except DpgmError:
         raise
     except (ArithmeticError, LookupError, ValueError) as error:  # rules of an untrusted file
         raise UsageError("the plan's rules make no sense; make the plan again.") from error
-    return replace(budget, spends=with_settling(facts.domain, budget.spends, facts.delta))
+    return replace(budget, spends=with_discovery(facts.domain, budget.spends, facts.delta))
 
 
-def settle(config: Config, facts: PublicFacts) -> Settings:
+def choose_settings(config: Config, facts: PublicFacts) -> Settings:
     """All settings of a fit, from the request and public numbers."""
     strategy = choose_strategy(config, facts.domain)
     return Settings(strategy.name, config.preset, strategy.settings(config, facts))
@@ -240,7 +240,7 @@ def read_settings(values: Any) -> Settings:
 
 
 def make_plan(config: Config, records: int, domain: DomainLike | None = None) -> Plan:
-    """Settle every setting and multiplier from public numbers.
+    """Choose every setting and noise multiplier from public numbers.
 
     Args:
         config: the request.
@@ -252,7 +252,7 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
     delta = default_delta(records) if config.delta is None else config.delta
     validation.budget(epsilon=config.epsilon, delta=delta, records=records)
     facts = PublicFacts(domain, records, config.epsilon, delta, config.rows_per_person)
-    settings = settle(config, facts)
+    settings = choose_settings(config, facts)
     budget = budget_of(settings, facts)
     if config.rows_per_person > 1 and budget.training is not None:
         raise UsageError(SAMPLED_ROWS)
@@ -309,8 +309,8 @@ def shares(plan: Plan) -> dict[str, float]:
 
 def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     """Stage, what is measured, and its sensitivity, in words."""
-    if mechanism.name in SETTLING:
-        return SETTLING[mechanism.name]
+    if mechanism.name in DISCOVERY:
+        return DISCOVERY[mechanism.name]
     return strategy_of(plan.settings.model).measures[mechanism.name]
 
 

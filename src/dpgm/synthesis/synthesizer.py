@@ -3,7 +3,7 @@
 The box of the paper, with its errors corrected (docs/guarantee.md):
 
     plan      every noise multiplier, before any data is opened
-    settle    values, bounds and bins that the domain leaves open, found privately
+    discover  values, bounds and bins that the domain leaves open, found privately
     profile   noisy record lengths and item counts
     cluster   private kernel k-means                                   } mixtures of networks
     profiles  noisy size and item counts of each cluster               }
@@ -39,10 +39,10 @@ from dpgm.strategy.context import Progress, RunContext, reporting
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
 from dpgm.synthesis.plan import Plan, check_memory, make_plan
 from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.settling import settle_domain, settling_statements
 from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.synthesis.where import Where
 
@@ -160,12 +160,12 @@ class Synthesizer:
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
             gateway = books.gateway(randomness)
-            settled = settle_domain(books.settling_gateway(gateway), plan, records.domain)
-            domain = settled.domain
+            discovered = discover_domain(books.discovery_gateway(gateway), plan, records.domain)
+            domain = discovered.domain
             generator = books.finished(domain)
             if generator is None:
                 told, limit = reporting(progress), self._memory()
-                context = RunContext(device, told, books.checkpoint, public, settled.sums, limit)
+                context = RunContext(device, told, books.checkpoint, public, discovered.sums, limit)
                 draws = books.draws(randomness)
                 generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
@@ -297,7 +297,7 @@ def _certify(
         model={"kind": generator.kind} | generator.architecture,
         files={},
         warnings=() if private else (SEEDED,),
-        statements=statements_of(source, settling_statements(domain, plan.delta), domain),
+        statements=statements_of(source, discovery_statements(domain, plan.delta), domain),
         plan=plan.public_numbers(domain),
     )
 

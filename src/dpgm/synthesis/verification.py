@@ -31,9 +31,9 @@ from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICAT
 from dpgm.privacy.signatures import read_public_key, signature_check
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
+from dpgm.synthesis.domain_discovery import check_discovered, discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import odd_sentence, release_readme
-from dpgm.synthesis.settling import check_settled, settling_statements
 from dpgm.synthesis.strategies import rebuild, strategy_of
 from dpgm.synthesis.tensors import read_tensors
 
@@ -158,7 +158,7 @@ def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
     same = text == certificate.to_json()
     try:
         stated = stated_domain(certificate)
-        found = () if stated is None else settling_statements(stated, certificate.delta)
+        found = () if stated is None else discovery_statements(stated, certificate.delta)
         rows = plan_of(certificate).rows_per_person
     except DpgmError as error:
         return (Check("certificate text", False, str(error).partition(";")[0].rstrip(".")),)
@@ -213,7 +213,7 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
         plan = plan_of(certificate)
         stated = stated_domain(certificate)
         if stated is not None:
-            check_settled(stated, domain)
+            check_discovered(stated, domain)
             domain = stated
         plan.check_fits(certificate.records, domain)
         plan.check_complete(domain)

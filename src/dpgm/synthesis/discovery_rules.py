@@ -1,11 +1,11 @@
-"""Every tuned number of settling a domain, with its reason. Passed as an argument; nothing is tuned inside formulas."""
+"""Every tuned number of the discovery of a domain, with its reason; passed as an argument."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class SettlingRules:
-    """How much of the budget settling takes, and what becomes of what it finds.
+class DiscoveryRules:
+    """How much of the budget discovery takes, and what becomes of what it finds.
 
     Attributes:
         bounds_share: for powers of two that numbers lie between. 200 counts per column, of which few matter; at
@@ -81,4 +81,4 @@ class SettlingRules:
     doubt: float = 2.0
 
 
-RULES = SettlingRules()
+RULES = DiscoveryRules()

@@ -1,4 +1,4 @@
-"""Settling an open domain: what is found, that it is found privately, and that numbers survive."""
+"""Discovery of an open domain: what is found, that it is found privately, and that numbers survive."""
 
 import datetime
 import json
@@ -35,10 +35,10 @@ from dpgm.statistics.record_lengths import RecordSizes, read_lengths
 from dpgm.strategy.config import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.discovery_rules import RULES
+from dpgm.synthesis.domain_discovery import MEASURES, discover_domain, discovery_spends
 from dpgm.synthesis.number_shapes import estimate_cells
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.settling import MEASURES, settle_domain, settling_spends
-from dpgm.synthesis.settling_rules import RULES
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
 DOMAIN = Domain(
@@ -88,15 +88,15 @@ def planned(domain, records, epsilon=2.0):
     return make_plan(Config(epsilon), records, domain)
 
 
-def settled(table, domain=DOMAIN, epsilon=2.0, seed=0):
+def discovered(table, domain=DOMAIN, epsilon=2.0, seed=0):
     records = from_arrow(table, domain)
     plan = planned(domain, len(records), epsilon)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
-    return settle_domain(gateway, plan, domain).domain, gateway
+    return discover_domain(gateway, plan, domain).domain, gateway
 
 
-def test_every_kind_of_field_is_settled_and_rows_are_recoded():
-    domain, gateway = settled(some_table())
+def test_every_kind_of_field_is_closed_and_rows_are_recoded():
+    domain, gateway = discovered(some_table())
     assert not domain.is_open
     assert [field.name for field in domain.fields] == [field.name for field in DOMAIN.fields]
     assert domain.unread == DOMAIN.unread
@@ -115,12 +115,12 @@ def test_every_kind_of_field_is_settled_and_rows_are_recoded():
     assert {mechanism.name for mechanism in gateway.spent} == set(MEASURES)
 
 
-def test_settling_is_post_processing_of_what_was_released():
+def test_discovery_is_post_processing_of_what_was_released():
     tables = [some_table(400, 1), some_table(150, 2)]
     datasets = [from_arrow(table, DOMAIN) for table in tables]
     plan = planned(DOMAIN, 400)
     assert_playback_invariant(
-        lambda gateway: domain_to_plain(settle_domain(gateway, plan, DOMAIN).domain),
+        lambda gateway: domain_to_plain(discover_domain(gateway, plan, DOMAIN).domain),
         datasets,
         tapes=2,
         allowance=plan.mechanisms,
@@ -148,7 +148,7 @@ def test_one_record_moves_every_release_by_at_most_its_sensitivity(odd):
         table = table.set_column(table.column_names.index(name), name, column)
     extra = from_arrow(table, DOMAIN)
     plan = planned(DOMAIN, 200)
-    ratios = sensitivity_ratios(lambda gateway: settle_domain(gateway, plan, DOMAIN), records, extra)
+    ratios = sensitivity_ratios(lambda gateway: discover_domain(gateway, plan, DOMAIN), records, extra)
     assert set(ratios) == set(MEASURES)
     assert max(ratios.values()) <= 1 + 1e-9
     if odd == "ordinary":
@@ -174,7 +174,7 @@ def test_sums_of_discovered_items_are_the_pilot_counts():
     assert not plan.pays_for("item counts")
     records = baskets(4000)
     gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
-    found = settle_domain(gateway, plan, ITEMS)
+    found = discover_domain(gateway, plan, ITEMS)
     assert found.sums.shape == (found.domain.width,)
     true = np.bincount(gateway._records.indices, minlength=found.domain.width) / 4000
     lengths = np.bincount(gateway._records.lengths).astype(float)
@@ -188,7 +188,7 @@ def test_a_fit_of_discovered_items_is_post_processing_of_what_was_released():
     plan = make_plan(Config(2.0), 600, ITEMS)
 
     def run(gateway):
-        found = settle_domain(gateway, plan, ITEMS)
+        found = discover_domain(gateway, plan, ITEMS)
         return measure(gateway, found.domain, 600, plan.noises, PRODUCT_RULES, found.sums), found.sums
 
     assert_playback_invariant(run, [baskets(600), baskets(200, 1)], tapes=1, allowance=plan.mechanisms)
@@ -199,7 +199,7 @@ def test_a_fit_of_discovered_items_is_post_processing_of_what_was_released():
 
 def test_recoding_is_record_by_record():
     table = some_table(300, 4)
-    domain, _ = settled(table)
+    domain, _ = discovered(table)
     whole = from_arrow(table, DOMAIN).closed(domain, {})
     for at in (0, 17, 299):
         alone = from_arrow(table.slice(at, 1), DOMAIN).closed(domain, {})
@@ -207,7 +207,7 @@ def test_recoding_is_record_by_record():
 
 
 def test_numbers_drawn_from_a_shape_read_back_to_their_position_and_stay_in_range():
-    domain, _ = settled(some_table())
+    domain, _ = discovered(some_table())
     rng = np.random.default_rng(0)
     for name in ("age", "bill", "score", "days", "admitted", "seen"):
         field = domain.field(name)
@@ -235,7 +235,7 @@ def test_cells_below_the_noise_follow_the_groups_around_them():
 
 def test_draws_of_a_bin_show_its_shape_without_chance_errors():
     """As many values in every cell as its weight says, give or take two; and in no order that others could follow."""
-    field = settled(some_table())[0].field("bill")
+    field = discovered(some_table())[0].field("bill")
     starts, weights = [*field.starts, len(field.weights)], np.array(field.weights)
     widest = int(np.argmax(np.diff(starts)))
     cells = weights[starts[widest] : starts[widest + 1]]
@@ -259,7 +259,7 @@ def test_a_plan_is_made_before_the_data_and_kept_exactly(tmp_path):
     assert listed.delta == pytest.approx(RULES.delta_share * plan.delta)
     assert plan.epsilon <= 2.0
     closed = Domain((Numeric("age", 0, 110, bins=10, integer=True),))
-    assert settling_spends(closed, 1e-6) == ()
+    assert discovery_spends(closed, 1e-6) == ()
 
 
 def test_a_fit_keeps_popular_values_types_missing_cells_and_identifiers_out(tmp_path):
@@ -301,7 +301,7 @@ def test_nothing_that_few_hold_is_published():
     table = table.set_column(table.column_names.index("drugs"), "drugs", pa.array(rare))
     table = table.set_column(table.column_names.index("ward"), "ward", pa.array(ward))
     for seed in range(5):
-        domain, _ = settled(table, seed=seed)
+        domain, _ = discovered(table, seed=seed)
         assert "secret" not in json.dumps(domain_to_plain(domain))
 
 
@@ -309,7 +309,7 @@ def test_where_nothing_passes_items_are_refused_in_one_sentence():
     domain = Domain((ItemSet("drugs", discover=True),))
     table = pa.table({"drugs": [[f"item{at}"] for at in range(50)]})
     with pytest.raises(BudgetError, match="no item of 'drugs'"):
-        settled(table, domain)
+        discovered(table, domain)
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def test_few_found_items_and_few_values_still_fit():
 
 
 def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
-    """Killed after settling: the resumed fit reads the published list back, and spends nothing twice."""
+    """Killed after discovery: the resumed fit reads the published list back, and spends nothing twice."""
     from dpgm.synthesis import synthesizer
 
     domain = Domain((Categorical("ward", discover=True), Numeric("age", 0, 110, integer=True)))
@@ -367,7 +367,7 @@ def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(t
         plan = make_plan(Config(2.0), len(records), domain)
         saved = Checkpoint.start(tmp_path / name, plan, records)
         gateway = Books(plan, records, None, saved).gateway(SeededRandomness(0))
-        settle_domain(gateway, plan, domain)
+        discover_domain(gateway, plan, domain)
     assert len(sizes) == 2
     assert sizes[0] == sizes[1]
 
@@ -377,7 +377,7 @@ def test_far_values_are_read_and_counted_without_a_warning(more):
     """Warnings are errors in these tests; on a curator's screen one would tell that somebody has such a value."""
     domain = Domain((Numeric("bill", "discover", "discover", **more),))
     values = [1e308, -1e308, 0.0, 1.0, float(2**53), None, *([] if more.get("integer") else [5e-324, 1e-300])] * 40
-    found, _ = settled(pa.table({"bill": pa.array(values, pa.float64())}), domain)
+    found, _ = discovered(pa.table({"bill": pa.array(values, pa.float64())}), domain)
     assert found.fields[0].width > 1
 
 
@@ -386,7 +386,7 @@ def test_bounds_that_noise_alone_suggests_lie_on_steps(more):
     """Few records: noise points at a slot between 0 and 1 in some fits, which ended them after they had spent."""
     domain = Domain((Numeric("bill", "discover", "discover", **more),))
     for seed in range(25):
-        found, _ = settled(pa.table({"bill": [at % 7 for at in range(30)]}), domain, epsilon=1.0, seed=seed)
+        found, _ = discovered(pa.table({"bill": [at % 7 for at in range(30)]}), domain, epsilon=1.0, seed=seed)
         assert found.fields[0].format.in_steps
 
 
@@ -399,7 +399,7 @@ def test_open_records_refuse_columns_that_do_not_fit():
     assert "patient" not in repr(records)
 
 
-def test_a_release_that_says_otherwise_than_it_was_settled_does_not_verify(tmp_path):
+def test_a_release_that_says_otherwise_than_was_discovered_does_not_verify(tmp_path):
     """Forged in a consistent way (hashes renewed): another range, a sentence left out, the stated domain gone."""
     import hashlib
 

@@ -1,4 +1,4 @@
-"""Settling a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
+"""Discovery of a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
 
     bounds       which powers of two numbers lie between, where the domain does not state low and high
     values       items, categories and exact numbers that many records hold, by a threshold
@@ -30,13 +30,13 @@ from dpgm.privacy.calibration import Spend
 from dpgm.statistics.number_histograms import BOUNDS, HISTOGRAMS, BoundHistograms, NumberHistograms
 from dpgm.statistics.statistic import ask, in_words
 from dpgm.strategy.protocol import FitPlan
+from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
 from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, shape_number
-from dpgm.synthesis.settling_rules import RULES, SettlingRules
 
 VALUES = "discovered values"
 MEASURES = in_words(
     BoundHistograms.words,
-    {VALUES: Measures("settle", "values whose noisy sum of records passes a threshold, with these sums", "1")},
+    {VALUES: Measures("discover", "values whose noisy sum of records passes a threshold, with these sums", "1")},
     NumberHistograms.words,
 )
 
@@ -46,8 +46,8 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 # -- what a plan must pay for ------------------------------------------------------------------------------------
 
 
-def settling_spends(domain: Domain | None, delta: float, rules: SettlingRules = RULES) -> tuple[Spend, ...]:
-    """Mechanisms that settle an open domain, and the share of the budget (mu²) for each; none for a closed one."""
+def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules = RULES) -> tuple[Spend, ...]:
+    """Mechanisms that close an open domain, and the share of the budget (mu²) for each; none for a closed one."""
     if domain is None or not domain.is_open:
         return ()
     numbers = _open_numbers(domain)
@@ -66,22 +66,22 @@ def settling_spends(domain: Domain | None, delta: float, rules: SettlingRules = 
     return tuple(spends)
 
 
-def with_settling(
-    domain: Domain | None, spends: Sequence[Spend], delta: float, rules: SettlingRules = RULES
+def with_discovery(
+    domain: Domain | None, spends: Sequence[Spend], delta: float, rules: DiscoveryRules = RULES
 ) -> tuple[Spend, ...]:
-    """The spends of a family, scaled down to what settling leaves, after those of settling."""
-    first = settling_spends(domain, delta, rules)
+    """The spends of a family, scaled down to what discovery leaves, after those of discovery."""
+    first = discovery_spends(domain, delta, rules)
     left = 1 - sum(spend.share for spend in first)
     return (*first, *(replace(spend, share=spend.share * left) for spend in spends))
 
 
-def settling_statements(domain: Domain, delta: float, rules: SettlingRules = RULES) -> tuple[str, ...]:
+def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = RULES) -> tuple[str, ...]:
     """What was found privately and at what cost, in sentences that the certificate and the README carry."""
     told = []
     found = [
         repr(field.name) for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open
     ]
-    spends = {spend.name: spend for spend in settling_spends(domain, delta, rules)}
+    spends = {spend.name: spend for spend in discovery_spends(domain, delta, rules)}
     if found:
         told.append(
             f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
@@ -112,58 +112,60 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 
 @dataclass(frozen=True)
-class Settled:
+class DiscoveredDomain:
     """A domain that leaves nothing open, and the noisy sum of every position where all of them were discovered."""
 
     domain: Domain
     sums: NDArray[np.float64] | None = None
 
 
-def settle_domain(gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules = RULES) -> Settled:
+def discover_domain(
+    gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules = RULES
+) -> DiscoveredDomain:
     """The domain with everything found that it left open; the gateway's rows are recoded into it.
 
     A closed domain comes back as it is, and nothing is released.
     """
     if not domain.is_open:
-        return Settled(domain)
-    bounds = _settle_bounds(gateway, plan, domain, rules)
-    found = _settle_values(gateway, plan, domain, bounds, rules)
-    shaped = _settle_numbers(gateway, plan, domain, bounds, found, rules)
-    fields = tuple(_settled(field, found, shaped) for field in domain.fields)
-    settled = replace(domain, fields=fields)
+        return DiscoveredDomain(domain)
+    bounds = _discover_bounds(gateway, plan, domain, rules)
+    found = _discover_values(gateway, plan, domain, bounds, rules)
+    shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
+    fields = tuple(_closed(field, found, shaped) for field in domain.fields)
+    closed = replace(domain, fields=fields)
     instead = {name: one.commonest for name, one in shaped.items()}
 
     def recode(rows: Records) -> Records:
         assert isinstance(rows, OpenRecords)
-        return rows.closed(settled, instead)
+        return rows.closed(closed, instead)
 
     gateway.recode(recode)
-    return Settled(settled, _sums(settled, found))
+    return DiscoveredDomain(closed, _sums(closed, found))
 
 
-def _sums(settled: Domain, found: Discovered) -> NDArray[np.float64] | None:
+def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
     """The noisy sums of all positions, or None if the domain has others than discovered items."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
     wanted = [
-        (field.name, str(item)) for field in settled.fields if isinstance(field, ItemSet) for item in field.items
+        (field.name, str(item)) for field in closed.fields if isinstance(field, ItemSet) for item in field.items
     ]
-    if len(wanted) < settled.width or not all(value in sums for value in wanted):
+    if len(wanted) < closed.width or not all(value in sums for value in wanted):
         return None
     return np.array([sums[value] for value in wanted])
 
 
-def check_settled(stated: Domain, settled: Domain) -> None:
-    """Refuse a domain that settling could not have made of the stated one.
+def check_discovered(stated: Domain, closed: Domain) -> None:
+    """Refuse a domain that discovery could not have made of the stated one.
 
     Raises:
         UsageError: a field is of another name or kind, a closed field differs, or a number leaves its stated range.
     """
-    same = [field.name for field in stated.fields] == [field.name for field in settled.fields]
-    same = same and (stated.label, stated.unread) == (settled.label, settled.unread)
-    same = same and [one.source for one in stated.constraints] == [one.source for one in settled.constraints]
-    if not same or settled.is_open:
-        raise UsageError("the domain of the release is not a settled form of the one that was stated.")
-    for before, after in zip(stated.fields, settled.fields, strict=True):
+    same = [field.name for field in stated.fields] == [field.name for field in closed.fields]
+    same = same and (stated.label, stated.unread) == (closed.label, closed.unread)
+    same = same and [one.source for one in stated.constraints] == [one.source for one in closed.constraints]
+    if not same or closed.is_open:
+        raise UsageError("the domain of the release does not follow from the one that was stated.")
+    for before, after in zip(stated.fields, closed.fields, strict=True):
         if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
             good = isinstance(after, ShapedNumber) and after.format == before.format and _in_range(before, after)
             good = good and getattr(before, "after", None) == getattr(after, "after", None)
@@ -172,7 +174,9 @@ def check_settled(stated: Domain, settled: Domain) -> None:
         else:
             good = after == before
         if not good:
-            raise UsageError(f"the field {before.name!r} of the release is not a settled form of the one stated.")
+            raise UsageError(
+                f"the field {before.name!r} of the release does not follow from the one that was stated."
+            )
 
 
 def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
@@ -192,8 +196,8 @@ def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
     ]
 
 
-def _settle_bounds(
-    gateway: Gateway, plan: FitPlan, domain: Domain, rules: SettlingRules
+def _discover_bounds(
+    gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
 ) -> dict[str, tuple[float, float]]:
     numbers = _open_numbers(domain)
     bounds: dict[str, tuple[float, float]] = {}
@@ -261,12 +265,12 @@ class _HeldValues:
         return Holdings(indptr, flat, vocabulary)
 
 
-def _settle_values(
+def _discover_values(
     gateway: Gateway,
     plan: FitPlan,
     domain: Domain,
     bounds: Mapping[str, tuple[float, float]],
-    rules: SettlingRules,
+    rules: DiscoveryRules,
 ) -> Discovered:
     if not plan.pays_for(VALUES):
         return Discovered((), ())
@@ -285,13 +289,13 @@ def _settle_values(
     return gateway.discover(VALUES, query, plan.noise(VALUES))
 
 
-def _settle_numbers(
+def _discover_numbers(
     gateway: Gateway,
     plan: FitPlan,
     domain: Domain,
     bounds: Mapping[str, tuple[float, float]],
     found: Discovered,
-    rules: SettlingRules,
+    rules: DiscoveryRules,
 ) -> dict[str, Shaped]:
     numbers = _open_numbers(domain)
     if not numbers:
@@ -321,7 +325,7 @@ def _grid(field: OpenNumber, bounds: tuple[float, float]) -> Grid:
     return grid_of(*bounds, field.format, field.scale, field.special_ticks)
 
 
-def _settled(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
+def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
     if field.name in shaped:
         after = None if isinstance(field, Numeric) else getattr(field, "after", None)
         return replace(shaped[field.name].field, after=after)
