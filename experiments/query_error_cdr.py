@@ -7,11 +7,11 @@ generator, MWEM, independent noisy marginals and the answer 0.
     python experiments/query_error_cdr.py [--smoke] [--jobs FILE | --rows FILE]
 """
 
-from dataclasses import replace
+from functools import partial
 
 import query_errors
 from paper_figures import CDR, Network, main
-from query_errors import Comparison
+from query_errors import Comparison, jobs, run, smallest
 
 CONFIG = Comparison(
     data=CDR,
@@ -24,21 +24,8 @@ CONFIG = Comparison(
     others=("ours", "independent", "mwem clipped", "answer 0"),
     repeated=("VAE k = 10", "RBM k = 10"),
 )
-SMOKE = replace(
-    CONFIG,
-    data="cdr 500",
-    networks=CONFIG.networks[:1],
-    epsilons=(1.0,),
-    others=("independent", "answer 0"),
-    steps=5,
-    queries=20,
-)
-run, jobs = query_errors.run, query_errors.jobs
-
-
-def plot(rows):
-    return query_errors.plot(rows, "simulated CDR")
-
+SMOKE = smallest(CONFIG, "cdr 500", CONFIG.networks[0])
+plot = partial(query_errors.plot, title="simulated CDR")
 
 if __name__ == "__main__":
     main("query_error_cdr", CONFIG, SMOKE, run, plot, jobs)

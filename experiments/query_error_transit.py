@@ -7,11 +7,11 @@ average length, and a stronger form), independent noisy marginals and the answer
     python experiments/query_error_transit.py [--smoke] [--jobs FILE | --rows FILE]
 """
 
-from dataclasses import replace
+from functools import partial
 
 import query_errors
 from paper_figures import TRANSIT, Network, main
-from query_errors import Comparison
+from query_errors import Comparison, jobs, run, smallest
 
 CONFIG = Comparison(
     data=TRANSIT,
@@ -25,21 +25,8 @@ CONFIG = Comparison(
     ),
     repeated=("VAE k = 10", "VAE k = 1", "RBM k = 10"),
 )
-SMOKE = replace(
-    CONFIG,
-    data="transit 800",
-    networks=(Network("VAE k = 2", clusters=2),),
-    epsilons=(1.0,),
-    others=("independent", "answer 0"),
-    steps=5,
-    queries=20,
-)
-run, jobs = query_errors.run, query_errors.jobs
-
-
-def plot(rows):
-    return query_errors.plot(rows, "simulated TRANSIT")
-
+SMOKE = smallest(CONFIG, "transit 800", Network("VAE k = 2", clusters=2))
+plot = partial(query_errors.plot, title="simulated TRANSIT")
 
 if __name__ == "__main__":
     main("query_error_transit", CONFIG, SMOKE, run, plot, jobs)

@@ -6,11 +6,11 @@ person: 28,720 of them, so that noise weighs far more than on the 1.2 million of
     python experiments/query_error_tw_ny.py [--smoke] [--jobs FILE | --rows FILE]
 """
 
-from dataclasses import replace
+from functools import partial
 
 import query_errors
 from paper_figures import TW_NY, Network, main
-from query_errors import Comparison
+from query_errors import Comparison, jobs, run, smallest
 
 CONFIG = Comparison(
     data=TW_NY,
@@ -23,21 +23,8 @@ CONFIG = Comparison(
     repeated=("VAE k = 10", "VAE k = 1", "RBM k = 10"),
     others=("ours", "independent", "mwem clipped", "answer 0"),
 )
-SMOKE = replace(
-    CONFIG,
-    data="transit 700",
-    networks=(Network("VAE k = 2", clusters=2),),
-    epsilons=(1.0,),
-    others=("independent", "answer 0"),
-    steps=5,
-    queries=20,
-)
-run, jobs = query_errors.run, query_errors.jobs
-
-
-def plot(rows):
-    return query_errors.plot(rows, "tw_ny")
-
+SMOKE = smallest(CONFIG, "transit 700", Network("VAE k = 2", clusters=2))
+plot = partial(query_errors.plot, title="tw_ny")
 
 if __name__ == "__main__":
     main("query_error_tw_ny", CONFIG, SMOKE, run, plot, jobs)

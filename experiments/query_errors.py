@@ -33,6 +33,12 @@ class Comparison:
     queries: int = 300
 
 
+def smallest(config: Comparison, data: str, network: Network) -> Comparison:
+    """The same in seconds: one network for a few steps, two other methods, few queries."""
+    others = ("independent", "answer 0")
+    return replace(config, data=data, networks=(network,), epsilons=(1.0,), others=others, steps=5, queries=20)
+
+
 def jobs(config: Comparison) -> list[Job]:
     """All fits of networks."""
     found = []

@@ -18,7 +18,7 @@ FAMILIES = ("products", "images", "networks", "baselines", "clustering", "strate
 WHOLE = {
     "products/model.py": {100_000: "largest number of components that a release may claim"},
     "images/fitting.py": {49: "progress is told every 50 steps", 50: "the same"},
-    "networks/pretraining.py": {49: "progress is told every 50 steps", 50: "the same"},
+    "networks/refinement.py": {49: "progress is told every 50 steps", 50: "the same"},
     "networks/vae.py": {1_000_000: "largest size that a release may claim"},
     "networks/rbm.py": {1_000_000: "largest size that a release may claim"},
     "networks/mixture.py": {100_000: "most clusters and points that a release may claim"},

@@ -14,7 +14,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.batch_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.per_record_gradients import Signal
-from dpgm.networks.pretraining import pretrain
+from dpgm.networks.refinement import pretrain
 from dpgm.networks.rules import RULES
 from dpgm.networks.vae import VAE
 from dpgm.networks.workspace import Workspace

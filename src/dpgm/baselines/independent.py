@@ -26,10 +26,9 @@ from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
 from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
-from dpgm.strategy.work import Sizes, Work, counting_seconds
 
 _CHUNK_CELLS = 2**24
 

@@ -45,10 +45,9 @@ from dpgm.statistics.item_tuples import dense_rows
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
 from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
-from dpgm.strategy.work import Sizes, Work
 
 SELECT, MEASURE = "select", "measure"
 _CHUNK = 8192  # records: float32 sums of so few are exact

@@ -11,10 +11,9 @@ from typing import Any
 
 from dpgm.data.chunks import Chunk, Columns
 from dpgm.data.domain import Image, ItemSet
-from dpgm.data.encodings import UTF8
 from dpgm.data.formats import set_field
 from dpgm.data.items import Place, in_column
-from dpgm.data.lines import TextBlock, blocks_of
+from dpgm.data.lines import UTF8, TextBlock, blocks_of
 from dpgm.data.opening import Input, read_all
 from dpgm.data.options import ReadOptions
 from dpgm.data.source import Shape

@@ -12,8 +12,8 @@ from typing import TypedDict, Unpack
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.encodings import UTF8, checked_encoding
 from dpgm.data.formats import check_shape, format_of, set_field
+from dpgm.data.lines import UTF8, checked_encoding
 from dpgm.data.number_marks import NumberStyle, checked_style
 from dpgm.data.row_store import Room
 from dpgm.data.source import Shape

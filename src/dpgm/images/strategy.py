@@ -22,10 +22,9 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
 from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, no_settings
-from dpgm.strategy.work import Sizes, Work
 
 
 def _own(settings: FamilySettings) -> ImageSettings:

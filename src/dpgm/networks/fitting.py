@@ -19,10 +19,9 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
-from dpgm.networks.pretraining import pretrain
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
-from dpgm.networks.refinement import calibrate_biases, refine_mixture
+from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import settings_of, start_frequencies
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import fit_moments

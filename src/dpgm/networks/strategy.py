@@ -33,10 +33,9 @@ from dpgm.statistics.record_lengths import LENGTHS
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
 from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings
-from dpgm.strategy.work import Sizes, Work, counting_seconds
 
 FLOAT = 4  # bytes
 

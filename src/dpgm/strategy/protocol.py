@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records
+from dpgm.data.records import Records, index_dtype
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Mechanism
+from dpgm.statistics.fourier_features import expected_profile
 from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.rules import CostRules
 from dpgm.strategy.settings import FamilySettings, Settings
-from dpgm.strategy.work import Sizes, Work
 
 
 class ProductMixture(Protocol):
@@ -118,6 +118,38 @@ class Budget:
         if self.training is not None:
             runs |= {step.name: Run.of(step) for step in training_mechanisms(1.0, self.training)}
         return runs
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The public sizes of a fit: records of one process, positions, guessed items per record."""
+
+    records: float
+    width: int
+    items: float
+
+    @classmethod
+    def of(cls, records: int, domain: Domain, processes: int = 1) -> "Sizes":
+        """Those of so many records over a domain, shared by some processes."""
+        return cls(records / processes, domain.width, float(expected_profile(domain).sum()))
+
+    @property
+    def row_bytes(self) -> float:
+        """Of all rows in memory: 8 per record and 2 or 4 per item."""
+        return self.records * (8 + self.items * index_dtype(self.width)().itemsize)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a family adds to what all fits cost: seconds on the reference machine, bytes beside the rows."""
+
+    seconds: float
+    memory: float = 0.0
+
+
+def counting_seconds(sizes: Sizes, costs: CostRules) -> float:
+    """Of statistics of item sets and tables, and of choosing their bounds."""
+    return costs.bounds + sizes.records * (costs.counted_record + costs.counted_item * sizes.items)
 
 
 class FitPlan(Protocol):
