@@ -35,27 +35,27 @@ def positive(*, advice: str = "", **named: object) -> None:
             raise _fail(name, "a finite number above 0", value, advice)
 
 
-def non_negative(*, advice: str = "", **named: object) -> None:
+def non_negative(**named: object) -> None:
     """Each named value is a finite number of at least zero."""
     for name, value in named.items():
         if not _is_number(value) or value < 0:  # type: ignore[operator]
-            raise _fail(name, "a finite number of at least 0", value, advice)
+            raise _fail(name, "a finite number of at least 0", value)
 
 
-def whole(*, at_least: int = 0, at_most: int | None = None, advice: str = "", **named: object) -> None:
+def whole(*, at_least: int = 0, at_most: int | None = None, **named: object) -> None:
     """Each named value is an integer in the stated range."""
     for name, value in named.items():
         good = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
         if not good or (at_most is not None and value > at_most):  # type: ignore[operator]
             upper = "" if at_most is None else f" and at most {at_most}"
-            raise _fail(name, f"a whole number of at least {at_least}{upper}", value, advice)
+            raise _fail(name, f"a whole number of at least {at_least}{upper}", value)
 
 
-def fraction(*, advice: str = "", **named: object) -> None:
+def fraction(**named: object) -> None:
     """Each named value lies in the half-open interval (0, 1]."""
     for name, value in named.items():
         if not _is_number(value) or not 0 < value <= 1:  # type: ignore[operator]
-            raise _fail(name, "in (0, 1]", value, advice)
+            raise _fail(name, "in (0, 1]", value)
 
 
 def probability(*, advice: str = "", **named: object) -> None:
@@ -100,17 +100,17 @@ def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:
 WEAK_DELTA = 0.01
 
 
-def budget(epsilon: object, delta: object, records: object, *, not_private: bool = False) -> None:
+def budget(epsilon: object, delta: object, records: object) -> None:
     """A privacy budget for a public number of records.
 
-    Refuses an epsilon that is not positive and finite, an epsilon above 100 unless the run is marked not private,
-    and a delta above 1 / records (publishing one record at random would satisfy it). Warns above an epsilon of 10,
-    above a delta of 1 / (10 records), and above a delta of 0.01, which the default reaches with fewer than ten records.
+    Refuses an epsilon that is not positive and finite, an epsilon above 100, and a delta above 1 / records
+    (publishing one record at random would satisfy it). Warns above an epsilon of 10, above a delta of 1 / (10 records),
+    and above a delta of 0.01, which the default reaches with fewer than ten records.
     """
     positive(epsilon=epsilon)
     probability(delta=delta, advice="A usual choice is 1 / (100 x number of records).")
     whole(records=records, at_least=1)
-    if epsilon > 100 and not not_private:  # type: ignore[operator]
+    if epsilon > 100:  # type: ignore[operator]
         raise UsageError(f"`epsilon` = {epsilon} protects nobody; ask for at most 100.")
     if epsilon > 10:  # type: ignore[operator]
         warnings.warn(

@@ -46,8 +46,6 @@ def test_budgets_that_protect_nobody_are_refused():
         validation.budget(1.0, 1.1e-3, 1000)
     with pytest.raises(UsageError, match="protects nobody"):
         validation.budget(101, 1e-6, 1000)
-    with pytest.warns(PrivacyWarning):
-        validation.budget(101, 1e-6, 1000, not_private=True)
 
 
 def test_shares_must_add_up():

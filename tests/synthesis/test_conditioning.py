@@ -14,7 +14,7 @@ from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.boxes import common, position_ranges, region_of
 from dpgm.synthesis.conditioning import conditioned
-from dpgm.synthesis.sampling import sample, sample_where, write_sample
+from dpgm.synthesis.sampling import sample, sample_conditioned, write_sample
 from dpgm.synthesis.where import parse_where
 
 FIELDS = (
@@ -288,10 +288,10 @@ def test_conditions_may_be_mappings_and_lists():
     frame = sample(model, model.domain, 300, seed=0, where={"married": ["once", None], "age": [3, 4]}).to_pandas()
     assert set(frame.age) == {3, 4}
     assert set(frame.married.dropna()) == {"once"}
-    both, rate = sample_where(model, model.domain, 100, ["milk", "before=once"], seed=0)
+    both, met = sample_conditioned(model, model.domain, 100, where=["milk", "before=once"], seed=0)
     assert (both.to_pandas().before == "once").all()
     rows = everything(model.domain)
-    assert rate == pytest.approx(law(model, rows)[(rows[:, 15] == 1) & (rows[:, 10] == 1)].sum(), rel=1e-4)
+    assert met.rate == pytest.approx(law(model, rows)[(rows[:, 15] == 1) & (rows[:, 10] == 1)].sum(), rel=1e-4)
 
 
 def shaped(name, kind, atoms, edges, starts, missing=False):

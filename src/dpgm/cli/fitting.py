@@ -57,7 +57,7 @@ def plan(
     preset: PresetName = "default",
     mean_length: MeanLength = None,
     domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
-    items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of so many items.")] = None,
+    items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of this many items.")] = None,
     rows_per_person: Annotated[
         int, typer.Option("--rows-per-person", help="Records that a person has at most.", metavar="K")
     ] = 1,
@@ -123,7 +123,7 @@ def _print_plan(made: Any) -> None:
     for heading in ("stage", "what is measured", "sensitivity", "noise", "runs", "records", "share"):
         table.add_column(heading, justify="right" if heading in ("noise", "runs", "share") else "left")
     for row in _stage_rows(made):
-        rate = "all" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.2%} a run"
+        rate = "all" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.2%} per run"
         table.add_row(
             row["stage"],
             row["measures"],

@@ -91,7 +91,7 @@ READ_OPTIONS: dict[str, Any] = {
     ),
     "strip_suffix": _option(str, "--strip-suffix", "Taken off the end of values.", "TEXT"),
     "memory": _option(
-        str | None, "--memory", "Keep rows that do not fit into so much memory in a private file.", "SIZE"
+        str | None, "--memory", "A memory limit, such as 4GB: rows beyond it are kept in a private file.", "SIZE"
     ),
     "cache": _option(Path | None, "--cache", "The folder of that file (fit: by default that of --out).", "FOLDER"),
 }

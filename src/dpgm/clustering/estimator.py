@@ -42,7 +42,7 @@ class PrivateKernelKMeans:
         phase: the paper's cos(Wx + b) instead of cosine and sine pairs.
         profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
             from public records or a public profile, else from the guess `expected_profile`, which costs nothing.
-        starts: initial centres a cluster. With more than one, the first half of the iterations runs with all of them;
+        starts: initial centres per cluster. With more than one, the first half of the iterations runs with all of them;
             then the nearest are merged, so that less hangs on where the centres start. 1 is the paper's algorithm.
         shrink: take the noise's share out of the centres; False is the paper's update.
         memory_limit: bytes of features held in memory; above it they are computed anew in every iteration.

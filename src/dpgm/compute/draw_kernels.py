@@ -49,7 +49,7 @@ def _draw_rows(
                     )
                 )
             for j in range(len(line)):
-                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key a row) gives the uniform word;
+                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key per row) gives the uniform word;
                 # item j is present when word < 2^32 sigmoid(logit).
                 word = np.uint32(np.uint32(first + j) * np.uint32(0x9E3779B9)) ^ low
                 word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D))

@@ -50,7 +50,7 @@ def fourier_features(
         records: n records of width m.
         angles: (m, f) parts of a turn, one row per position.
         offsets: (f,) parts of a turn added to every record.
-        tables: cosine tables (`TABLE`,); the result has f columns a table.
+        tables: cosine tables (`TABLE`,); the result has f columns per table.
         device: where the work is done and the result lies.
 
     Returns:

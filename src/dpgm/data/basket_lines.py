@@ -153,12 +153,14 @@ def integer_tokens(text: bytes, separator: str) -> tuple[NDArray[np.int64], NDAr
     sizes = ends - starts
     if len(sizes) and sizes.max() > 18:
         return None  # may overflow: the careful path names the line
-    if separator != " " and not _one_a_cell(data, starts, lengths, ord(mark)):
+    if separator != " " and not _one_per_cell(data, starts, lengths, ord(mark)):
         return None
     return _values(data, ends, sizes), lengths
 
 
-def _one_a_cell(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], mark: int) -> bool:
+def _one_per_cell(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], mark: int
+) -> bool:
     """Whether every cell between separators holds exactly one number, judged by their counts.
 
     Two numbers in a cell and none in another could cancel out within a file, but not within every prefix: each

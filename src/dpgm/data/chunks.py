@@ -28,7 +28,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Columns:
-    """A file as named columns: their names, those that hold lists or truth values, and the rows chunk by chunk.
+    """A file as named columns: their names, those that hold lists or booleans, and the rows chunk by chunk.
 
     All but the chunks is known from the schema, the header, the options and the domain; `shape` is the one that the
     format has where none is stated. Names are `certain` unless they are a first line of text that nobody said was a

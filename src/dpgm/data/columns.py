@@ -87,7 +87,7 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
 
 
 def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of texts, numbers, truth values or dates as texts, value by value."""
+    """A column of texts, numbers, booleans or dates as texts, value by value."""
     import pyarrow as pa
 
     kinds = pa.types

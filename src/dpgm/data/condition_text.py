@@ -65,7 +65,7 @@ def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
         fields: the fields of the domain.
 
     Raises:
-        UsageError: the text is no condition on these fields.
+        UsageError: the text is not a condition on these fields.
     """
     parser = _Parser(text, {field.name: field for field in fields})
     made = parser.alternatives()
@@ -82,7 +82,7 @@ def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[st
         others: further columns that samples hold, such as identifiers.
 
     Raises:
-        UsageError: it is none of these, or speaks of other fields.
+        UsageError: it is none of these, or refers to other fields.
     """
     by_name = {field.name: field for field in fields}
     if isinstance(plain, str):
@@ -105,7 +105,7 @@ def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[st
 def parse_constraints(
     given: Iterable[object], fields: Sequence[Any], others: Collection[str] = ()
 ) -> tuple[Constraint, ...]:
-    """Constraints parsed; those that are parsed already stay as they are, if the fields they speak of are there."""
+    """Constraints parsed; those that are parsed already stay as they are, if the fields they refer to are there."""
     made = []
     for one in given:
         parsed = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
@@ -122,7 +122,7 @@ def _check_names(names: object, known: Collection[str]) -> None:
         raise UsageError("a constraint must list the names of its fields.")
     for name in names:
         if name not in known:
-            raise UsageError(f"a constraint speaks of the field {name!r}, which the domain does not have.")
+            raise UsageError(f"a constraint refers to the field {name!r}, which the domain does not have.")
 
 
 def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
@@ -332,7 +332,7 @@ class _Parser:
     def _field(self, token: _Token) -> str:
         if token.kind not in ("word", "quoted") or token.text not in self._fields:
             raise UsageError(
-                f"the condition {self._text[:80]!r} speaks of {token.text[:60]!r}, which is no field of the"
+                f"the condition {self._text[:80]!r} refers to {token.text[:60]!r}, which is not a field of the"
                 f" domain{near(token.text, self._fields)}."
             )
         return token.text

@@ -107,7 +107,7 @@ Constraint: TypeAlias = Rule | Unique
 
 
 def fields_of(condition: Condition) -> tuple[str, ...]:
-    """Names of the fields that a condition speaks of, each once."""
+    """Names of the fields that a condition refers to, each once."""
     if isinstance(condition, OneOf):
         return (condition.field,)
     if isinstance(condition, Linear):
@@ -119,7 +119,7 @@ def fields_of(condition: Condition) -> tuple[str, ...]:
 
 
 def fields_of_constraint(constraint: Constraint) -> tuple[str, ...]:
-    """Names of the fields that a constraint speaks of."""
+    """Names of the fields that a constraint refers to."""
     return constraint.fields if isinstance(constraint, Unique) else fields_of(constraint.condition)
 
 

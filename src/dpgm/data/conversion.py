@@ -124,7 +124,7 @@ def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> "py
 
 
 def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
-    """A pandas frame, one column a field; whole numbers with missing values become pandas' Int64."""
+    """A pandas frame, one column per field; whole numbers with missing values become pandas' Int64."""
     try:
         import pandas
     except ImportError:
@@ -174,7 +174,7 @@ def _as_it_came(series: Any, dtype: str) -> Any:
 
 
 def to_polars(records: Records, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
-    """A polars frame, one column a field."""
+    """A polars frame, one column per field."""
     try:
         import polars
     except ImportError:
@@ -229,7 +229,7 @@ def _one_value_per_column(records: Records) -> Records:
 
 
 def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """Records from a pyarrow table with one column a field (item sets as lists)."""
+    """Records from a pyarrow table with one column per field (item sets as lists)."""
     _has_columns(table.column_names, domain)
     encoder = TableEncoder(domain, missing)
     parts = [
@@ -270,7 +270,7 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError):
         values = series.astype(object).tolist()
-        if isinstance(field, (Numeric, ShapedNumber)):  # as a column of truth values alone is read
+        if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
             values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
         return object_texts(values, place)
 

@@ -71,7 +71,7 @@ def seconds_of(
 
 
 def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.Array":
-    """Texts as moments in seconds; null where a text is no date."""
+    """Texts as moments in seconds; null where a text is not a date."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

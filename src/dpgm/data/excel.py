@@ -107,7 +107,7 @@ def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:
     try:
         texts = [scalar_text(value) for value in row]
     except (TypeError, ValueError):
-        raise InputError(f"{where}: a cell holds neither a text, a number, a date nor a truth value.") from None
+        raise InputError(f"{where}: a cell holds neither a text, a number, a date nor a boolean.") from None
     while texts and texts[-1] is None:
         texts.pop()
     return texts

@@ -1,4 +1,4 @@
-"""The kinds of field that hold labels: item sets, images, categories, truth values; and columns that are not modelled.
+"""The kinds of field that hold labels: item sets, images, categories, booleans; and columns that are not modelled.
 
 A field is *open* where its values are not listed but found privately when a generator is fitted (`discover`): until
 then its width is a nominal, public number that plans are made with.

@@ -48,7 +48,7 @@ class ItemGoal:
 
 
 class BasketGatherer:
-    """One record a row, its items as codes row after row."""
+    """One record per row, its items as codes row after row."""
 
     def __init__(self, goal: ItemGoal, room: Room = EVERYTHING) -> None:
         self.goal, self._room = goal, room
@@ -92,7 +92,7 @@ def joined_records(parts: Iterator[Records], domain: Domain, room: Room) -> Reco
 
 
 class LongGatherer:
-    """One row a person and item, a person's rows anywhere in the file; records in order of first appearance."""
+    """One row per person and item, a person's rows anywhere in the file; records in order of first appearance."""
 
     def __init__(self, goal: ItemGoal) -> None:
         self.goal = goal
@@ -112,7 +112,7 @@ class LongGatherer:
         codes = item_codes(items, self.goal.items, place)
         if present is not None:
             codes[~present] = -1
-        # Numbers are kept as they are (4 or 8 bytes a row) and numbered at the end; texts are numbered by chunk.
+        # Numbers are kept as they are (4 or 8 bytes per row) and numbered at the end; texts are numbered by chunk.
         numbers = plain_numbers(persons)
         self._persons.append(persons.dictionary_encode() if numbers is None else numbers)
         self._codes.append(codes.astype(self.goal.code_dtype))
@@ -199,7 +199,7 @@ def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> 
     """Codes reordered so that equal rows stand together: a counting sort, in time linear in the rows."""
     from scipy.sparse import csr_array
 
-    # The transpose of a matrix with one entry a column: scipy's conversion is a counting sort by row.
+    # The transpose of a matrix with one entry per column: scipy's conversion is a counting sort by row.
     entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
     by_entry = csr_array((codes, rows.astype(entries.dtype, copy=False), entries), shape=(len(rows), count))
     ordered: NDArray[Any] = by_entry.tocsc().data

@@ -3,7 +3,7 @@
 Numbers that come in steps (whole numbers, decimals, dates, times) are kept in *ticks*, whole multiples of the step
 since 0 or since 1970: exact, and one code path for all of them. Numbers without a stated step are their own ticks.
 
-A `Numeric` with `bins` is closed: so many equal bins, values uniform within each. Without, and a `Date` or
+A `Numeric` with `bins` is closed: that many equal bins, values uniform within each. Without, and a `Date` or
 `DateTime`, it is open: how it is modelled is found privately when a generator is fitted, as a `ShapedNumber`.
 """
 
@@ -81,7 +81,7 @@ def _date_text(seconds: float) -> str:
 class Numeric:
     """A number in [low, high]; values outside are brought to the nearer end.
 
-    With `bins` the field is closed: so many equal bins, a softmax output, decoded uniformly within the bin. Without,
+    With `bins` the field is closed: that many equal bins, a softmax output, decoded uniformly within the bin. Without,
     it is open: popular values, bins of about equal weight and the shape within them are found privately; `low` and
     `high` may be "discover", too. With `integer` both ends are whole numbers that can occur; `decimals` is the number
     of places otherwise. `specials` are values with a meaning of their own (-1 for "never"), `scale` says how finely
@@ -258,7 +258,7 @@ class Date(_Moments):
 
     `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
     `after` names another date that this one never comes before: then the time since is modelled, so that a discharge
-    comes so long after its admission as discharges do (an earlier one counts as the same day).
+    comes as long after its admission as discharges do (an earlier one counts as the same day).
     """
 
     name: str

@@ -32,11 +32,11 @@ class NumberStyle:
 
 
 def checked_style(decimal: str, thousands: str | None, signs: Sequence[str]) -> NumberStyle:
-    """The style; refuses marks and signs that cannot tell numbers."""
+    """The style; refuses marks and signs by which numbers cannot be read."""
     if decimal not in (".", ","):
         raise UsageError("`decimal` must be the point or the comma.")
     if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"' + decimal):
-        raise UsageError("`thousands` must be one character that is no digit, letter, sign or the decimal mark.")
+        raise UsageError("`thousands` must be one character that is not a digit, letter, sign or the decimal mark.")
     if isinstance(signs, str) or not all(isinstance(sign, str) for sign in signs):
         raise UsageError("`strip_from_numbers` must be a list of texts that stand beside numbers, such as € or %.")
     for sign in signs:
@@ -56,7 +56,7 @@ def with_plain_numbers(
     """The table with the texts of some columns written with digits and a point; missing values stay as they are.
 
     Raises:
-        InputError: a text is no number in this style, such as 1.5 where the decimal mark is the comma.
+        InputError: a text is not a number in this style, such as 1.5 where the decimal mark is the comma.
     """
     import pyarrow as pa
 

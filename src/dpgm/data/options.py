@@ -121,7 +121,7 @@ class ReadOptions:
         validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=MOST_SKIPPED)
         if self.comment == "":
             raise UsageError("`comment` must be the text that comment lines start with.")
-        Room.within(self.memory)  # refuses what is no size
+        Room.within(self.memory)  # refuses what is not a size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()
@@ -157,7 +157,7 @@ class ReadOptions:
 
     @cached_property
     def table_domain(self) -> Domain | None:
-        """The domain where it has several fields, or one that is no item set: a table."""
+        """The domain where it has several fields, or one that is not an item set: a table."""
         domain = self.public_domain
         return domain if domain is not None and set_field(domain) is None else None
 

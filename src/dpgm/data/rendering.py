@@ -48,7 +48,7 @@ class _Written:
 
 
 def _plain_cell(value: object, places: int | None) -> object:
-    """A value of a table, lists as JSON and numbers of so many places with all of them (1.50)."""
+    """A value of a table, lists as JSON, and decimal numbers with all their places (1.50)."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)
     if places is not None and isinstance(value, float):
@@ -73,7 +73,7 @@ def _joined(lines: Any) -> bytes:
 
 
 def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> Render:
-    """One line a record: its items, separated."""
+    """One line per record: its items, separated."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -88,7 +88,7 @@ def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label
 
 
 def render_long_csv(field: ItemSet | Image, separator: str) -> Render:
-    """One line a person and item; a person without items has one line with an empty item."""
+    """One line per person and item; a person without items has one line with an empty item."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +106,7 @@ def render_long_csv(field: ItemSet | Image, separator: str) -> Render:
 
 
 def render_binary_csv(separator: str) -> Render:
-    """One line a record: 0 or 1 for every position."""
+    """One line per record: 0 or 1 for every position."""
 
     def render(records: Records, _: int) -> bytes:
         cells = np.full((len(records), 2 * records.width), ord(separator), dtype=np.uint8)
@@ -118,7 +118,7 @@ def render_binary_csv(separator: str) -> Render:
 
 
 def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -> Render:
-    """One line a record, one cell a field; item sets as JSON lists within the cell, decimals with all their places."""
+    """One line per record, one cell per field; item sets are JSON lists in a cell, decimals have all their places."""
     decimals = {
         field.name: field.format.decimals
         for field in domain.fields
@@ -144,7 +144,7 @@ def _json_lines(rows: Sequence[object]) -> bytes:
 
 
 def render_json(domain: Domain, rng: np.random.Generator, name: str | None = None) -> Render:
-    """One object a record, one member a field; `name` is what the member of an item set is called."""
+    """One object per record, one member per field; `name` is what the member of an item set is called."""
 
     def render(records: Records, _: int) -> bytes:
         table = decode(records, rng=rng)
@@ -154,7 +154,7 @@ def render_json(domain: Domain, rng: np.random.Generator, name: str | None = Non
 
 
 def render_long_json(field: ItemSet | Image, person: str, item: str) -> Render:
-    """One object a person and item; a person without items has one object with a null item."""
+    """One object per person and item; a person without items has one object with a null item."""
 
     def render(records: Records, first: int) -> bytes:
         rows: list[object] = []
@@ -166,7 +166,7 @@ def render_long_json(field: ItemSet | Image, person: str, item: str) -> Render:
 
 
 def render_binary_json(field: ItemSet | Image) -> Render:
-    """One object a record: 0 or 1 for every item."""
+    """One object per record: 0 or 1 for every item."""
     names = [str(label) for label in field.items]
 
     def render(records: Records, _: int) -> bytes:

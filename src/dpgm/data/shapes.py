@@ -101,7 +101,7 @@ def _read_long(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
             where = _at_rows(where, rows)
         gatherer.add(persons, items, where, present)
     records = gatherer.finish(columns.file)
-    named = options.header is not False  # the numbers of columns without names are no names
+    named = options.header is not False  # the numbers of columns without names are not names
     layout = Layout("long", options.person, options.item) if named else Layout("long")
     return records, Source("person", options.domain is None, "long", layout)
 

@@ -57,7 +57,7 @@ class City:
 
 
 def simulate_transit(records: int = TRANSIT.records, *, seed: int = 0) -> Records:
-    """Passengers and the stations they used: 342 stations, 5.26 a passenger, at most 57.
+    """Passengers and the stations they used: 342 stations, 5.26 per passenger, at most 57.
 
     Args:
         records: How many passengers.
@@ -70,7 +70,7 @@ def simulate_transit(records: int = TRANSIT.records, *, seed: int = 0) -> Record
 
 
 def simulate_cdr(records: int = CDR.records, *, seed: int = 0) -> Records:
-    """Phone customers and the cell towers they were seen at: 1,303 towers, 11.42 a customer, at most 422.
+    """Phone customers and the cell towers they were seen at: 1,303 towers, 11.42 per customer, at most 422.
 
     Args:
         records: How many customers.

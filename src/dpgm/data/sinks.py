@@ -62,7 +62,7 @@ class TextSink:
 
 
 class ParquetSink:
-    """One column of lists, person and item columns, or one column a field or item."""
+    """One column of lists, person and item columns, or one column per field or item."""
 
     def __init__(
         self,

@@ -248,7 +248,7 @@ class TableEncoder:
         return codes
 
 
-# How files write truth values; the last position stands for missing.
+# How files write booleans; the last position stands for missing.
 TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
 
 
@@ -259,7 +259,7 @@ def _items_of(field: ItemSet | Image | Categorical) -> Items:
 
 
 def encode(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """The records of a table with one column a field."""
+    """The records of a table with one column per field."""
     return TableEncoder(domain, missing).encode(table)
 
 

@@ -87,8 +87,8 @@ def scalar_text(value: Any) -> str | None:
     """One value of a JSON object or of a frame as text; None where it is missing.
 
     Raises:
-        TypeError: it is no text, number, truth value or date.
-        ValueError: it is infinite, or no valid Unicode.
+        TypeError: it is not a text, number, boolean or date.
+        ValueError: it is infinite, or not valid Unicode.
     """
     if isinstance(value, bytes):
         return value.decode()
@@ -128,7 +128,7 @@ def object_texts(values: Sequence[Any], where: Place) -> "pyarrow.Array":
             texts.append(scalar_text(value))
         except (TypeError, ValueError):
             raise InputError(
-                f"{where(row)}: the value must be a text, a finite number or a truth value; correct it (a column of"
+                f"{where(row)}: the value must be a text, a finite number or a boolean; correct it (a column of"
                 " lists is an item set: the domain says so, or `item=` names it)."
             ) from None
     return pa.array(texts, type=pa.string())

@@ -1,4 +1,4 @@
-"""The wide shape: one column a field, or a 0/1 column an item."""
+"""The wide shape: one column per field, or one 0/1 column per item."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

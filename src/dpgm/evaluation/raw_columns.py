@@ -194,7 +194,7 @@ def _texts(column: Any) -> Any:
 
 
 def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
-    """Truth values in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
+    """Booleans in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -55,7 +55,7 @@ class AesWords:
         memory[direct:] = self._running.update(self._zeros[: len(memory) - direct])
 
     def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
-        """Words [skip, skip + count) of (purpose, step, block), one row a block; multiples of four."""
+        """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
         counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
         counters[:, :, 0] = np.asarray(step, dtype=np.uint64).reshape(-1, 1) | np.uint64(purpose << 48)
         counters[:, :, 1] = np.asarray(blocks, dtype=np.uint64)[:, None] << np.uint64(32)
@@ -77,7 +77,7 @@ class PhiloxWords:
         out[:] = self._running.random_raw(len(out))
 
     def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
-        """Words [skip, skip + count) of (purpose, step, block), one row a block; multiples of four."""
+        """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
         out = np.empty((len(blocks), count), dtype=np.uint64)
         for row, (number, block) in enumerate(
             zip(np.broadcast_to(step, len(blocks)).tolist(), blocks, strict=True)

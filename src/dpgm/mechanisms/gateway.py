@@ -271,7 +271,7 @@ class TraceGateway(Gateway):
         allowance, rows_per_person: as for `Gateway`.
 
     Attributes:
-        calls, queries, exact, tape, samples: one entry a release, or a Poisson sample; `exact` and `tape` are
+        calls, queries, exact, tape, samples: one entry per release or Poisson sample; `exact` and `tape` are
             in the units of the query (grid applied).
         vocabularies: for a release of discovered values, by its place among the calls, what the exact sums belong to.
     """

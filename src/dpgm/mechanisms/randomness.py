@@ -80,7 +80,7 @@ class Randomness(Protocol):
     def block_words(
         self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
     ) -> Words:
-        """Words [skip, skip + count) of streams (purpose, step, block), one row a block; one step, or one a block."""
+        """Words [skip, skip + count) of streams (purpose, step, block), one row per block; one step, or one each."""
         ...
 
     def new_run(self) -> int:

@@ -1,6 +1,6 @@
 """What a mechanism is, as data. An algorithm records mechanisms; only the accountant turns them into epsilon.
 
-The plan, the gateway's list of calls and the certificate all speak of `Mechanism`s; `events_of` turns such a
+The plan, the gateway's list of calls and the certificate all refer to `Mechanism`s; `events_of` turns such a
 list into the kinds of event the accountant knows. Kinds are never removed and never change meaning.
 """
 

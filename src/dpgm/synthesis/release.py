@@ -16,7 +16,7 @@ from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certifica
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.readme import release_readme
-from dpgm.synthesis.sampling import sample_told, warn_of_rejection
+from dpgm.synthesis.sampling import sample_conditioned, warn_of_rejection
 from dpgm.synthesis.tensors import write_tensors
 from dpgm.synthesis.verification import (
     DOMAIN_NAME,
@@ -66,7 +66,7 @@ class Release:
             seed: draws the same records and values again.
             where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
         """
-        drawn, conditioned = sample_told(self.generator, self.domain, count, seed=seed, where=where)
+        drawn, conditioned = sample_conditioned(self.generator, self.domain, count, seed=seed, where=where)
         warn_of_rejection(conditioned)
         return replace(drawn, domain=self.domain, dtypes=self.dtypes)
 

@@ -110,7 +110,7 @@ class Conditioned:
         spoken = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
         return (
             f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
-            f" speak of ({', '.join(spoken)}) may differ from what was fitted; look at them with `dpgm evaluate`."
+            f" refer to ({', '.join(spoken)}) may differ from what was fitted; look at them with `dpgm evaluate`."
         )
 
     def _asked(self) -> str:
@@ -155,10 +155,10 @@ def sample(
     generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
 ) -> Records:
     """`count` synthetic records in memory; numbers keep the values drawn for them, however often they are looked at."""
-    return sample_told(generator, domain, count, seed=seed, where=where)[0]
+    return sample_conditioned(generator, domain, count, seed=seed, where=where)[0]
 
 
-def sample_told(
+def sample_conditioned(
     generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
 ) -> tuple[Records, Conditioned | None]:
     """`count` synthetic records in memory, and what they were conditioned on, if anything."""
@@ -167,16 +167,6 @@ def sample_told(
     chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
     parts = list(chunks)
     return (concatenate(parts) if parts else Records.from_lists([], domain)), conditioned
-
-
-def sample_where(
-    generator: Generator, domain: Domain, count: int, where: Where, *, seed: int | None = None
-) -> tuple[Records, float]:
-    """`count` records that meet every condition, and the share of the generator's records that do."""
-    chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
-    kept = list(chunks)
-    assert conditioned is not None
-    return (concatenate(kept) if kept else Records.from_lists([], domain)), conditioned.rate
 
 
 def write_sample(

@@ -18,7 +18,7 @@ def parse_where(where: Where | None, domain: Domain) -> Condition | None:
     `age >= 65 and colour in [red, blue]`. A mapping gives a value or a list of values per field.
 
     Raises:
-        UsageError: it speaks of fields or values that the domain does not have, or can be read in two ways.
+        UsageError: it refers to fields or values that the domain does not have, or can be read in two ways.
     """
     if not where:
         return None
