@@ -5,7 +5,7 @@ from dpgm.data.domain import Domain
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import FitSettings
+from dpgm.products.fitting import FitSettings, Targets
 from fit_targets import item_counts, length_counts, pair_counts
 
 ITEMS, RECORDS = 6, 1000
@@ -40,7 +40,7 @@ def refined(mixture, steps, seed=0):
     profile, targets, lengths = planted_targets()
     rule = FitSettings(components=12, steps=steps, penalty=0.0)
     return refine_mixture(
-        mixture, RECORDS, profile, targets, lengths, rule, generator=torch.Generator().manual_seed(seed)
+        mixture, RECORDS, Targets(profile, targets, lengths, rule), generator=torch.Generator().manual_seed(seed)
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain
-from dpgm.products.fitting import FitSettings, fit_moments
+from dpgm.products.fitting import FitSettings, Targets, fit_moments
 from dpgm.products.loss import entropy_bound
 from fit_targets import item_counts, pair_counts
 
@@ -64,7 +64,7 @@ def test_a_fit_of_largest_entropy_guesses_triples_better_than_a_fixed_penalty():
     errors = []
     for rule in (FitSettings(60, 300, penalty=0.002), FitSettings(60, 300, misfit=0.95)):
         draws = torch.Generator().manual_seed(1)
-        model = fit_moments(domain, records, profile, [items, target], None, rule, generator=draws)
+        model = fit_moments(domain, records, Targets(profile, [items, target], None, rule), generator=draws)
         a, b, c = (model.probabilities[:, column].double() for column in (slice(0, 8), slice(8, 16), slice(16, 24)))
         shown = torch.einsum("k,ka,kb,kc->abc", model.weights, a, b, c)
         errors.append(float((shown - joint).abs().sum() / 2))

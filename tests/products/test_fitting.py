@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.products.fitting import FitSettings, fit_moments, with_profile
+from dpgm.products.fitting import FitSettings, Targets, fit_moments, with_profile
 from dpgm.products.model import Products
 from dpgm.statistics.clipped_sets import moments
 from fit_targets import item_counts, length_counts, pair_counts
@@ -19,7 +19,9 @@ def test_a_fit_shows_the_pairs_it_is_given():
         pair_counts(domain, wanted, variances),
     ]
     rule = FitSettings(components=6, steps=400, penalty=0.0)
-    model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
+    model = fit_moments(
+        domain, 1000, Targets(profile, targets, None, rule), generator=torch.Generator().manual_seed(0)
+    )
     chances, weights = model.probabilities, model.weights.float()
     shown = 1000 * moments(2, chances, weights, torch.ones(6), torch.zeros(6))
     assert (shown - wanted)[wanted > 0].abs().max() < 10
@@ -35,7 +37,9 @@ def test_a_fit_shows_how_many_of_some_items_records_hold():
         length_counts(few.tolist(), wanted, torch.ones(4)),
     ]
     rule = FitSettings(components=6, steps=400, penalty=0.0)
-    model = fit_moments(domain, 1000, profile, targets, None, rule, generator=torch.Generator().manual_seed(0))
+    model = fit_moments(
+        domain, 1000, Targets(profile, targets, None, rule), generator=torch.Generator().manual_seed(0)
+    )
     held = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
     assert np.abs(np.bincount(held.astype(int), minlength=4) - wanted.numpy()).max() < 30
 
@@ -65,5 +69,5 @@ def test_a_fitted_table_shows_the_measured_shares_of_single_values():
     domain = Domain(tuple(Categorical(f"c{at}", tuple(range(9))) for at in range(4)))
     profile = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(9), 4).ravel()).float()
     rule = FitSettings(components=8, steps=5, misfit=0.95)
-    fitted = fit_moments(domain, 1000, profile, [], None, rule, generator=torch.Generator().manual_seed(0))
+    fitted = fit_moments(domain, 1000, Targets(profile, [], None, rule), generator=torch.Generator().manual_seed(0))
     assert torch.allclose((fitted.weights @ fitted.probabilities.double()).float(), profile, atol=1e-4)

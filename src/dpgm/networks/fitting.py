@@ -24,9 +24,9 @@ from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import settings_of, start_frequencies
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import fit_moments
+from dpgm.products.fitting import Targets, fit_moments
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.products.targets import Targets, moment_targets
+from dpgm.products.targets import moment_targets
 from dpgm.statistics.cluster_profiles import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import ITEMS
@@ -113,10 +113,7 @@ def _pretrain_on_products(
     products = fit_moments(
         model.domain,
         plan.records,
-        targets.profile,
-        targets.moments,
-        targets.lengths,
-        targets.rule,
+        targets,
         generator=draws,
         device=context.device,
         progress=context.percent("products"),
@@ -172,10 +169,7 @@ def _refine(
     return refine_mixture(
         mixture,
         plan.records,
-        targets.profile,
-        targets.moments,
-        targets.lengths,
-        targets.rule,
+        targets,
         settings_of(plan).rules,
         generator=draws,
         progress=context.percent("refine"),

@@ -22,9 +22,7 @@ from dpgm.data.records import Records
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.rules import RULES, NetworkRules
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import FitSettings, chances_of, match_moments
-from dpgm.statistics.record_lengths import LengthGroups
-from dpgm.statistics.statistic import Expected, Target
+from dpgm.products.fitting import Targets, chances_of, match_moments
 
 
 class _Decoders:
@@ -52,10 +50,7 @@ class _Decoders:
 def refine_mixture(
     mixture: Mixture,
     records: int,
-    profile: Tensor,
-    targets: Sequence[Target[Expected]],
-    lengths: Target[LengthGroups] | None,
-    rule: FitSettings,
+    targets: Targets,
     rules: NetworkRules = RULES,
     *,
     generator: torch.Generator,
@@ -65,11 +60,8 @@ def refine_mixture(
 
     Args:
         mixture: of VAEs, as trained.
-        records: the public number of records; targets are counts out of so many.
-        profile: (m,) share of the records that hold each item.
-        targets: the measured moments.
-        lengths: the measured record lengths, if any.
-        rule: public settings; its components are shared out evenly over the networks.
+        records: the public number of records.
+        targets: what was measured; the components of its rule are shared out evenly over the networks.
         rules: tuned numbers.
         generator: source of the points' start.
         progress: is given the share of the work done.
@@ -77,12 +69,13 @@ def refine_mixture(
     model = mixture.model
     assert isinstance(model, VAE)
     clusters = len(mixture.weights)
+    rule = targets.rule
     count = max(1, -(-rule.components // clusters))
     points = torch.randn((clusters, count, model.latent), generator=generator)
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
     moved = _Decoders(model, mixture.parameters.cpu(), points, shares, rules)
     gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
-    match_moments(moved, model.domain, records, profile, targets, lengths, gentle, progress=progress)
+    match_moments(moved, model.domain, records, replace(targets, rule=gentle), progress=progress)
     joint = moved.weights().detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -28,6 +28,23 @@ class FitSettings:
     misfit: float | None = None
     profile_rounds: int = RULES.fit.profile_rounds  # see `with_profile`, where there is a misfit
     descent: DescentRules = RULES.fit.descent
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a generator should show, as far as it was measured, and how to fit it.
+
+    Attributes:
+        profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
+        moments: the measured moments; counts out of the public number of records.
+        lengths: the measured record lengths, if any.
+        rule: public settings.
+    """
+
+    profile: Tensor
+    moments: Sequence[Target[Expected]]
+    lengths: Target[LengthGroups] | None
+    rule: FitSettings
 
 
 class Components(Protocol):
@@ -84,10 +101,7 @@ def chances_of(domain: Domain, logits: Tensor) -> Tensor:
 def fit_moments(
     domain: Domain,
     records: int,
-    profile: Tensor,
-    targets: Sequence[Target[Expected]],
-    lengths: Target[LengthGroups] | None,
-    rule: FitSettings,
+    targets: Targets,
     *,
     generator: torch.Generator,
     device: str = "cpu",
@@ -97,17 +111,15 @@ def fit_moments(
 
     Args:
         domain: the public domain.
-        records: the public number of records; targets are counts out of so many.
-        profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
-        targets: the measured moments.
-        lengths: the measured record lengths, if any.
-        rule: public settings.
+        records: the public number of records.
+        targets: what was measured, and how to fit it.
         generator: source of the random start, which is drawn on the CPU.
         device: where to compute; results differ by rounding.
         progress: is given the share of the work done.
     """
-    model = _start(domain, profile, lengths, rule, generator).to(device)
-    match_moments(model, domain, records, profile.to(device), targets, lengths, rule, progress=progress)
+    profile, rule = targets.profile, targets.rule
+    model = _start(domain, targets, generator).to(device)
+    match_moments(model, domain, records, replace(targets, profile=profile.to(device)), progress=progress)
     with torch.no_grad():
         fitted = Products(domain, model.weights().cpu().double(), model.probabilities().cpu())
     return fitted if rule.misfit is None else with_profile(fitted, profile, rule.profile_rounds)
@@ -138,24 +150,22 @@ def match_moments(
     model: Components,
     domain: Domain,
     records: int,
-    profile: Tensor,
-    targets: Sequence[Target[Expected]],
-    lengths: Target[LengthGroups] | None,
-    rule: FitSettings,
+    targets: Targets,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Move the parameters of `model`, in place, toward the targets; arguments as in `fit_moments`."""
+    profile, rule = targets.profile, targets.rule
     free = None if domain.item_positions.all() else torch.tensor(domain.item_positions).to(profile)
     descent = rule.descent
-    everything = [*targets, lengths] if lengths is not None else targets
-    targets = [target.to(profile.device) for target in everything]
+    measured = [*targets.moments, *([] if targets.lengths is None else [targets.lengths])]
+    wanted = [target.to(profile.device) for target in measured]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
     )
     scales: list[Scale] = []
-    measured = sum(int(target.variances.isfinite().sum()) for target in targets)
+    numbers = sum(int(target.variances.isfinite().sum()) for target in wanted)
     entropy_weight = descent.entropy
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / descent.warm_up)
@@ -165,11 +175,11 @@ def match_moments(
         probabilities, weights = model.probabilities(), model.weights()
         if step % descent.refresh == 0:
             with torch.no_grad():
-                scales = [target.scaling(probabilities) for target in targets]
+                scales = [target.scaling(probabilities) for target in wanted]
         loss = probabilities.new_zeros(())
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
-        for target, scale in zip(targets, scales, strict=True):
+        for target, scale in zip(wanted, scales, strict=True):
             expected = target.expected(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()
@@ -178,7 +188,7 @@ def match_moments(
             loss = loss + squared_errors(expected, target.values, records, precision.mul_(target.emphasis))
         if rule.misfit is not None:
             if adjusts and done > descent.entropy_from:
-                entropy_weight *= _adjustment(misfit / measured, rule.misfit, descent)
+                entropy_weight *= _adjustment(misfit / numbers, rule.misfit, descent)
             loss = loss - entropy_weight * records * entropy_bound(domain.table_columns, probabilities, weights)
         elif rule.penalty > 0:
             divergence = divergences(probabilities, log_profile, log_rest, free)
@@ -196,14 +206,9 @@ def _adjustment(misfit: float, target: float, descent: DescentRules) -> float:
     return math.exp(descent.entropy_pace * max(-most, min(most, 1 - misfit / target)))
 
 
-def _start(
-    domain: Domain,
-    profile: Tensor,
-    lengths: Target[LengthGroups] | None,
-    rule: FitSettings,
-    generator: torch.Generator,
-) -> _Parameters:
+def _start(domain: Domain, targets: Targets, generator: torch.Generator) -> _Parameters:
     """Components of different lengths: random sets where records are short, random tilts of the profile else."""
+    profile, lengths, rule = targets.profile, targets.lengths, targets.rule
     descent, k, m, free = rule.descent, rule.components, domain.width, torch.tensor(domain.item_positions)
     items = torch.where(free, profile, torch.zeros(()))
     start = torch.logit(profile.clamp(1e-6, 1 - 1e-6)).expand(k, m)

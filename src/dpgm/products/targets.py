@@ -1,7 +1,7 @@
 """From released statistics to the targets of a fit: which ones, shrunk how far, weighted how much. Post-processing."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.products.fitting import FitSettings, fit_moments
+from dpgm.products.fitting import FitSettings, Targets, fit_moments
 from dpgm.products.measurement import Measurements, last_profile
 from dpgm.products.model import Products
 from dpgm.products.rules import FitRules, ProductRules
@@ -17,7 +17,7 @@ from dpgm.statistics.centred_pairs import centred_target
 from dpgm.statistics.item_counts import item_target
 from dpgm.statistics.item_tuples import tuple_target
 from dpgm.statistics.popular_lengths import popular_targets
-from dpgm.statistics.record_lengths import LengthGroups, RecordSizes, length_target, mean_length
+from dpgm.statistics.record_lengths import RecordSizes, length_target, mean_length
 from dpgm.statistics.scaled_items import scaled_target
 from dpgm.statistics.statistic import Expected, Floats, Ints, Target
 
@@ -34,27 +34,7 @@ def fit_products(
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
     targets = moment_targets(measurements, domain, records, rules, generator=generator, device=device)
-    return fit_moments(
-        domain,
-        records,
-        targets.profile,
-        targets.moments,
-        targets.lengths,
-        targets.rule,
-        generator=generator,
-        device=device,
-        progress=progress,
-    )
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What a generator should show, as far as it was measured, and how to fit it."""
-
-    profile: Tensor
-    moments: tuple[Target[Expected], ...]
-    lengths: Target[LengthGroups] | None
-    rule: FitSettings
+    return fit_moments(domain, records, targets, generator=generator, device=device, progress=progress)
 
 
 def moment_targets(
@@ -108,7 +88,9 @@ def moment_targets(
     if larger:
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
         brief = replace(fit, steps=fit.steps // 2)
-        first = fit_moments(domain, records, start, targets, lengths, brief, generator=generator, device=device)
+        first = fit_moments(
+            domain, records, Targets(start, targets, lengths, brief), generator=generator, device=device
+        )
         for measured, within in larger:
             expected = measured.statistic.shares(first.probabilities, first.weights.float())
             targets.append(tuple_target(measured, expected, within, sizes, 1.0, rules))
