@@ -29,6 +29,7 @@ Nothing else is accepted: no other keys, no key twice, no YAML tags.
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -60,19 +61,30 @@ DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
 DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator takes the line out
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
-# kind: keys needed, keys allowed as well
-_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "items": ((), ("items", "discover")),
-    "image": (("height", "columns"), ("levels",)),
-    "categorical": ((), ("values", "missing", "discover")),
-    "boolean": ((), ("missing",)),
-    "numeric": (("low", "high"), ("bins", "integer", "missing", "decimals", "specials", "scale")),
-    "date": (("low", "high"), ("missing", "pattern", "after")),
-    "datetime": (("low", "high"), ("unit", "missing", "pattern", "after")),
-    "shaped": (("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing", "after")),
-    "identifier": ((), ()),
-    "ignored": ((), ()),
+_CLASSES: dict[str, type[Any]] = {
+    "items": ItemSet,
+    "image": Image,
+    "categorical": Categorical,
+    "boolean": Boolean,
+    "numeric": Numeric,
+    "date": Date,
+    "datetime": DateTime,
+    "shaped": ShapedNumber,
+    "identifier": Identifier,
+    "ignored": Ignored,
 }
+
+
+def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys that a field of this class needs in a file, and those allowed as well: the arguments of the class."""
+    own = [one for one in fields(kind) if one.name not in ("name", "kind")]
+    needed = tuple(one.name for one in own if one.default is MISSING)
+    return needed, tuple(one.name for one in own if one.name not in needed)
+
+
+# kind: keys needed, keys allowed as well
+_KEYS = {kind: _keys_of(made) for kind, made in _CLASSES.items()}
+_KEYS["shaped"] = ("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing", "after")
 _LAYOUT_KEYS = ("shape", "person", "item")
 _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
 
@@ -144,14 +156,16 @@ def domain_from_plain(plain: object) -> Domain:
     rules = plain.get("constraints", [])
     if not isinstance(rules, list):
         raise UsageError("`constraints` of the domain must be a list.")
-    fields: tuple[Any, ...] = tuple(
+    described: tuple[Any, ...] = tuple(
         _field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)
     )
     drafted = plain.get(DRAFTED, False)
     if not isinstance(drafted, bool):
         raise UsageError(f"`{DRAFTED}` of the domain must be true or false.")
     origin: Origin = "drafted" if drafted else "stated"
-    return Domain(fields, label, constraints=tuple(rules), origin=origin, layout=_layout_from(plain.get("layout")))
+    return Domain(
+        described, label, constraints=tuple(rules), origin=origin, layout=_layout_from(plain.get("layout"))
+    )
 
 
 def _layout_from(plain: object) -> Layout | None:
@@ -198,47 +212,13 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
 
 
 def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
-    name, missing, discover = plain["name"], plain.get("missing"), plain.get("discover", False)
-    if kind == "items":
-        return ItemSet(name, tuple(plain.get("items", ())), discover)
-    if kind == "image":
-        return Image(name, plain["height"], plain["columns"], plain.get("levels", 2))
-    if kind == "categorical":
-        return Categorical(name, tuple(plain.get("values", ())), bool(missing), discover)
-    if kind == "boolean":
-        return Boolean(name, bool(missing))
-    if kind == "identifier":
-        return Identifier(name)
-    if kind == "ignored":
-        return Ignored(name)
-    if kind == "date":
-        return Date(name, plain["low"], plain["high"], missing, plain.get("pattern"), plain.get("after"))
-    if kind == "datetime":
-        unit = plain.get("unit", "second")
-        pattern, after = plain.get("pattern"), plain.get("after")
-        return DateTime(name, plain["low"], plain["high"], unit, missing, pattern, after)
+    """The keys of a field in a file are the arguments of its class; lists are tuples there."""
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
     if kind == "shaped":
-        return ShapedNumber(
-            name,
-            _format_of(name, plain),
-            tuple(plain["atoms"]),
-            tuple(plain["edges"]),
-            tuple(plain["weights"]),
-            tuple(plain["starts"]),
-            bool(missing),
-            plain.get("after"),
-        )
-    return Numeric(
-        name,
-        plain["low"],
-        plain["high"],
-        plain.get("bins"),
-        plain.get("integer", False),
-        missing,
-        plain.get("decimals"),
-        tuple(plain.get("specials", ())),
-        plain.get("scale", "auto"),
-    )
+        values["format"] = _format_of(plain["name"], plain)
+        values = {key: value for key, value in values.items() if key not in ("type", "decimals", "unit")}
+    made: Field | Unread = _CLASSES[kind](**values)
+    return made
 
 
 def _format_of(name: object, plain: dict[str, Any]) -> NumberFormat:
