@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import dpgm
-from dpgm.cli import synthesis as command
+from dpgm.cli import fitting as command
 from dpgm.synthesis.strategies import AUTO, STRATEGIES
 
 SRC = Path(dpgm.__file__).parent
