@@ -12,6 +12,7 @@ def test_one_process_is_alone():
 def test_alone_a_sum_is_itself():
     partial = torch.tensor([1, 2])
     assert parallel.all_sum(partial) is partial
+    assert parallel.sum_on_first(partial) is partial
     assert parallel.from_first(partial) is partial
     assert partial.tolist() == [1, 2]
 
@@ -26,3 +27,13 @@ def test_sums_are_made_where_the_ranks_can_meet(monkeypatch):
     assert parallel.all_sum(value) is value
     assert value.tolist() == [6]
     assert parallel.from_first(value).tolist() == [7]
+
+
+def test_exact_sums_are_on_the_first_rank_alone(monkeypatch):
+    monkeypatch.setattr(parallel, "is_parallel", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self.clone())
+    monkeypatch.setattr(torch.distributed, "reduce", lambda shared, dst: shared.add_(10 + dst))
+    for rank, held in ((0, 13), (1, 3)):
+        monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+        assert parallel.sum_on_first(torch.tensor([3])).tolist() == [held]

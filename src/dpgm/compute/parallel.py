@@ -1,7 +1,8 @@
 """Every sum over records goes through here: one process, or the ranks of torch.distributed.
 
-The program is SPMD: each rank holds its share of the rows, numbered globally. `all_sum` adds the partial sums of
-all ranks; `from_first` gives every rank what rank 0 drew, so that noise is drawn once and added once.
+The program is SPMD: each rank holds its share of the rows, numbered globally. `sum_on_first` adds the partial
+sums of all ranks on rank 0; it draws noise and adds it, once; `from_first` gives every rank the noisy sums. Exact sums
+are on rank 0 alone.
 """
 
 import os
@@ -35,6 +36,16 @@ def all_sum(partial: Tensor) -> Tensor:
         shared = _where_ranks_meet(partial)
         torch.distributed.all_reduce(shared)
         partial.copy_(shared)
+    return partial
+
+
+def sum_on_first(partial: Tensor) -> Tensor:
+    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
+    if is_parallel():
+        shared = _where_ranks_meet(partial)
+        torch.distributed.reduce(shared, dst=0)
+        if rank() == 0:
+            partial.copy_(shared)
     return partial
 
 

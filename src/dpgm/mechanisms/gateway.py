@@ -214,7 +214,7 @@ class Gateway:
             if isinstance(query, ThresholdQuery):
                 self._labels, sums = query.sums_of_all(View(self._records, self._kept), self.randomness)
                 return sums
-            return parallel.all_sum(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
+            return parallel.sum_on_first(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
 
     def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
         fill_with_normals(out, self.randomness)

@@ -97,8 +97,7 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
         units = np.zeros(exact.shape, dtype=np.int64)
     if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms
         return torch.from_numpy((exact.numpy() + units) * grid)
-    shared = parallel.from_first(torch.from_numpy(units).to(exact.device))
-    return (exact + shared).double() * grid
+    return parallel.from_first(exact + torch.from_numpy(units).to(exact.device)).double() * grid
 
 
 def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
