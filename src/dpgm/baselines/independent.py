@@ -28,7 +28,7 @@ from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
 from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
 
 _CHUNK_CELLS = 2**24
 
@@ -96,9 +96,7 @@ class IndependentStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Any domain will do; the paper's preset trains networks."""
-        if config.preset == "paper":
-            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
-        return None
+        return refuses_paper(config, self.name)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """It has none."""

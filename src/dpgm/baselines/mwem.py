@@ -47,7 +47,7 @@ from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
 from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
 
 SELECT, MEASURE = "select", "measure"
 _CHUNK = 8192  # records: float32 sums of so few are exact
@@ -132,8 +132,8 @@ class MwemStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Tables, and too many items."""
-        if config.preset == "paper":
-            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        if (paper := refuses_paper(config, self.name)) is not None:
+            return paper
         if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
         if domain is not None and domain.width > RULES.most_items:

@@ -78,12 +78,12 @@ def inspect(
         typer.echo(f"draft domain in {draft_domain}: {advice}.", err=True)
 
 
-def _kinds(told: list[str]) -> dict[str, str]:
+def _kinds(stated: list[str]) -> dict[str, str]:
     """`COLUMN=KIND` as typed, by column."""
     from dpgm.errors import UsageError
 
     kinds = {}
-    for one in told:
+    for one in stated:
         name, equals, kind = one.rpartition("=")
         if not equals or not name:
             raise UsageError(f"`--kind` must be COLUMN=KIND, such as admitted=date; got {one!r}.")

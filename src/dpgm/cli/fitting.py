@@ -85,8 +85,8 @@ def plan(
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
     described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
-    asked = Config(epsilon, delta, clusters, model, preset, mean_length, rows_per_person)  # type: ignore[arg-type]
-    made = make_plan(asked, records, described)
+    request = Config(epsilon, delta, clusters, model, preset, mean_length, rows_per_person)  # type: ignore[arg-type]
+    made = make_plan(request, records, described)
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")

@@ -52,14 +52,14 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    shown: dict[str, int] = {}
+    tasks: dict[str, int] = {}
     columns = (TextColumn("{task.description:>12}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
 
         def move(stage: str, done: int, total: int) -> None:
-            if stage not in shown:
-                shown[stage] = int(progress.add_task(stage, total=total))
-            progress.update(progress.tasks[shown[stage]].id, completed=done, total=total)
+            if stage not in tasks:
+                tasks[stage] = int(progress.add_task(stage, total=total))
+            progress.update(progress.tasks[tasks[stage]].id, completed=done, total=total)
 
         yield move
 
@@ -83,10 +83,10 @@ def read_stdin(
     from dpgm.data.opening import spooled
     from dpgm.errors import UsageError
 
-    asked = [path for path in paths if is_pipe(path)]
-    if not asked:
+    pipes = [path for path in paths if is_pipe(path)]
+    if not pipes:
         return paths
-    if len(asked) > 1:
+    if len(pipes) > 1:
         raise UsageError("`-` stands for stdin and can be given once; name the other file.")
     if not look and format is None:
         raise UsageError("data from stdin have no name that tells their format; say it, such as --format csv.")

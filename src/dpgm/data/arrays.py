@@ -45,7 +45,7 @@ def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         matrix.data = matrix.data > options.threshold
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
         raise InputError(f"{source}: holds negative values; give --threshold if a number above it means present.")
-    return _told(source, lambda: from_scipy(matrix, options.public_domain)), Source("row", False, "wide")
+    return _checked(source, lambda: from_scipy(matrix, options.public_domain)), Source("row", False, "wide")
 
 
 def _check_npz(source: Input) -> None:
@@ -59,7 +59,8 @@ def _check_npz(source: Input) -> None:
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
 
 
-def _told(source: Input, make: Any) -> Records:
+def _checked(source: Input, make: Any) -> Records:
+    """Records that are not empty; the file is named in whatever is wrong with them."""
     try:
         records: Records = make()
     except InputError as error:
@@ -89,12 +90,12 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     flat = matrix.reshape(len(matrix), -1)
     image = set_field(domain)
     if isinstance(image, Image) and image.levels > 2 and matrix.shape[1:] == (image.height, image.columns):
-        return _told(source, lambda: _grey_records(flat, domain, image, options)), Source("row", False, "wide")
+        return _checked(source, lambda: _grey_records(flat, domain, image, options)), Source("row", False, "wide")
     if flat.shape[1] != domain.width:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
-    read = _told(source, lambda: _dense_records(flat, domain, options.threshold, options.room))
+    read = _checked(source, lambda: _dense_records(flat, domain, options.threshold, options.room))
     return read, Source("row", False, "wide")
 
 

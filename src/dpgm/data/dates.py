@@ -50,9 +50,9 @@ def seconds_of(
         parsed = parse_dates(column, pattern)
         bad = (column.is_valid().to_numpy(zero_copy_only=False)) & parsed.is_null().to_numpy(zero_copy_only=False)
         if bad.any():
-            told = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
+            form = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
             raise InputError(
-                f"{where(int(np.argmax(bad)))}: the value is not a date {told}; correct the file, or state the field's"
+                f"{where(int(np.argmax(bad)))}: the value is not a date {form}; correct the file, or state the field's"
                 " `pattern`."
             )
         column = parsed

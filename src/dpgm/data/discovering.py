@@ -53,18 +53,18 @@ def without_list(options: ReadOptions) -> ReadOptions | None:
     return replace(options, discover=False, assume_public_items=True)
 
 
-def with_private_items(records: Records, told: Source, options: ReadOptions) -> tuple[Records, Source]:
+def with_private_items(records: Records, source: Source, options: ReadOptions) -> tuple[Records, Source]:
     """Records over the items that occur, as records whose items are still to be discovered.
 
     Where the list of items did not come from the rows (0/1 columns, array files), it is public by nature and stays,
     unless the domain says otherwise.
     """
     domain = options.public_domain
-    if not told.items_assumed_public and domain is None:
-        return records, told
+    if not source.items_assumed_public and domain is None:
+        return records, source
     if domain is None:
         domain = Domain((ItemSet(records.domain.fields[0].name, discover=True),))
-    return OpenRecords.of_sets(records, domain), replace(told, items_assumed_public=False)
+    return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
 
 
 def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ()) -> Domain:

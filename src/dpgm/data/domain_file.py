@@ -98,8 +98,8 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
     if domain.layout is not None:
-        told = {key: getattr(domain.layout, key) for key in _LAYOUT_KEYS}
-        plain["layout"] = {key: value for key, value in told.items() if value is not None}
+        layout = {key: getattr(domain.layout, key) for key in _LAYOUT_KEYS}
+        plain["layout"] = {key: value for key, value in layout.items() if value is not None}
     return plain
 
 
@@ -205,8 +205,8 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
     for key in ("items", "values", "specials", "atoms", "edges", "weights", "starts"):
         if not isinstance(plain.get(key, []), list):
             raise UsageError(f"`{key}` of field {at} of the domain must be a list.")
-    for key, told in (("items", "items"), ("values", "categorical")):
-        if kind == told and key not in plain and not plain.get("discover"):
+    for key, listing in (("items", "items"), ("values", "categorical")):
+        if kind == listing and key not in plain and not plain.get("discover"):
             raise UsageError(f"field {at} of the domain lacks the key `{key}`; add it, or say `discover: true`.")
     return _made(kind, plain)
 

@@ -67,11 +67,11 @@ def read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
     else:
         positions = _match(columns.file, names, set_field(domain))
     known = domain
-    told = names if columns.certain or options.domain is not None else None
+    safe_names = names if columns.certain or options.domain is not None else None
 
     def read() -> Iterator[Records]:
         for chunk in columns.chunks:
-            yield _binary_records(chunk, names, positions, known, options.threshold, told)
+            yield _binary_records(chunk, names, positions, known, options.threshold, safe_names)
             people.see(chunk)
 
     return people.limited(joined_records(read(), domain, options.room), "wide", layout=Layout("wide"))
@@ -108,13 +108,13 @@ def _binary_records(
     positions: Any,
     domain: Domain,
     threshold: float | None,
-    told: list[str] | None,
+    safe_names: list[str] | None,
 ) -> Records:
-    """The rows of a chunk; `told` are the names that a message may repeat (else it gives the column's number)."""
+    """The rows of a chunk; `safe_names` are the names that a message may repeat (else it gives the column's number)."""
     rows, found = [], []
     for number, (name, position) in enumerate(zip(names, positions.tolist(), strict=True), start=1):
         if position >= 0:
-            where = in_column(chunk.place, number if told is None else name)
+            where = in_column(chunk.place, number if safe_names is None else name)
             present = _binary(flat_column(chunk.table, name), threshold, where)
             here = np.flatnonzero(present)
             rows.append(here)

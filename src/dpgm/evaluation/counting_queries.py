@@ -109,16 +109,16 @@ def count_queries(records: Records, queries: Queries, reading: Reading = "all") 
     [2]
     """
     validation.one_of(("all", "any"), reading=reading)
-    asked = [np.unique(np.asarray(query, dtype=np.int64)) for query in queries]
-    if any(len(query) and (query[0] < 0 or query[-1] >= records.width) for query in asked):
+    positions = [np.unique(np.asarray(query, dtype=np.int64)) for query in queries]
+    if any(len(query) and (query[0] < 0 or query[-1] >= records.width) for query in positions):
         raise UsageError(f"a query names a position outside [0, {records.width}).")
-    used = np.unique(np.concatenate(asked)) if asked else np.empty(0, dtype=np.int64)
+    used = np.unique(np.concatenate(positions)) if positions else np.empty(0, dtype=np.int64)
     place = np.full(records.width, len(used), dtype=np.int64)  # unused items share one discarded row
     place[used] = np.arange(len(used))
     frequency = item_frequencies(records)
     # rarest items first: an AND that has become empty stops early
-    plans = [place[query[np.argsort(frequency[query], kind="stable")]] for query in asked]
-    counts = np.zeros(len(asked), dtype=np.int64)
+    plans = [place[query[np.argsort(frequency[query], kind="stable")]] for query in positions]
+    counts = np.zeros(len(positions), dtype=np.int64)
     rows = max(64, _BLOCK_BYTES // (len(used) + 1) // 64 * 64)
     for block in records.chunks(min(rows, 65536)):
         bits = _pack(block, place, len(used))

@@ -203,8 +203,8 @@ def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
     if not spelled or not (spelled <= set(TRUTH) if sure else spelled <= {"true", "false"}):
         return list(sides)
     known = pa.array(list(TRUTH), type=pa.string())
-    told = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
-    return [told.take(pc.index_in(side, value_set=known)) for side in lowered]
+    spelled = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
+    return [spelled.take(pc.index_in(side, value_set=known)) for side in lowered]
 
 
 def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
@@ -216,7 +216,7 @@ def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
     import pyarrow.compute as pc
 
     known = pa.array(list(TRUTH), type=pa.string())
-    told = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
+    spelled = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
     for field in domain.fields:
         if field.kind != "boolean" or field.name not in table.column_names:
             continue
@@ -224,7 +224,7 @@ def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             continue
         texts = _texts(column)
-        found = told.take(pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), value_set=known))
+        found = spelled.take(pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), value_set=known))
         table = table.set_column(table.column_names.index(field.name), field.name, pc.coalesce(found, texts))
     return table
 

@@ -24,7 +24,7 @@ from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
 from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
 
 
 def _own(settings: FamilySettings) -> ImageSettings:
@@ -41,8 +41,8 @@ class ImageStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Anything but one image with at most a label, and the paper's preset."""
-        if config.preset == "paper":
-            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
+        if (paper := refuses_paper(config, self.name)) is not None:
+            return paper
         rest = [] if domain is None else [field for field in domain.fields if field.name != domain.label]
         if len(rest) != 1 or rest[0].kind != "image":
             return "`model` image needs a domain of one image and at most a label; use auto or another model."

@@ -192,8 +192,8 @@ def _start_seconds(
 ) -> float:
     """Of what is measured before training, learning from samples of it, and meeting it again afterwards."""
     least, most = family.rules.pretraining_samples
-    shown = family.rules.pretraining_passes * max(least, min(most, plan.records))
-    learning = shown * costs.pretraining_cell * sizes.width * sum(family.hidden)
+    samples = family.rules.pretraining_passes * max(least, min(most, plan.records))
+    learning = samples * costs.pretraining_cell * sizes.width * sum(family.hidden)
     if family.images is not None and domain is not None:
         return learning + image_seconds(sizes, domain, family.images, costs)
     if plan.pays_for("pair counts"):

@@ -138,9 +138,9 @@ def with_profile(model: Products, profile: Tensor, rounds: int) -> Products:
     """
     weights, probabilities = model.weights.double(), model.probabilities.double()
     for column in model.domain.table_columns:
-        chances, wanted = probabilities[:, column], profile[column].double()
+        chances, shares = probabilities[:, column], profile[column].double()
         for _ in range(rounds):
-            chances = chances * (wanted / (weights @ chances).clamp(min=1e-12))
+            chances = chances * (shares / (weights @ chances).clamp(min=1e-12))
             chances = chances / chances.sum(dim=1, keepdim=True)
         probabilities[:, column] = chances
     return Products(model.domain, model.weights, probabilities.float())
@@ -159,13 +159,13 @@ def match_moments(
     free = None if domain.item_positions.all() else torch.tensor(domain.item_positions).to(profile)
     descent = rule.descent
     measured = [*targets.moments, *([] if targets.lengths is None else [targets.lengths])]
-    wanted = [target.to(profile.device) for target in measured]
+    everything = [target.to(profile.device) for target in measured]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
     )
     scales: list[Scale] = []
-    numbers = sum(int(target.variances.isfinite().sum()) for target in wanted)
+    numbers = sum(int(target.variances.isfinite().sum()) for target in everything)
     entropy_weight = descent.entropy
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / descent.warm_up)
@@ -175,11 +175,11 @@ def match_moments(
         probabilities, weights = model.probabilities(), model.weights()
         if step % descent.refresh == 0:
             with torch.no_grad():
-                scales = [target.scaling(probabilities) for target in wanted]
+                scales = [target.scaling(probabilities) for target in everything]
         loss = probabilities.new_zeros(())
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
-        for target, scale in zip(wanted, scales, strict=True):
+        for target, scale in zip(everything, scales, strict=True):
             expected = target.expected(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()

@@ -27,7 +27,7 @@ from dpgm.strategy.config import Config
 from dpgm.strategy.context import RunContext
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
 from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings
+from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
 
 FLOAT = 4  # bytes
 
@@ -63,9 +63,7 @@ class ProductStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Any domain will do; the paper knows no products."""
-        if config.preset == "paper":
-            return f"`preset` paper trains vae or rbm; got model {self.name!r}."
-        return None
+        return refuses_paper(config, self.name)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """The rules, as they are."""

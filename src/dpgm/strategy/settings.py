@@ -29,6 +29,11 @@ def no_settings(config: Config) -> FamilySettings:
     return FamilySettings()
 
 
+def refuses_paper(config: Config, model: str) -> str | None:
+    """Why a family other than networks refuses the paper's preset; None for any other preset."""
+    return f"`preset` paper trains vae or rbm; got model {model!r}." if config.preset == "paper" else None
+
+
 @dataclass(frozen=True)
 class Settings:
     """Every public number that steers a fit. Part of the plan; fixed before data is opened."""

@@ -115,8 +115,8 @@ class Checkpoint:
         header = _read_header(folder)
         if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
-        told, now = header["fingerprint"], fingerprint(records)
-        if told is not None and now is not None and not hmac.compare_digest(told, now):
+        stored, now = header["fingerprint"], fingerprint(records)
+        if stored is not None and now is not None and not hmac.compare_digest(stored, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         lock = _take_lock(folder)
         try:
@@ -406,8 +406,8 @@ def _read_header(folder: Path) -> dict[str, Any]:
             raise ArtefactError(
                 f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
             )
-        told = header["sha256"]
-        if told != _header_digest({name: value for name, value in header.items() if name != "sha256"}):
+        stored = header["sha256"]
+        if stored != _header_digest({name: value for name, value in header.items() if name != "sha256"}):
             raise ValueError("the hash does not match")
     except FileNotFoundError as error:
         raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error

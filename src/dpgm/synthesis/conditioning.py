@@ -184,14 +184,14 @@ class RecordFilter:
                 continue
             values = self._values(records)
             name = claim.terms[0][1]
-            wanted = np.full(len(records), -claim.constant)
+            implied = np.full(len(records), -claim.constant)
             for factor, other in claim.terms[1:]:
-                wanted = wanted - factor * values.number(other)
+                implied = implied - factor * values.number(other)
             due = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
-            due &= ~np.isnan(wanted) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
-            due &= _fits(self._domain.field(name), wanted)
+            due &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
+            due &= _fits(self._domain.field(name), implied)
             if due.any():
-                records = self._replaced(records, name, np.where(due, wanted, values.number(name)))
+                records = self._replaced(records, name, np.where(due, implied, values.number(name)))
         return records
 
     def _replaced(self, records: Records, name: str, numbers: Any) -> Records:

@@ -77,30 +77,30 @@ def with_discovery(
 
 def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = RULES) -> tuple[str, ...]:
     """What was found privately and at what cost, in sentences that the certificate and the README carry."""
-    told = []
+    sentences = []
     found = [
         repr(field.name) for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open
     ]
     spends = {spend.name: spend for spend in discovery_spends(domain, delta, rules)}
     if found:
-        told.append(
+        sentences.append(
             f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
             " records that hold it passes a threshold; rarer values are left out."
         )
     numbers = [repr(field.name) for _, field in _open_numbers(domain)]
     if numbers:
-        told.append(
+        sentences.append(
             f"Popular values, bins and shapes of {_listed(numbers)} were found privately, by noisy histograms."
         )
     bounds = [repr(field.name) for _, field in _open_numbers(domain) if None in field.bounds]
     if bounds:
-        told.append(f"The range of {_listed(bounds)} was found privately, between powers of two.")
+        sentences.append(f"The range of {_listed(bounds)} was found privately, between powers of two.")
     if VALUES in spends:
-        told.append(
+        sentences.append(
             f"Of delta, {spends[VALUES].delta:.3g} is the probability that a value which one record alone holds is"
             " published."
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
@@ -201,10 +201,10 @@ def _discover_bounds(
 ) -> dict[str, tuple[float, float]]:
     numbers = _open_numbers(domain)
     bounds: dict[str, tuple[float, float]] = {}
-    asked = [(at, field) for at, field in numbers if None in field.bounds]
-    if asked:
-        measured = ask(gateway, BoundHistograms(tuple(at for at, _ in asked)), plan.noise(BOUNDS))
-        for (_, field), counts in zip(asked, measured.value.numpy(), strict=True):
+    unbounded = [(at, field) for at, field in numbers if None in field.bounds]
+    if unbounded:
+        measured = ask(gateway, BoundHistograms(tuple(at for at, _ in unbounded)), plan.noise(BOUNDS))
+        for (_, field), counts in zip(unbounded, measured.value.numpy(), strict=True):
             bounds[field.name] = found_bounds(field, counts, measured.std, rules)
     for _, field in numbers:
         low, high = field.bounds

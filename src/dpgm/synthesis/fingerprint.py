@@ -40,8 +40,8 @@ def fingerprint(records: Records) -> str | None:
         sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
     total = parallel.all_sum(torch.from_numpy(sums.view(np.int64)))
     count = parallel.place_of(len(records))[1]
-    told = f"{records.width} {count} {total.tolist()}"
-    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
+    summary = f"{records.width} {count} {total.tolist()}"
+    return hmac.new(key, summary.encode(), hashlib.sha256).hexdigest()
 
 
 def _digests(records: Records, key: bytes) -> NDArray[np.uint64]:

@@ -81,14 +81,14 @@ class Journal:
     def _checked(self, line: bytes) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-            told = entry.pop("hash")
-            if told != _digest(self._last, entry):
+            stored = entry.pop("hash")
+            if stored != _digest(self._last, entry):
                 raise ValueError("the hash does not match")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArtefactError(
                 f"the journal in {self._path.parent} is damaged; start again in another folder."
             ) from error
-        self._last = told
+        self._last = stored
         return dict(entry)
 
     def _end_at(self, size: int, *, end_line: bool) -> None:

@@ -31,16 +31,16 @@ def statements_of(
     source: Source | None, found: Sequence[str] = (), domain: Domain | None = None
 ) -> tuple[str, ...]:
     """What was assumed when the records were read, in sentences that the certificate and the README carry."""
-    told = [PUBLIC_OPEN if found else PUBLIC]
+    sentences = [PUBLIC_OPEN if found else PUBLIC]
     if source is None or source.unit == "row":
-        told.append(PER_ROW)
+        sentences.append(PER_ROW)
     if source is not None and source.rows_per_person > 1:
-        told.append(several_rows(source.rows_per_person))
+        sentences.append(several_rows(source.rows_per_person))
     if source is not None and source.items_assumed_public:
-        told.append(ITEMS_ASSUMED_PUBLIC)
+        sentences.append(ITEMS_ASSUMED_PUBLIC)
     if domain is not None and domain.origin == "declared":
-        told.append(DOMAIN_ASSUMED_PUBLIC)
-    return (*told, *found)
+        sentences.append(DOMAIN_ASSUMED_PUBLIC)
+    return (*sentences, *found)
 
 
 def odd_sentence(

@@ -50,9 +50,9 @@ class Release:
     ] = ()  # of the frame that was fitted; a saved release has those of its domain
 
     def __repr__(self) -> str:
-        told = self.certificate
-        budget = f"epsilon={told.epsilon:.4g}, delta={told.delta:.3g}"
-        return f"Release({told.model['kind']}, {budget}, {told.records:,} records)"
+        certificate = self.certificate
+        budget = f"epsilon={certificate.epsilon:.4g}, delta={certificate.delta:.3g}"
+        return f"Release({certificate.model['kind']}, {budget}, {certificate.records:,} records)"
 
     def _repr_html_(self) -> str:
         fields = ", ".join(f"{field.name} ({field.kind})" for field in self.domain.fields[:40])

@@ -85,13 +85,13 @@ class Conditioned:
     ) -> None:
         _check_seed(seed)
         self._where = parse_where(where, domain)
-        self._told = [where] if isinstance(where, str) else [str(one) for one in where or ()]
+        self._conditions = [where] if isinstance(where, str) else [str(one) for one in where or ()]
         self._filter = RecordFilter(domain, self._where)
         self._domain = domain
         chosen, self._chance, exact = condition_generator(generator, domain, self._where)
         if self._chance == 0:
             raise UsageError(
-                f"{self._asked()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
+                f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
             )
         self._root = secrets.randbits(62) if seed is None else seed
         self._certain = exact and not self._filter.acts
@@ -105,7 +105,7 @@ class Conditioned:
 
     def rejection(self) -> str | None:
         """A sentence, if the constraints leave out more than a tenth of what the generator draws."""
-        if self._told or self.rate >= 1 - TOLD_FROM:
+        if self._conditions or self.rate >= 1 - TOLD_FROM:
             return None
         spoken = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
         return (
@@ -113,10 +113,10 @@ class Conditioned:
             f" refer to ({', '.join(spoken)}) may differ from what was fitted; look at them with `dpgm evaluate`."
         )
 
-    def _asked(self) -> str:
+    def _requirements(self) -> str:
         rules = "the domain's constraints" if self._domain.constraints else ""
-        asked = f"the condition {' and '.join(self._told)}" if self._told else ""
-        return " with ".join(text for text in (asked, rules) if text)
+        condition = f"the condition {' and '.join(self._conditions)}" if self._conditions else ""
+        return " with ".join(text for text in (condition, rules) if text)
 
     def chunks(self, count: int) -> Iterator[Records]:
         """`count` records, in chunks."""
@@ -130,7 +130,7 @@ class Conditioned:
             self._found += len(hits)
             if self._drawn >= 10 / RAREST and self._found < self._drawn * RAREST:
                 raise UsageError(
-                    f"{self._asked()} holds for fewer than {RAREST:.2%} of synthetic records ({self._found} of"
+                    f"{self._requirements()} holds for fewer than {RAREST:.2%} of synthetic records ({self._found} of"
                     f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
                 )
             kept = hits.rows(0, min(len(hits), count - given))
@@ -206,8 +206,8 @@ def write_sample(
 
 def warn_of_rejection(conditioned: Conditioned | None) -> None:
     """Say so where the constraints of a domain leave out much of what the generator draws."""
-    if conditioned is not None and (told := conditioned.rejection()) is not None:
-        warnings.warn(told, UserWarning, stacklevel=3)
+    if conditioned is not None and (sentence := conditioned.rejection()) is not None:
+        warnings.warn(sentence, UserWarning, stacklevel=3)
 
 
 class _Source:

@@ -36,7 +36,7 @@ class FirstCheckpoint(Checkpoint):
         """The same checkpoint, followed by the others (collective)."""
         first = cls(kept.folder, kept.header, kept.journal, kept.history, kept.hand_over_lock())
         first.before_charge = kept.before_charge
-        parallel.bytes_from_first(json.dumps(_told(first)).encode())
+        parallel.bytes_from_first(json.dumps(_state_of(first)).encode())
         return first
 
     def _read(self, file: str) -> dict[str, Tensor]:
@@ -51,17 +51,17 @@ class FollowingCheckpoint(Checkpoint):
     @classmethod
     def receive(cls) -> "FollowingCheckpoint":
         """What the first process sends (collective)."""
-        told = json.loads(parallel.bytes_from_first(b""))
+        state = json.loads(parallel.bytes_from_first(b""))
         history = History(
-            charged=Counter(told["charged"]),
-            answers=defaultdict(list, told["answers"]),
-            trainer=told["trainer"],
-            steps_done=told["steps_done"],
-            sources=set(told["sources"]),
-            private=told["private"],
-            model=None if told["model"] is None else (told["model"][0], told["model"][1]),
+            charged=Counter(state["charged"]),
+            answers=defaultdict(list, state["answers"]),
+            trainer=state["trainer"],
+            steps_done=state["steps_done"],
+            sources=set(state["sources"]),
+            private=state["private"],
+            model=None if state["model"] is None else (state["model"][0], state["model"][1]),
         )
-        return cls(Path(), told["header"], _NoJournal(), history, -1)
+        return cls(Path(), state["header"], _NoJournal(), history, -1)
 
     def remove(self) -> None:
         """The folder belongs to the first process."""
@@ -85,7 +85,7 @@ class FollowingCheckpoint(Checkpoint):
         return tensors_of_bytes(parallel.bytes_from_first(b""))
 
 
-def _told(first: Checkpoint) -> dict[str, Any]:
+def _state_of(first: Checkpoint) -> dict[str, Any]:
     history = first.history
     return {
         "header": {"public_seed": first.public_seed, "ledger_entry": first.ledger_entry},

@@ -164,8 +164,8 @@ class Synthesizer:
             domain = discovered.domain
             generator = books.finished(domain)
             if generator is None:
-                told, limit = reporting(progress), self._memory()
-                context = RunContext(device, told, books.checkpoint, public, discovered.sums, limit)
+                report, limit = reporting(progress), self._memory()
+                context = RunContext(device, report, books.checkpoint, public, discovered.sums, limit)
                 draws = books.draws(randomness)
                 generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
@@ -210,7 +210,7 @@ class Synthesizer:
     def _check_same(self, plan: Plan) -> None:
         """A resumed fit keeps its plan; asking for another one is a mistake worth telling."""
         family = plan.settings.to_json()["family"]
-        asked = {
+        compared = {
             "epsilon": (self.epsilon, plan.target_epsilon),
             "delta": (self.delta, plan.delta),
             "model": (None if self.model == "auto" else self.model, plan.settings.model),
@@ -218,8 +218,8 @@ class Synthesizer:
             "clusters": (self.clusters, family.get("clusters")),
             "mean_length": (self.mean_length, family.get("mean_length")),
         }
-        for name, (wanted, planned) in asked.items():
-            if wanted is not None and wanted != planned:
+        for name, (requested, planned) in compared.items():
+            if requested is not None and requested != planned:
                 raise UsageError(
                     f"the fit in this checkpoint was started with {name} {planned}; resume it with the same options."
                 )
