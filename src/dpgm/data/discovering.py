@@ -21,6 +21,7 @@ from dpgm.data.domain import (
     Unread,
 )
 from dpgm.data.formats import set_field
+from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
@@ -29,9 +30,6 @@ from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow
-
-# Wide enough for people alive and their appointments; what lies outside is brought to the nearer end.
-EARLIEST, LATEST = "1900-01-01", "2099-12-31"
 
 
 def without_list(options: ReadOptions) -> ReadOptions | None:
@@ -97,9 +95,9 @@ def _field_of(name: str, kind: Any) -> Field | Unread:
     if types.is_floating(kind):
         return Numeric(name, "discover", "discover")
     if types.is_date(kind):
-        return Date(name, EARLIEST, LATEST)
+        return Date(name, DISCOVER, DISCOVER)
     if types.is_timestamp(kind):
-        return DateTime(name, EARLIEST, LATEST, unit="second")
+        return DateTime(name, DISCOVER, DISCOVER, unit=DISCOVER)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return Categorical(name, discover=True)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):

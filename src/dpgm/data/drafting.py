@@ -16,7 +16,6 @@ from dpgm.data.columns import as_texts, flat_column, floats, is_list
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.dates import DATE_PATTERNS, DateOrders, order_rule, parse_dates, seconds_of
-from dpgm.data.discovering import EARLIEST, LATEST
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -30,7 +29,7 @@ from dpgm.data.domain import (
     Numeric,
     Unread,
 )
-from dpgm.data.number_fields import MAX_DECIMALS, SECONDS, Unit
+from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
 from dpgm.data.number_marks import plain_texts, without_signs
 from dpgm.data.options import ReadOptions
 from dpgm.data.reading_hints import NumberMarks, absent_words, joining_mark, ways_of_dates
@@ -334,7 +333,7 @@ class _Column:
 
     def _dates_told(self) -> str:
         pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
-        return f"dates{pattern} from {EARLIEST} to {LATEST}; state a narrower range if one is public knowledge"
+        return f"dates{pattern}; the years they lie in are found privately"
 
     def _stated(self, kind: str) -> Field | Unread:
         pattern = self.patterns[0] if self.patterns else None
@@ -343,10 +342,10 @@ class _Column:
             places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
             return Numeric(self.name, "discover", "discover", integer=kind == "integer" or whole, decimals=places)
         if kind == "date":
-            return Date(self.name, EARLIEST, LATEST, pattern=pattern)
+            return Date(self.name, DISCOVER, DISCOVER, pattern=pattern)
         if kind == "datetime":
             unit = "minute" if self._unit == "day" else self._unit
-            return DateTime(self.name, EARLIEST, LATEST, unit=unit, pattern=pattern)
+            return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=pattern)
         if kind == "boolean":
             return Boolean(self.name, missing=self.gone > 0)
         if kind == "items":

@@ -11,6 +11,7 @@ from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, I
 from dpgm.data.domain_file import save_domain
 from dpgm.data.drafting import Drafted, draft_table
 from dpgm.data.guessing import guess_options, table_columns
+from dpgm.data.number_fields import DISCOVER
 from dpgm.data.opening import locate
 from dpgm.data.options import ReadKeywords, ReadOptions, options_from
 from dpgm.data.readers import read_with
@@ -130,7 +131,12 @@ def _describe(field: Field) -> str:
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):
         return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
-    return f"{'dates' if isinstance(field, Date) else 'times'} from {field.low} to {field.high}"
+    told = "dates" if isinstance(field, Date) else "times"
+    return (
+        f"{told}, range to be found"
+        if DISCOVER in (field.low, field.high)
+        else f"{told} from {field.low} to {field.high}"
+    )
 
 
 def inspect_file(

@@ -24,7 +24,7 @@ MAX_BINS = 100_000
 MAX_CELLS = 100_000
 MAX_DECIMALS = 12
 LARGEST_TICK = 2**52  # whole numbers up to it are exact in double precision, and so are their sums of two
-DISCOVER = "discover"
+DISCOVER: Literal["discover"] = "discover"
 
 Floats: TypeAlias = NDArray[np.float64]
 Bound: TypeAlias = float | Literal["discover"]
@@ -33,6 +33,7 @@ Unit: TypeAlias = Literal["day", "hour", "minute", "second"]
 NumberKind: TypeAlias = Literal["integer", "decimal", "real", "date", "datetime"]
 
 SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+FIRST_YEAR, LAST_YEAR = 1900, 2099  # between which ranges of dates are found: people alive and their appointments
 
 
 @dataclass(frozen=True)
@@ -227,9 +228,13 @@ class _Moments:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks; of the time since another date, from 0 to as long as can be."""
-        low, high = (_iso_seconds(bound) // self._step for bound in (self.low, self.high))
-        return (low, high) if self.after is None else (0.0, high - low)
+        """Low and high in ticks, None where they are to be found; of the time since another date, from 0 on."""
+        low, high = (
+            None if bound == DISCOVER else _iso_seconds(bound) // self._step for bound in (self.low, self.high)
+        )
+        if self.after is None:
+            return low, high
+        return 0.0, None if low is None or high is None else high - low
 
     @property
     def special_ticks(self) -> tuple[float, ...]:
@@ -256,6 +261,7 @@ class _Moments:
 class Date(_Moments):
     """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); open, as a `Numeric` without bins is.
 
+    `low` and `high` may be "discover": the calendar years between 1900 and 2099 that dates lie in are found privately.
     `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
     `after` names another date that this one never comes before: then the time since is modelled, so that a discharge
     comes as long after its admission as discharges do (an earlier one counts as the same day).
@@ -281,12 +287,16 @@ class Date(_Moments):
 
 @dataclass(frozen=True)
 class DateTime(_Moments):
-    """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is."""
+    """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is.
+
+    `unit` may be "discover": whether moments have clock times (to the second) or are whole days is found privately,
+    together with `low` and `high`.
+    """
 
     name: str
     low: str
     high: str
-    unit: Unit = "second"
+    unit: Unit | Literal["discover"] = "second"
     missing: bool | None = None
     pattern: str | None = None
     after: str | None = None
@@ -294,18 +304,24 @@ class DateTime(_Moments):
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.unit not in SECONDS:
-            raise UsageError(f"field {self.name!r}: unit must be one of {', '.join(SECONDS)}.")
+        if self.unit not in (*SECONDS, DISCOVER):
+            raise UsageError(f"field {self.name!r}: unit must be one of {', '.join(SECONDS)} (or `discover`).")
+        if self.unit == DISCOVER and (self.after is not None or not self.low == self.high == DISCOVER):
+            raise UsageError(
+                f"field {self.name!r}: a unit is found together with the range; say `discover` for low and high as well"
+                " and leave out `after`, or state the unit."
+            )
         _check_dates(self, "2020-01-31T12:00")
 
     @property
     def _step(self) -> int:
-        return SECONDS[self.unit]
+        return 1 if self.unit == DISCOVER else SECONDS[self.unit]
 
     @property
     def format(self) -> NumberFormat:
-        """Steps of the unit; a number of them where the time since another moment is modelled."""
-        return NumberFormat("integer") if self.after is not None else NumberFormat("datetime", unit=self.unit)
+        """Steps of the unit (seconds where it is to be found); a number of them since another moment."""
+        unit: Unit = "second" if self.unit == "discover" else self.unit
+        return NumberFormat("integer") if self.after is not None else NumberFormat("datetime", unit=unit)
 
 
 OpenNumber: TypeAlias = Numeric | Date | DateTime
@@ -396,11 +412,16 @@ def _check_dates(field: Any, example: str) -> None:
         if isinstance(bound, datetime.date):  # YAML reads dates as such
             bound = bound.isoformat()
             object.__setattr__(field, key, bound)
+        if bound == DISCOVER:
+            continue
         try:
             _iso_seconds(bound)
         except (TypeError, ValueError):
-            raise UsageError(f"field {field.name!r}: {key} must be a date such as {example}.") from None
-    if not field.bounds[0] < field.bounds[1]:
+            raise UsageError(
+                f"field {field.name!r}: {key} must be a date such as {example} (or `discover`)."
+            ) from None
+    ends = [_iso_seconds(bound) // field._step for bound in (field.low, field.high) if bound != DISCOVER]
+    if len(ends) == 2 and not ends[0] < ends[1]:
         raise UsageError(f"field {field.name!r}: low must be before high.")
     if field.missing is not None and not isinstance(field.missing, bool):
         raise UsageError(f"field {field.name!r}: missing must be true or false.")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.number_fields import LARGEST_TICK, NumberFormat, OpenNumber, Scale
+from dpgm.data.number_fields import FIRST_YEAR, LARGEST_TICK, LAST_YEAR, NumberFormat, OpenNumber, Scale
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -26,6 +26,8 @@ _FINEST = 1e-4  # of the range: numbers without steps are told apart linearly be
 # Powers of two for bounds that are to be found: from 2^-40 to 2^62, of both signs, and 0.
 _EXPONENTS = np.arange(-40, 63)
 BOUND_SLOTS = 2 * len(_EXPONENTS) + 1
+YEARS = LAST_YEAR - FIRST_YEAR + 1
+_FAR_DAYS = 10**6
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,24 @@ def bound_slot(ticks: Floats) -> NDArray[np.int64]:
     place = np.clip(power, _EXPONENTS[0], _EXPONENTS[-1]) - _EXPONENTS[0]
     middle = len(_EXPONENTS)
     return np.where(size == 0, middle, np.where(ticks > 0, middle + 1 + place, middle - 1 - place))
+
+
+def year_slot(ticks: Floats, step: int, apart: bool) -> NDArray[np.int64]:
+    """The calendar year of every date (ticks of `step` seconds), far ones in the nearer end, as a slot from 0 on.
+
+    With `apart`, dates with a clock time have slots of their own, after those of whole days.
+    """
+    seconds = np.clip(ticks, -LARGEST_TICK / step, LARGEST_TICK / step) * step
+    days = np.clip(np.floor(seconds / 86_400), -_FAR_DAYS, _FAR_DAYS)
+    years = days.astype(np.int64).astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64) + 1970
+    slots = np.clip(years, FIRST_YEAR, LAST_YEAR) - FIRST_YEAR
+    return slots + np.where(seconds % 86_400 != 0, YEARS, 0) if apart else slots
+
+
+def year_range(first: int, last: int, step: int) -> tuple[float, float]:
+    """The first and the last tick (of `step` seconds) of calendar years given by their slots."""
+    ends = [np.datetime64(f"{FIRST_YEAR + at}-01-01", "s").astype(np.int64) for at in (first, last + 1)]
+    return float(ends[0] // step), float(ends[1] // step - 1)
 
 
 def slot_range(slot: int, in_steps: bool) -> tuple[float, float]:

@@ -200,6 +200,16 @@ class OpenRecords(Records):
             if not isinstance(column, NumberColumn) and column.vocabulary is not None:
                 yield np.frombuffer("\0".join(column.vocabulary.labels).encode("utf-8", "replace"), dtype=np.uint8)
 
+    def in_steps(self, domain: Domain, steps: Mapping[str, int]) -> "OpenRecords":
+        """These records with numbers in larger steps, by name of their field: so many ticks make one."""
+        columns = [
+            NumberColumn(np.floor(column.ticks / steps[field.name]))
+            if isinstance(column, NumberColumn) and steps.get(field.name, 1) > 1
+            else column
+            for column, field in zip(self.columns, domain.fields, strict=True)
+        ]
+        return OpenRecords.of(domain, len(self), columns)
+
     def closed(self, domain: Domain, instead: Mapping[str, int]) -> Records:
         """These records as positions of a closed domain.
 

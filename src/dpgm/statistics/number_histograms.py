@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.number_grid import BOUND_SLOTS, Grid, bound_slot
+from dpgm.data.number_grid import BOUND_SLOTS, YEARS, Grid, bound_slot, year_slot
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.statistic import Floats
@@ -80,14 +80,24 @@ class NumberHistograms:
 class BoundHistograms:
     """For every column how many records lie between two powers of two, of either sign, or are 0.
 
-    A record counts once per column, so the sensitivity is the square root of the number of columns.
+    Of dates how many lie in each calendar year, with and without a clock time where that is asked. A record counts once
+    per column, so the sensitivity is the square root of the number of columns.
+
+    Attributes:
+        columns: places of the columns.
+        dates: of each column of dates the seconds of one tick and whether clock times are asked for; else None.
     """
 
     words: ClassVar[Mapping[str, Measures]] = {
-        BOUNDS: Measures("discover", "histogram of numbers between powers of two, of each column", "sqrt(columns)")
+        BOUNDS: Measures(
+            "discover",
+            "histogram of numbers between powers of two (dates: of years), of each column",
+            "sqrt(columns)",
+        )
     }
 
     columns: tuple[int, ...]
+    dates: tuple[tuple[int, bool] | None, ...]
     name: str = BOUNDS
 
     @property
@@ -98,7 +108,8 @@ class BoundHistograms:
     @property
     def shape(self) -> tuple[int, ...]:
         """One row per column."""
-        return (len(self.columns), BOUND_SLOTS)
+        clocks = any(date is not None and date[1] for date in self.dates)
+        return (len(self.columns), 2 * YEARS if clocks else BOUND_SLOTS)
 
     def query(self) -> Query:
         """The question to the private rows."""
@@ -106,7 +117,9 @@ class BoundHistograms:
 
     def _sum(self, view: View) -> Tensor:
         rows = []
-        for column in self.columns:
+        for column, date in zip(self.columns, self.dates, strict=True):
             ticks = _ticks(view, column)
-            rows.append(np.bincount(bound_slot(ticks[~np.isnan(ticks)]), minlength=BOUND_SLOTS))
+            present = ticks[~np.isnan(ticks)]
+            slots = bound_slot(present) if date is None else year_slot(present, *date)
+            rows.append(np.bincount(slots, minlength=self.shape[1]))
         return torch.from_numpy(np.stack(rows).astype(np.int64))

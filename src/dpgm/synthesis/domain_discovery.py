@@ -1,6 +1,6 @@
 """Discovery of a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
 
-    bounds       which powers of two numbers lie between, where the domain does not state low and high
+    bounds       which powers of two numbers lie between, or which years dates lie in, where the domain leaves that open
     values       items, categories and exact numbers that many records hold, by a threshold
     histograms   every number over a public grid
     recode       the private rows, record by record, into the domain that follows from these
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric, ShapedNumber
-from dpgm.data.number_fields import OpenNumber
-from dpgm.data.number_grid import Grid, grid_of, needs_atoms
+from dpgm.data.number_fields import DISCOVER, SECONDS, OpenNumber, Unit
+from dpgm.data.number_grid import BOUND_SLOTS, Grid, grid_of, needs_atoms
 from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, UsageError
@@ -31,7 +31,7 @@ from dpgm.statistics.number_histograms import BOUNDS, HISTOGRAMS, BoundHistogram
 from dpgm.statistics.statistic import ask, in_words
 from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
-from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, shape_number
+from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, found_years, shape_number
 
 VALUES = "discovered values"
 MEASURES = in_words(
@@ -92,9 +92,13 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
         sentences.append(
             f"Popular values, bins and shapes of {_listed(numbers)} were found privately, by noisy histograms."
         )
-    bounds = [repr(field.name) for _, field in _open_numbers(domain) if None in field.bounds]
-    if bounds:
+    unbounded = [field for _, field in _open_numbers(domain) if None in field.bounds]
+    if bounds := [repr(field.name) for field in unbounded if not _by_years(field)]:
         sentences.append(f"The range of {_listed(bounds)} was found privately, between powers of two.")
+    if years := [repr(field.name) for field in unbounded if _by_years(field)]:
+        sentences.append(f"The range of {_listed(years)} was found privately, in calendar years.")
+    if clocks := [repr(field.name) for field in unbounded if _finds_unit(field)]:
+        sentences.append(f"Whether {_listed(clocks)} are whole days or have clock times was found privately.")
     if VALUES in spends:
         sentences.append(
             f"Of delta, {spends[VALUES].delta:.3g} is the probability that a value which one record alone holds is"
@@ -128,7 +132,9 @@ def discover_domain(
     """
     if not domain.is_open:
         return DiscoveredDomain(domain)
-    bounds = _discover_bounds(gateway, plan, domain, rules)
+    bounds, units = _discover_bounds(gateway, plan, domain, rules)
+    if units:
+        domain = _with_units(gateway, domain, units)
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
     fields = tuple(_closed(field, found, shaped) for field in domain.fields)
@@ -167,7 +173,9 @@ def check_discovered(stated: Domain, closed: Domain) -> None:
         raise UsageError("the domain of the release does not follow from the one that was stated.")
     for before, after in zip(stated.fields, closed.fields, strict=True):
         if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
-            good = isinstance(after, ShapedNumber) and after.format == before.format and _in_range(before, after)
+            good = isinstance(after, ShapedNumber) and any(
+                after.format == one.format and _in_range(one, after) for one in _possible(before)
+            )
             good = good and getattr(before, "after", None) == getattr(after, "after", None)
         elif before.is_open:
             good = type(after) is type(before)
@@ -177,6 +185,39 @@ def check_discovered(stated: Domain, closed: Domain) -> None:
             raise UsageError(
                 f"the field {before.name!r} of the release does not follow from the one that was stated."
             )
+
+
+def _by_years(field: OpenNumber) -> bool:
+    """Whether the range of a field is found in calendar years."""
+    return field.format.kind in ("date", "datetime")
+
+
+def _finds_unit(field: OpenNumber) -> bool:
+    return isinstance(field, DateTime) and field.unit == DISCOVER
+
+
+def _possible(field: OpenNumber) -> tuple[OpenNumber, ...]:
+    """The field with each unit that can be found for it."""
+    if isinstance(field, DateTime) and field.unit == DISCOVER:
+        return replace(field, unit="second"), replace(field, unit="day")
+    return (field,)
+
+
+def _with_units(gateway: Gateway, domain: Domain, units: Mapping[str, Unit]) -> Domain:
+    """The domain with the units that were found; the gateway's rows are recoded to whole ones of them."""
+    fields = tuple(
+        replace(field, unit=units[field.name]) if isinstance(field, DateTime) and field.name in units else field
+        for field in domain.fields
+    )
+    known = replace(domain, fields=fields)
+
+    def recode(rows: Records) -> Records:
+        assert isinstance(rows, OpenRecords)
+        steps = {name: SECONDS[unit] for name, unit in units.items()}
+        return rows.in_steps(known, steps)
+
+    gateway.recode(recode)
+    return known
 
 
 def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
@@ -198,19 +239,35 @@ def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
 
 def _discover_bounds(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
-) -> dict[str, tuple[float, float]]:
+) -> tuple[dict[str, tuple[float, float]], dict[str, Unit]]:
+    """The ranges of all open numbers in ticks, and the units of dates that were to be found."""
     numbers = _open_numbers(domain)
     bounds: dict[str, tuple[float, float]] = {}
+    units: dict[str, Unit] = {}
     unbounded = [(at, field) for at, field in numbers if None in field.bounds]
     if unbounded:
-        measured = ask(gateway, BoundHistograms(tuple(at for at, _ in unbounded)), plan.noise(BOUNDS))
-        for (_, field), counts in zip(unbounded, measured.value.numpy(), strict=True):
-            bounds[field.name] = found_bounds(field, counts, measured.std, rules)
+        dates = tuple((_step(field), _finds_unit(field)) if _by_years(field) else None for _, field in unbounded)
+        histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates)
+        measured = ask(gateway, histograms, plan.noise(BOUNDS))
+        for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
+            if date is None:
+                bounds[field.name] = found_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
+                continue
+            bounds[field.name], days = found_years(field, counts, measured.std, *date, rules)
+            if date[1]:
+                units[field.name] = "day" if days else "second"
+                first, last = bounds[field.name]
+                bounds[field.name] = (first // SECONDS[units[field.name]], last // SECONDS[units[field.name]])
     for _, field in numbers:
         low, high = field.bounds
         if low is not None and high is not None:
             bounds[field.name] = (low, high)
-    return bounds
+    return bounds, units
+
+
+def _step(field: OpenNumber) -> int:
+    """Seconds of one tick of a date."""
+    return SECONDS[field.format.unit]  # days for dates
 
 
 @dataclass

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
-from dpgm.data.number_grid import Grid, slot_range
+from dpgm.data.number_grid import YEARS, Grid, slot_range, year_range
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -35,6 +35,9 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
         int(seen[-1]),
     )
     last = _outermost(counts, last, std, rules)
+    zero = len(counts) // 2  # beyond it numbers have the other sign
+    first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
+    last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.beside * std
     in_steps = field.format.in_steps
     found_low, found_high = slot_range(first, in_steps)[0], slot_range(last, in_steps)[1]
     if in_steps:  # noise may stand out between 0 and 1, where no whole number lies
@@ -44,8 +47,51 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
     return low, high
 
 
+def found_years(
+    field: OpenNumber, counts: Floats, std: float, step: int, apart: bool, rules: DiscoveryRules
+) -> tuple[tuple[float, float], bool]:
+    """Low and high in ticks of a date, as stated or by calendar years, and whether all dates are whole days.
+
+    Args:
+        field: the open field.
+        counts: noisy counts of years; with `apart` of whole days in each year, then of moments with a clock time.
+        std: standard deviation of their noise.
+        step: seconds of one tick.
+        apart: whether clock times were counted on their own.
+        rules: the rules of thumb.
+    """
+    years = counts[:YEARS] + counts[YEARS : 2 * YEARS] if apart else counts[:YEARS]
+    noise = std * 2**0.5 if apart else std
+    first, last = _clearest(years, rules.years_seen * noise)
+    lone = np.flatnonzero(years > rules.seen * noise)
+    first, last = min([first, *lone.tolist()]), max([last, *lone.tolist()])
+    first = YEARS - 1 - _outermost(years[::-1], YEARS - 1 - first, noise, rules)
+    last = _outermost(years, last, noise, rules)
+    first -= first > 0 and years[first - 1] > rules.beside * noise
+    last += last < YEARS - 1 and years[last + 1] > rules.beside * noise
+    clocks = float(counts[YEARS + first : YEARS + last + 1].sum()) if apart else 0.0
+    days = apart and clocks <= rules.seen * std * (last + 1 - first) ** 0.5
+    found_low, found_high = year_range(first, last, step)
+    low, high = field.bounds
+    low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
+    return (low, max(found_high, low + 1) if high is None else high), days
+
+
+def _clearest(counts: Floats, least: float) -> tuple[int, int]:
+    """First and last of the neighbours whose sum stands out most from noise; all, where none does by `least`."""
+    upto = np.concatenate([[0.0], np.cumsum(counts)])
+    at = np.arange(len(upto))
+    sizes = at[None, :] - at[:, None]
+    sums = upto[None, :] - upto[:, None]
+    clear = np.where(sizes > 0, sums / np.sqrt(np.maximum(sizes, 1)), -np.inf)
+    if clear.max() < least:
+        return 0, len(counts) - 1
+    first, after = np.unravel_index(int(np.argmax(clear)), clear.shape)
+    return int(first), int(after) - 1
+
+
 def _outermost(counts: Floats, last: int, std: float, rules: DiscoveryRules) -> int:
-    """The last power of two to believe: beyond one that stands out alone, tails that stand out together."""
+    """The last count to believe: beyond one that stands out alone, tails that stand out together."""
     while True:
         sums = np.cumsum(counts[last + 1 : last + 1 + rules.together])
         together = np.flatnonzero(sums > rules.near * std * np.sqrt(np.arange(1, len(sums) + 1)))
