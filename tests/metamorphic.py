@@ -25,7 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -91,6 +91,17 @@ OPEN = Domain(
         DateTime("moment", "1950-01-01", "2030-01-01", unit="minute"),
         Boolean("old", missing=True),
         ItemSet("extras", discover=True),
+    )
+)
+# Of some dates the time since another one is what is modelled; the base stands before or after in the file.
+STAYS = Domain(
+    (
+        Date("left", "1950-01-01", "2030-01-01", after="came"),
+        Date("came", "1950-01-01", "2030-01-01"),
+        DateTime("seen", "1950-01-01", "2030-01-01", unit="minute", pattern="%d.%m.%Y %H:%M"),
+        DateTime("healed", "1950-01-01", "2030-01-01", unit="minute", after="seen"),
+        Date("paid", "1950-01-01", "2030-01-01", missing=False, after="came"),
+        Date("billed", "1950-01-01", "2030-01-01", pattern="%Y%m%d"),
     )
 )
 FOUND = Domain((ItemSet("items", discover=True),))
@@ -744,9 +755,73 @@ def _open_cases() -> Iterator[Case]:
     yield Case("long pandas", mixed_persons, long_frame, {"person": "who", "item": "what", "domain": TEXT_SET})
 
 
+def _stay_cases() -> Iterator[Case]:
+    """Dates that come after other dates."""
+    names = [one.name for one in STAYS.fields]
+    days = ["2020-01-31", "1900-01-01", "2020-01-31T12:00", "2020-03-01", "NA", "", "2020-02-30"]
+    moments = ["2020-01-31 12:30:59.5+02:00", "1960-01-01T00:00:30", "NA", "2020-01-31"]
+
+    def texts(rng: random.Random) -> dict[str, str]:
+        return {
+            "left": rng.choice(days),
+            "came": rng.choice(days[:-1]),
+            "seen": rng.choice(
+                ["31.01.2020 12:30", "01.01.1960 00:00", "NA", "", "2020-01-31" if odd(rng) else ""]
+            ),
+            "healed": rng.choice(moments),
+            "paid": rng.choice(days[:4]) if not odd(rng) else "NA",
+            "billed": rng.choice(["20200131", "19000101", "", "NA", "2020-01-31" if odd(rng) else "20200301"]),
+        }
+
+    def odd(rng: random.Random) -> bool:
+        return rng.random() < 0.05
+
+    def unlike(rng: random.Random) -> dict[str, Any]:
+        """Python's own dates, texts and gaps side by side."""
+        some_days = [datetime.date(2020, 1, 31), datetime.date(1900, 1, 1), "2020-03-01", None]
+        some_moments = [datetime.datetime(2020, 1, 31, 12, 30, 59), datetime.datetime(1960, 1, 1, 0, 0, 30, 500)]
+        return {
+            "left": rng.choice(some_days),
+            "came": rng.choice(some_days),
+            "seen": rng.choice([*some_moments, None, "31.01.2020 12:30"]),
+            "healed": rng.choice([*some_moments, None, "2020-01-31 12:30"]),
+            "paid": rng.choice([*some_days[:3], *some_moments] if not odd(rng) else [None]),
+            "billed": rng.choice(some_days[:2]),
+        }
+
+    def patterned(rng: random.Random) -> dict[str, Any]:
+        numbers = [20200131, 20200131, 19000101, 20200301.0, "20200131", None, datetime.date(2020, 1, 31)]
+        return unlike(rng) | {"billed": rng.choice(numbers if not odd(rng) else [2020, True, 0.5])}
+
+    def moments_alone(rng: random.Random) -> dict[str, Any]:
+        """Mostly moments, so that one row more or less gives a column another dtype."""
+        moment = datetime.datetime(2020, 1, rng.randrange(1, 31), rng.randrange(24), rng.randrange(60))
+        made = dict.fromkeys(names, moment) | {"left": moment + datetime.timedelta(days=rng.randrange(-3, 9))}
+        made |= {"billed": 20200100 + moment.day}
+        return made | {name: value for name, value in patterned(rng).items() if odd(rng)}
+
+    def written(rng: random.Random) -> dict[str, Any]:
+        return {name: value or None for name, value in texts(rng).items()}
+
+    yield Case("stays.csv", texts, delimited(",", names), {"domain": STAYS, "missing": ["NA"]}, ".csv")
+    yield Case("stays jsonl", written, json_lines, {"domain": STAYS, "missing": ["NA"]}, ".jsonl")
+    plain = Domain(tuple(replace(one, pattern=None) for one in STAYS.fields))
+    yield Case("stays xlsx", unlike, workbook(plain), {"domain": plain, "header": True}, ".xlsx")
+    yield Case("stays pandas objects", unlike, pandas_frame(object), {"domain": plain})
+    yield Case("stays pandas patterns", patterned, pandas_frame(object), {"domain": STAYS})
+    yield Case("stays pandas inferred", moments_alone, pandas_frame(None), {"domain": STAYS})
+
+
 def cases() -> list[Case]:
     """Every format and shape."""
-    return [*_basket_cases(), *_long_cases(), *_wide_cases(), *_written_cases(), *_open_cases()]
+    return [
+        *_basket_cases(),
+        *_long_cases(),
+        *_wide_cases(),
+        *_written_cases(),
+        *_open_cases(),
+        *_stay_cases(),
+    ]
 
 
 # -- pairs -----------------------------------------------------------------------------------------------------

@@ -211,6 +211,18 @@ def test_moments_of_a_time_zone_are_what_clocks_show_there_in_a_column_of_its_ow
     assert [*alone, *alone] == beside == [18292.0, 18292.0]
 
 
+def test_a_text_beside_dates_does_not_change_how_they_are_read_by_a_pattern():
+    swapped = DATES | {"unit": "minute", "pattern": "%Y-%d-%m %H:%M:%S"}
+    moment = datetime.datetime(2020, 1, 2, 6, 15)
+    alone = raw([moment, moment], "datetime", **swapped)
+    assert raw([moment, "2020-25-12 00:00:00"], "datetime", **swapped)[0] == alone[0]
+    compact = DATES | {"pattern": "%Y%m%d"}
+    assert raw([20200131], "date", **compact) == raw([20200131, "20200201"], "date", **compact)[:1] == [18292.0]
+    for odd in ([5], [5, "2020-01-01"]):
+        with pytest.raises(InputError, match="row 1"):
+            raw(odd, "date", **DATES)
+
+
 def test_no_row_decides_the_dtypes_of_samples():
     domain = {
         "fields": [

@@ -1,5 +1,6 @@
 """Records to and from the objects of numpy, scipy, pandas, polars and pyarrow."""
 
+import datetime
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.dates import seconds_of
+from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.items import Place
 from dpgm.data.records import Records, concatenate, sort_rows
 from dpgm.data.sinks import long_table
 from dpgm.data.table import TableEncoder, decode
@@ -252,11 +255,11 @@ def from_pandas(frame: "pandas.DataFrame", domain: Domain, *, missing: Sequence[
     for field in domain.fields:
         if names.count(field.name) > 1:
             raise InputError(f"two columns of the frame are named {field.name!r}; names must differ.")
-        columns[field.name] = _pandas_column(frame.iloc[:, names.index(field.name)], field)
+        columns[field.name] = _pandas_column(frame.iloc[:, names.index(field.name)], field, missing)
     return from_arrow(pa.table(columns), domain, missing=missing)
 
 
-def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array":
+def _pandas_column(series: "pandas.Series[Any]", field: Field, missing: Sequence[str]) -> "pyarrow.Array":
     import pyarrow as pa
 
     def place(row: int) -> str:
@@ -272,7 +275,24 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array
         values = series.astype(object).tolist()
         if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
             values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
+        if isinstance(field, (Date, DateTime)) and field.pattern is not None:
+            return _dates_beside_texts(values, field.pattern, ("", *missing), place)
         return object_texts(values, place)
+
+
+def _dates_beside_texts(
+    values: Sequence[Any], pattern: str, missing: Sequence[str], place: Place
+) -> "pyarrow.Array":
+    """Dates as they are, as in a column of dates alone, and texts by the pattern that they are written in."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
+    dates = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
+    told, unsaid = seconds_of(pc.if_else(dates, texts, nothing), place, missing)
+    written, gone = seconds_of(pc.if_else(dates, nothing, texts), place, missing, pattern)
+    seconds = pa.array(np.where(dates, told, written).astype(np.int64), mask=np.where(dates, unsaid, gone))
+    return seconds.cast(pa.timestamp("s"))
 
 
 def _listed(value: Any) -> Any:

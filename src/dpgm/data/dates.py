@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.columns import as_texts
 from dpgm.data.items import Place
 from dpgm.errors import InputError
 
@@ -43,6 +44,8 @@ def seconds_of(
         column = column.dictionary_decode()
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
         column = column.cast(pa.string())
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        column = as_texts(column, where)  # 20200131, in a column of numbers or beside texts
     if pa.types.is_string(column.type):
         column = pc.utf8_trim_whitespace(column)
         absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
