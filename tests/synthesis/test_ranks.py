@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dpgm
+from dpgm.data.source import Source
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from synthesis_data import SETS, some_records, tiny_plan
@@ -117,3 +118,6 @@ def test_what_several_processes_cannot_do_is_refused_before_anything_is_asked(mo
     for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
         with pytest.raises(dpgm.errors.UsageError, match="one process"):
             dpgm.Synthesizer().fit(frame, person="who", discover=True, **options)
+    several = Source("person", False, "wide", rows_per_person=2)
+    with pytest.raises(dpgm.errors.UsageError, match="one process"):
+        dpgm.Synthesizer().fit(some_records(SETS, 20), source=several)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.stats import norm
@@ -17,9 +18,11 @@ from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.frames import read_frame
 from dpgm.data.options import ReadOptions
+from dpgm.data.readers import read_source
 from dpgm.data.records import Records, concatenate
 from dpgm.data.shares import read_share
-from dpgm.errors import BudgetError, DpgmError, UsageError
+from dpgm.data.source import Source
+from dpgm.errors import BudgetError, DpgmError, InputError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -45,6 +48,7 @@ TABLE = Domain(
         ItemSet("drugs", discover=True),
     )
 )
+ITEMS_OF_SEX = Domain((ItemSet("sex", ("f", "m")),))
 VISITS = Domain((Categorical("ward", ("north", "south", "east")), Categorical("sex", ("f", "m"))))
 
 
@@ -91,6 +95,28 @@ def test_the_choice_is_fresh_and_even():
     assert len(set(chosen)) == 28
     times = np.bincount(np.ravel(chosen), minlength=8)
     assert ((times - 100) ** 2 / 75).sum() < 35  # chi-square with 7 degrees of freedom: one run in 100,000
+
+
+def test_one_person_written_in_several_ways_is_one_person(tmp_path):
+    """Spaces around a name, and parts of a data set that hold it in other types, bring nobody more rows."""
+    file = tmp_path / "visits.csv"
+    file.write_text('who,sex\np1,f\np1 ,f\n p1,m\n"p1",m\np2,m\n', "utf-8")
+    sexes = Domain(VISITS.fields[1:])
+    assert len(read_source(file, domain=sexes, person="who", rows_per_person=1)[0]) == 2
+    with pytest.raises(InputError, match="record 2"):
+        read_source(file, domain=sexes, person="who")
+    held = read_source(file, domain=ITEMS_OF_SEX, person="who", item="sex")[0]
+    assert held.lengths.tolist() == [2, 1]
+    for number, kind in enumerate((pa.int32(), pa.int64(), pa.string())):
+        people = pa.array([1, 2, 2]).cast(kind)
+        pq.write_table(pa.table({"who": people, "sex": ["f", "m", "m"]}), tmp_path / f"{number}.parquet")
+    assert len(read_source(tmp_path, domain=sexes, person="who", rows_per_person=2, shape="wide")[0]) == 4
+
+
+def test_a_frame_says_itself_how_many_rows_a_person_has():
+    told = Source("person", False, "wide")
+    with pytest.raises(UsageError, match="leave it out"):
+        dpgm.Synthesizer(1.0, domain=VISITS).fit(visits(), person="who", rows_per_person=3, source=told)
 
 
 def run(gateway, plan, domain=TABLE):

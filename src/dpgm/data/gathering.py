@@ -214,7 +214,8 @@ class PersonsOfRows:
 
     def add(self, persons: "pyarrow.Array", place: Place) -> None:
         """Append the persons of a chunk."""
-        self._persons.append(checked_persons(persons, place).dictionary_encode())
+        persons = checked_persons(persons, place)
+        self._persons.append(as_texts(persons, place).dictionary_encode())  # parts may hold them in several types
 
     def check(self, file: str, place_of: Callable[[int], str]) -> None:
         """Raises if one occurs twice."""
@@ -255,14 +256,15 @@ class PersonsOfRows:
 
 
 def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":
-    """A column of persons: texts or whole numbers, none missing."""
+    """A column of persons: texts or whole numbers, none missing; white space around a text makes nobody another one."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kinds = pa.types
     if kinds.is_dictionary(persons.type):
         persons = persons.dictionary_decode()
     if not kinds.is_integer(persons.type):
-        persons = empty_as_null(as_texts(persons, place))
+        persons = empty_as_null(pc.utf8_trim_whitespace(as_texts(persons, place)))
     if persons.null_count:
         row = int(np.argmax(persons.is_null().to_numpy(zero_copy_only=False)))
         raise InputError(f"{place(row)}: the person is missing; every row needs one.")

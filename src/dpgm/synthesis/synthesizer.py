@@ -145,9 +145,15 @@ class Synthesizer:
         read = read_frame(
             data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
         )
+        if read.source is not None and source is not None:
+            raise UsageError("`source` is for records that were read before; of a frame leave it out.")
         records, source = read.records, read.source if source is None else source
         records.domain.refuse_draft()
         rows = 1 if source is None else source.rows_per_person
+        if rows > 1 and parallel.is_parallel():
+            raise UsageError(
+                "several rows per person are chosen by a secret order of one process; fit with one process."
+            )
         if rows > 1 and resume:
             raise UsageError(
                 "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
