@@ -112,7 +112,7 @@ def test_long_frames_are_compared_by_person():
 
 DOMAIN = dpgm.Domain.draft(SMALL)
 WRONG = {
-    "a column": (lambda: synthesizer(DOMAIN).fit(SMALL["bool"]), "one column is no frame"),
+    "a column": (lambda: synthesizer(DOMAIN).fit(SMALL["bool"]), "one column is not a frame"),
     "a list": (lambda: synthesizer(DOMAIN).fit([{"bool": True}]), "put lists or dicts into a frame"),
     "a path": (lambda: synthesizer(DOMAIN).fit("people.csv"), "read_records"),
     "no rows": (lambda: synthesizer(DOMAIN).fit(SMALL.iloc[:0]), "no rows"),

@@ -74,7 +74,7 @@ def whole_frame(data: object) -> Any:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
-        raise UsageError("one column is no frame; give a frame of one column, such as `df[['age']]`.")
+        raise UsageError("one column is not a frame; give a frame of one column, such as `df[['age']]`.")
     return data
 
 

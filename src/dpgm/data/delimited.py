@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dpgm.data.chunks import Chunk, Columns
-from dpgm.data.header import Layout, layout_of
+from dpgm.data.header import RowLayout, layout_of
 from dpgm.data.items import Place
 from dpgm.data.lines import MARK, TextBlock, blocks_of
 from dpgm.data.opening import Input
@@ -55,7 +55,7 @@ def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
     raise InputError(f"{source}: holds no records; give a file with at least one.")
 
 
-def _chunks(source: Input, options: ReadOptions, layout: Layout) -> Iterator[Chunk]:
+def _chunks(source: Input, options: ReadOptions, layout: RowLayout) -> Iterator[Chunk]:
     skip_header, comment = layout.header, options.comment
     wanted = _wanted(layout.names, options)
     for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from dpgm.data.chunks import Chunk, Columns, plain_name
-from dpgm.data.header import told_apart
+from dpgm.data.header import distinct_names
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.values import object_texts, scalar_text
@@ -36,7 +36,7 @@ def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
     if is_table or domain is not None:
-        names = told_apart(names)
+        names = distinct_names(names)
     stated = bool(options.named_columns) and set(options.named_columns) <= set(names)
     if not stated and not options.header and not options.named_columns:
         raise UsageError(

@@ -26,7 +26,7 @@ _TOLD = {"0", "1", "true", "false"}  # how 0/1 columns are written
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """How the rows of a delimited file are laid out.
 
     `certain` tells that nobody can take the names for a record, so that messages may repeat them.
@@ -73,7 +73,7 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
 
 def layout_of(
     first_row: bytes, options: ReadOptions, default: str, place: str, *, is_table: bool = False
-) -> Layout:
+) -> RowLayout:
     """The layout of a file, from its first line, the options and the domain.
 
     Args:
@@ -101,8 +101,8 @@ def layout_of(
         header = _is_header(cells, options, place)
     names = _names(cells, header, options, place)
     if header and (is_table or options.table_domain is not None):
-        names = told_apart(names)
-    return Layout(separator, header, names, certain)
+        names = distinct_names(names)
+    return RowLayout(separator, header, names, certain)
 
 
 def _candidates(default: str) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def _names_all(row: bytes, separator: str, names: tuple[str, ...]) -> bool:
         cells = split_cells(row, separator)
     except csv.Error:
         return False
-    return set(names) <= set(told_apart([plain_name(cell.strip()) for cell in cells]))
+    return set(names) <= set(distinct_names([plain_name(cell.strip()) for cell in cells]))
 
 
 def _count(row: bytes, separator: str) -> int:
@@ -150,10 +150,10 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     return header
 
 
-def told_apart(names: Sequence[str]) -> tuple[str, ...]:
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     """Names of the columns of a table, of which some may be empty or occur twice: those are numbered.
 
-    >>> told_apart(["age", "q2", "q2", ""])
+    >>> distinct_names(["age", "q2", "q2", ""])
     ('age', 'q2', 'q2 (2)', 'column 4')
     """
     taken, made = set(names), []
