@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 import dpgm
+from dpgm.data.domain_file import domain_to_plain
 from dpgm.errors import UsageError
+from dpgm.synthesis.readme import KINDS_JUDGED
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -45,6 +47,20 @@ def test_dtypes_come_back_and_values_stay_the_same_at_every_look():
     pd.testing.assert_frame_equal(frame, fitted.sample(50, seed=1).to_pandas())
     pd.testing.assert_frame_equal(frame.iloc[10:20].reset_index(drop=True), drawn.rows(10, 20).to_pandas())
     assert (fitted.sample(20, seed=1, where="age >= 50").to_pandas()["age"] >= 50).all()
+
+
+def test_the_certificate_says_that_kinds_were_judged_by_the_rows(tmp_path):
+    """One row decides places of decimals, and whether a truth value may be missing: nobody has stated that."""
+    frame = FRAME[["bill", "insured"]]
+    more = pd.concat([frame, pd.DataFrame({"bill": [0.125], "insured": [None]})], ignore_index=True)
+    drafts = [dpgm.Domain.draft(one) for one in (frame, more)]
+    assert drafts[0] != drafts[1]
+    fitted = dpgm.Synthesizer(epsilon=5.0, domain=drafts[0]).fit(frame)
+    assert KINDS_JUDGED in fitted.certificate_.statements
+    fitted.save(tmp_path / "release")
+    assert dpgm.verify(tmp_path / "release").ok
+    stated = dpgm.Synthesizer(epsilon=5.0, domain=domain_to_plain(drafts[0])).fit(frame)
+    assert KINDS_JUDGED not in stated.certificate_.statements
 
 
 def test_frames_of_other_libraries_fit_as_well():

@@ -61,7 +61,7 @@ __all__ = [
 
 Field: TypeAlias = ItemSet | Image | Categorical | Boolean | Numeric | Date | DateTime | ShapedNumber
 Unread: TypeAlias = Identifier | Ignored
-Origin: TypeAlias = Literal["stated", "drafted", "declared"]
+Origin: TypeAlias = Literal["stated", "judged", "drafted", "declared"]
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,10 @@ class Domain:
     `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
     Identifiers and ignored columns may stand among the fields given; they take no positions, and are kept apart in
     `unread`, each with its place in the order of all columns.
-    `origin` tells where the domain comes from: `stated` by the curator, `drafted` from the data by `inspect`, or such a
-    draft `declared` public knowledge by the curator. A fit refuses a draft. `layout` is how a file of item sets was
-    laid out, for samples to be written alike.
+    `origin` tells where the domain comes from: `stated` by the curator, kinds of columns `judged` by the rows of a
+    frame (the certificate then says so), `drafted` from the data by `inspect`, values included, or such a draft
+    `declared` public knowledge by the curator. A fit refuses a draft with values. `layout` is how a file of item sets
+    was laid out, for samples to be written alike.
     """
 
     fields: tuple[Field, ...]
@@ -240,7 +241,8 @@ class Domain:
         """A draft from a frame of pandas, polars or pyarrow, as `dpgm inspect` makes one from a file.
 
         It states names and kinds of the columns and no value of any person: ranges, bins and categories are left
-        open, to be found privately. Kinds are judged by the rows, so look at them before you use them.
+        open, to be found privately. Kinds are judged by the rows, so look at them before you use them; the
+        certificate says that they were.
 
         Args:
             data: the frame.

@@ -91,7 +91,7 @@ _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
-    plain: dict[str, Any] = {} if domain.origin == "stated" else {DRAFTED: True}
+    plain: dict[str, Any] = {DRAFTED: True} if domain.origin in ("drafted", "declared") else {}
     if domain.label is not None:
         plain["label"] = domain.label
     plain["fields"] = [_field_to_plain(field) for field in domain.columns]

@@ -135,7 +135,7 @@ def draft_frame(
         table = next(iter(columns.chunks)).table
         if table.num_rows and all(is_binary(flat_column(table, name)) for name in items):
             return Domain.of_items(items)
-    return draft_table(columns, options, drop=drop, kinds=kinds).domain
+    return replace(draft_table(columns, options, drop=drop, kinds=kinds).domain, origin="judged")
 
 
 def frame_schema(data: Any) -> "pyarrow.Schema":

@@ -13,9 +13,13 @@ ITEMS_ASSUMED_PUBLIC = "The custodian declared that the set of items occurring i
 DOMAIN_ASSUMED_PUBLIC = (
     "The domain was drafted from the data, and the custodian declared that all of it is public knowledge."
 )
+KINDS_JUDGED = (
+    "Kinds of columns (whole numbers, places of decimals, units of time, whether values may be missing) were judged by"
+    " the rows, and are treated as public."
+)
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
-STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC)
+STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC, KINDS_JUDGED)
 WARNINGS = (SEEDED,)
 
 
@@ -40,6 +44,8 @@ def statements_of(
         sentences.append(ITEMS_ASSUMED_PUBLIC)
     if domain is not None and domain.origin == "declared":
         sentences.append(DOMAIN_ASSUMED_PUBLIC)
+    if domain is not None and domain.origin == "judged":
+        sentences.append(KINDS_JUDGED)
     return (*sentences, *found)
 
 
