@@ -3,9 +3,60 @@
 import numpy as np
 
 from dpgm.data.domain import Numeric
-from dpgm.data.number_grid import grid_of
+from dpgm.data.number_grid import BOUND_SLOTS, bound_slot, grid_of
+from dpgm.data.open_records import draw_shaped, shaped_codes
 from dpgm.synthesis.discovery_rules import RULES
-from dpgm.synthesis.number_shapes import estimate_cells
+from dpgm.synthesis.number_shapes import estimate_cells, found_bounds, shape_number
+
+
+def shape(values, field, std, columns_std, seed):
+    """Values drawn from what is found of a number whose range is not known, at their true share of every bin."""
+    rng = np.random.default_rng(seed)
+    ticks = field.format.ticks(values)
+    slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, columns_std, BOUND_SLOTS)
+    grid = grid_of(*found_bounds(field, slots, columns_std, RULES), field.format, field.scale)
+    noisy = grid.counts(grid.cell_of(ticks)) + np.rint(rng.normal(0, std, grid.size))
+    cells = estimate_cells(noisy, grid, std, float(len(values)), RULES)
+    found = shape_number(field, grid, cells, False, {}, std, len(values), RULES).field
+    return draw_shaped(found, shaped_codes(found, ticks), rng)
+
+
+def distance(one, other):
+    """Kolmogorov's distance."""
+    every = np.sort(np.concatenate([one, other]))
+    shares = [np.searchsorted(np.sort(side), every, side="right") / len(side) for side in (one, other)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def test_tails_that_stand_out_together_are_kept():
+    """2,000 values around a mean at epsilon 1: the last groups of cells hold 100, 70, 40 people, and noise is 60."""
+    field = Numeric("score", "discover", "discover", decimals=1)
+    distances = []
+    for seed in range(16):
+        values = np.round(np.random.default_rng(100 + seed).normal(50, 10, 2000), 1)
+        distances.append(distance(field.format.ticks(values), shape(values, field, 48.0, 36.0, seed)))
+    assert np.mean(distances) < 0.095  # it was 0.13
+
+
+def test_amounts_of_the_few_who_have_any_are_in_the_range():
+    field = Numeric("gain", "discover", "discover", integer=True)
+    highest = []
+    for seed in range(40):
+        rng = np.random.default_rng(200 + seed)
+        values = np.where(rng.random(6000) < 0.9, 0.0, np.floor(rng.lognormal(8, 1.3, 6000)))
+        slots = np.bincount(bound_slot(values), minlength=BOUND_SLOTS) + rng.normal(0, 36.0, BOUND_SLOTS)
+        highest.append(found_bounds(field, slots, 36.0, RULES)[1])
+    assert np.mean(np.array(highest) > 4000) > 0.7  # their median is 2,981; it was 0.5
+
+
+def test_noise_makes_no_number_far_away_believed():
+    field = Numeric("age", "discover", "discover", integer=True)
+    ages = np.random.default_rng(1).integers(18, 90, 3000).astype(float)
+    slots = np.bincount(bound_slot(ages), minlength=BOUND_SLOTS).astype(float)
+    slots[180] = 4.5 * 36.0  # of 200 slots one in 150 columns has so many by chance
+    low, high = found_bounds(field, slots, 36.0, RULES)
+    assert low >= 0
+    assert high <= 255
 
 
 def test_noise_puts_nobody_at_the_ends_of_the_range_nor_far_out():

@@ -31,10 +31,11 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
     if not len(seen):
         seen = np.array([int(np.argmax(counts))])
     first, last = (
-        len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(seen[0]), std, rules),
+        len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(seen[0]), std, rules.near, rules),
         int(seen[-1]),
     )
-    last = _outermost(counts, last, std, rules)
+    last = _outermost(counts, last, std, rules.near, rules)
+    first, last = _with_far_groups(counts, first, last, rules.rows_seen * std)
     zero = len(counts) // 2  # beyond it numbers have the other sign
     first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
     last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.beside * std
@@ -62,11 +63,11 @@ def found_years(
     """
     years = counts[:YEARS] + counts[YEARS : 2 * YEARS] if apart else counts[:YEARS]
     noise = std * 2**0.5 if apart else std
-    first, last = _clearest(years, rules.years_seen * noise)
+    first, last = _clearest(years, rules.rows_seen * noise) or (0, YEARS - 1)
     lone = np.flatnonzero(years > rules.seen * noise)
     first, last = min([first, *lone.tolist()]), max([last, *lone.tolist()])
-    first = YEARS - 1 - _outermost(years[::-1], YEARS - 1 - first, noise, rules)
-    last = _outermost(years, last, noise, rules)
+    first = YEARS - 1 - _outermost(years[::-1], YEARS - 1 - first, noise, rules.near, rules)
+    last = _outermost(years, last, noise, rules.near, rules)
     first -= first > 0 and years[first - 1] > rules.beside * noise
     last += last < YEARS - 1 and years[last + 1] > rules.beside * noise
     clocks = float(counts[YEARS + first : YEARS + last + 1].sum()) if apart else 0.0
@@ -77,24 +78,30 @@ def found_years(
     return (low, max(found_high, low + 1) if high is None else high), days
 
 
-def _clearest(counts: Floats, least: float) -> tuple[int, int]:
-    """First and last of the neighbours whose sum stands out most from noise; all, where none does by `least`."""
+def _with_far_groups(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:
+    """The range widened by neighbours beyond a gap that stand out together: most people have 0, the others money."""
+    below, above = _clearest(counts[:first], least), _clearest(counts[last + 1 :], least)
+    return first if below is None else below[0], last if above is None else last + 1 + above[1]
+
+
+def _clearest(counts: Floats, least: float) -> tuple[int, int] | None:
+    """First and last of the neighbours whose sum stands out most from noise; None where none does by `least`."""
     upto = np.concatenate([[0.0], np.cumsum(counts)])
     at = np.arange(len(upto))
     sizes = at[None, :] - at[:, None]
     sums = upto[None, :] - upto[:, None]
     clear = np.where(sizes > 0, sums / np.sqrt(np.maximum(sizes, 1)), -np.inf)
     if clear.max() < least:
-        return 0, len(counts) - 1
+        return None
     first, after = np.unravel_index(int(np.argmax(clear)), clear.shape)
     return int(first), int(after) - 1
 
 
-def _outermost(counts: Floats, last: int, std: float, rules: DiscoveryRules) -> int:
+def _outermost(counts: Floats, last: int, std: float, least: float, rules: DiscoveryRules) -> int:
     """The last count to believe: beyond one that stands out alone, tails that stand out together."""
     while True:
         sums = np.cumsum(counts[last + 1 : last + 1 + rules.together])
-        together = np.flatnonzero(sums > rules.near * std * np.sqrt(np.arange(1, len(sums) + 1)))
+        together = np.flatnonzero(sums > least * std * np.sqrt(np.arange(1, len(sums) + 1)))
         if not len(together):
             return last
         last += int(together[0]) + 1
@@ -155,11 +162,13 @@ def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
 
 
 def _within_sight(counts: Floats, std: float, rules: DiscoveryRules) -> NDArray[np.bool_]:
-    """From the first to the last group that stands out from noise; all of them where none does."""
+    """From the first to the last group that stands out, with the tails beside them; all of them where none does."""
     clear = np.flatnonzero(counts > rules.far * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
-        inside[: clear[0]] = inside[clear[-1] + 1 :] = False
+        first = len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(clear[0]), std, rules.tails, rules)
+        last = _outermost(counts, int(clear[-1]), std, rules.tails, rules)
+        inside[:first] = inside[last + 1 :] = False
     return inside
 
 
