@@ -148,6 +148,13 @@ def test_excel_formulas_are_not_evaluated(tmp_path):
         read_records(path, domain=TABLE)
 
 
+def test_a_first_record_with_a_gap_at_its_end_hides_no_column_of_a_workbook(tmp_path):
+    domain, path = Domain((Boolean("ok"), Numeric("size", 0, 10, 10, missing=True))), tmp_path / "x.xlsx"
+    for rows in ([[True, 3], [False, None]], [[False, None], [True, 3]]):
+        workbook(path, rows)
+        assert sorted(lists(read_records(path, domain=domain, header=False))) == [[0, 12], [1, 5]]
+
+
 def test_no_warning_repeats_a_cell_of_a_workbook(tmp_path, recwarn):
     openpyxl = pytest.importorskip("openpyxl")
     path = tmp_path / "x.xlsx"

@@ -31,7 +31,7 @@ def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False
     domain = options.table_domain
     if options.header is False:
         names = tuple(str(at) for at in range(len(first)))
-        if domain is not None and len(domain.fields) == len(first):
+        if domain is not None and len(domain.fields) >= len(first):  # its last cells may be empty
             names = tuple(field.name for field in domain.fields)
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
