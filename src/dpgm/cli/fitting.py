@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpgm.privacy.certificate import Certificate
     from dpgm.synthesis.plan import Plan
 
+_FEW_RECORDS = 300  # times epsilon: below, noise is as large as most counts of a table (docs/guides/pitfalls.md)
 _PRIVACY, _MODEL, _STOPPING = "Privacy", "The generator", "Stopping and going on"
 
 Epsilon = Annotated[
@@ -254,7 +255,7 @@ def fit(
     if checkpoint is None:
         remove_checkpoint(folder)
     if not quiet:
-        _announce_release(out, synthesizer.certificate_)
+        _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
 
 
 def _check_outputs(
@@ -334,13 +335,29 @@ def _announce_fit(
     from dpgm.synthesis.synthesizer import choose_device
 
     announce(f"fitting {total:,} records of {domain.width:,} positions; nothing shown depends on them")
+    if planned is not None and total * planned.target_epsilon < _FEW_RECORDS:
+        announce(
+            f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic ones will"
+            " hold little more than noise"
+        )
     if planned is not None and choose_device(device) == "cpu":
         limit = None if options.memory is None else bytes_of(options.memory)
         expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=launched()[1])
         announce(f"{expected} on a machine that does nothing else")
 
 
-def _announce_release(out: Path, certificate: "Certificate") -> None:
+def _announce_release(out: Path, certificate: "Certificate", domain: "Domain") -> None:
+    from dpgm.data.domain import Categorical
+    from dpgm.synthesis.domain_discovery import NOTHING_FOUND
+
+    empty = [
+        repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == NOTHING_FOUND
+    ]
+    if empty:
+        announce(
+            f"note: no value of {', '.join(empty)} has enough people to be published, so samples hardly have any;"
+            " list the values in the domain if they are public knowledge, or leave the column out (kind: ignored)"
+        )
     marked = "" if certificate.private else "NOT PRIVATE, "
     announce(
         f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "

@@ -37,7 +37,8 @@ def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         matrix.tocsr().check_format(full_check=True)
     except Exception:  # numpy, scipy, zipfile and zlib raise some fifteen kinds on damaged files
         raise InputError(
-            f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again."
+            f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again (arrays"
+            " of images, without labels, with numpy.save as .npy)."
         ) from None
     _check_kind(matrix.data.dtype, source)
     if options.threshold is not None:
@@ -140,7 +141,10 @@ def _dense_parts(matrix: NDArray[Any], domain: Domain, threshold: float | None, 
             raise InputError(f"row {row + 1}: holds NaN or an infinite value; correct the file.")
         if threshold is None and not ((piece == 0) | (piece == 1)).all():
             row = start + int(np.argmin(((piece == 0) | (piece == 1)).all(axis=1)))
-            raise InputError(f"row {row + 1}: holds a value that is neither 0 nor 1; give --threshold.")
+            raise InputError(
+                f"row {row + 1}: holds a value that is neither 0 nor 1; say which are present with --threshold, or"
+                " state grey images in a domain (kind: image, levels: 8)."
+            )
         yield Records.from_dense(piece != 0 if threshold is None else piece > threshold, domain)
 
 

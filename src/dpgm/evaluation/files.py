@@ -20,7 +20,7 @@ from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.comparable import position_names, with_domain
-from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
+from dpgm.evaluation.inputs import Inputs, Outside, categories_of, inputs_of
 from dpgm.evaluation.raw_columns import RawColumns, raw_columns, with_truths
 
 if TYPE_CHECKING:
@@ -101,7 +101,11 @@ def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domai
         with_truths(_as_lists(table, sets, options.item_separator), domain) for table in (first, second)
     )
     return inputs_of(
-        first.select(names), second.select(names), missing=options.missing, strip_suffix=options.strip_suffix
+        first.select(names),
+        second.select(names),
+        categories=categories_of(domain),
+        missing=options.missing,
+        strip_suffix=options.strip_suffix,
     )
 
 

@@ -1,6 +1,6 @@
 """What is compared: two files, two frames, two collections of records, or one of each kind."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,6 +48,7 @@ def inputs_of(
     synthetic: object,
     *,
     domain: AnyDomain | None = None,
+    categories: Collection[str] = (),
     missing: Sequence[str] = (),
     strip_suffix: str = "",
 ) -> Inputs:
@@ -57,12 +58,14 @@ def inputs_of(
         real: records, or a frame or matrix of pandas, polars, pyarrow, numpy or scipy.
         synthetic: likewise.
         domain: of both; by default that of the records, or one made from both frames.
+        categories: names of columns that are categories whatever they hold.
         missing: texts that stand for a missing value, besides the empty cell.
         strip_suffix: taken off the end of texts.
     """
     given = as_domain(domain)
     if given is not None and given.is_open:  # bins and values are not known: the columns decide
         real, synthetic = _named_columns(real, given), _named_columns(synthetic, given)
+        categories = (*categories, *categories_of(given))
         given = None
     tables = [as_table(side) for side in (real, synthetic)]
     if all(table is None for table in tables):
@@ -78,9 +81,10 @@ def inputs_of(
                 f"a frame cannot be compared with {type(other).__name__}; give two frames or two files, or pass"
                 " `domain=` to compare it with a matrix."
             )
-        return _without_domain(tables[0], tables[1], missing, strip_suffix)
+        return _without_domain(tables[0], tables[1], categories, missing, strip_suffix)
     if _unmodelled_gaps(tables, given):  # its bins have no place for them: the columns are compared as they stand
-        return _without_domain(_named_columns(real, given), _named_columns(synthetic, given), missing, strip_suffix)
+        named = [_named_columns(side, given) for side in (real, synthetic)]
+        return _without_domain(named[0], named[1], categories_of(given), missing, strip_suffix)
     records = [as_records(side, given) for side in (real, synthetic)]
     for at, table in enumerate(tables):
         if table is None:
@@ -155,13 +159,22 @@ def _arrow_column(series: Any, name: str) -> Any:
         return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
 
 
+def categories_of(domain: Domain) -> tuple[str, ...]:
+    """Names of the columns that a domain calls categories: codes such as 01067 are no numbers."""
+    return tuple(field.name for field in domain.fields if field.kind == "categorical")
+
+
 def _without_domain(
-    real: "pyarrow.Table", synthetic: "pyarrow.Table", missing: Sequence[str], suffix: str
+    real: "pyarrow.Table",
+    synthetic: "pyarrow.Table",
+    categories: Collection[str],
+    missing: Sequence[str],
+    suffix: str,
 ) -> Inputs:
     for name, table in (("real", real), ("synthetic", synthetic)):
         if table.num_rows == 0:
             raise UsageError(f"the {name} data holds no records; there is nothing to compare.")
-    raw = raw_columns(real, synthetic, missing=missing, strip_suffix=suffix)
+    raw = raw_columns(real, synthetic, categories=categories, missing=missing, strip_suffix=suffix)
     sets = _set_columns(real, synthetic)
     if not raw.columns and not sets:
         raise UsageError("the two tables share no column that can be compared; check the names of their columns.")

@@ -4,7 +4,7 @@ What a person would see in the file is what is compared: a fault within a bin (e
 and 2,000) cannot hide here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -61,6 +61,7 @@ def raw_columns(
     synthetic: "pyarrow.Table",
     *,
     domain: Domain | None = None,
+    categories: Collection[str] = (),
     missing: Sequence[str] = (),
     strip_suffix: str = "",
 ) -> RawColumns:
@@ -70,6 +71,7 @@ def raw_columns(
         real: the real rows.
         synthetic: the synthetic rows.
         domain: says what each column is; without one, the real column decides.
+        categories: names of columns that are categories whatever they hold.
         missing: texts that stand for a missing value, besides the empty cell.
         strip_suffix: taken off the end of texts.
     """
@@ -86,7 +88,7 @@ def raw_columns(
         sides = [_clean(_flat(table, name), missing, strip_suffix) for table in (real, synthetic)]
         if any(side is None for side in sides):
             continue  # lists of items are compared as sets
-        stated = kinds.get(name, "")
+        stated = "categorical" if name in categories else kinds.get(name, "")
         column = _column(name, _KINDS.get(stated), sides[0], sides[1], truth=stated == "boolean")
         if isinstance(column, str):
             left_out.append((name, column))

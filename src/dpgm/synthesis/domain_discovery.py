@@ -34,6 +34,7 @@ from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
 from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, found_years, shape_number
 
 VALUES = "discovered values"
+NOTHING_FOUND = ("(other)",)  # the values of a category of which none passed the threshold
 MEASURES = in_words(
     BoundHistograms.words,
     {VALUES: Measures("discover", "values whose noisy sum of records passes a threshold, with these sums", "1")},
@@ -396,7 +397,7 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Fi
         return ItemSet(field.name, labels)
     if isinstance(field, Categorical) and field.discover:
         # Where nothing passed there is still a position to model; it is hardly ever drawn.
-        return Categorical(field.name, labels or ("(other)",), missing=True)
+        return Categorical(field.name, labels or NOTHING_FOUND, missing=True)
     return field
 
 
