@@ -45,6 +45,16 @@ def test_pairs_within_a_column_are_left_out():
     assert len(SETS.tuples) == 15 - 1
 
 
+def test_the_bound_of_a_table_leaves_out_pairs_within_columns_and_is_reached():
+    columns = 3
+    table = Domain(tuple(Categorical(f"c{at}", (0, 1)) for at in range(columns)))
+    sets = CentredPairs(table, tuple(range(6)), (8,) * 6, limit=STEPS**2)
+    every = [[2 * at + (mask >> at & 1) for at in range(columns)] for mask in range(2**columns)]
+    norms = np.linalg.norm(vectors(sets, Records.from_lists(every, table)), axis=1)
+    assert sets.sensitivity == pytest.approx((1 / 3) ** 0.5)
+    assert 0.99 * sets.sensitivity < norms.max() <= sets.sensitivity + 1e-12
+
+
 @pytest.mark.parametrize("limit", [1, 100, 400, 10_000])
 def test_no_record_exceeds_the_bound(limit):
     sets = replace(SETS, limit=limit)

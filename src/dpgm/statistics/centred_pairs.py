@@ -3,8 +3,8 @@
 For positions i and j, the sum over records of (x_i - offset_i)(x_j - offset_j), offsets near their frequencies. It says
 as much as counting the records that hold both, once frequencies are known, but a record that holds what most records
 hold adds next to nothing. With s the sum of (x_i - offset_i)² over the chosen positions, a record's vector has a norm
-of at most s / sqrt(2); records of s > `limit` are scaled down by limit / s. All is done in whole numbers: offsets are
-multiples of 1/16, weights of 1/256.
+of less than s / sqrt(2) (`centred_bound`); records of s > `limit` are scaled down by limit / s. All is done in whole
+numbers: offsets are multiples of 1/16, weights of 1/256.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,7 +72,8 @@ class CentredPairs:
         candidates = [np.minimum(1.0, limit / likely) for limit in limits]
         retained = np.array([float((likely**2 * weights).sum() / (likely**2).sum()) for weights in candidates])
         popular = popular_sets(2, lengths, profile[chosen], sizes.records, rules)
-        stds = noise * np.array([centred_bound(limit) for limit in limits])
+        groups = _group_count(domain, chosen)
+        stds = noise * np.array([centred_bound(limit, groups) for limit in limits])
         limit, cost = choose_bound(
             limits, popular.noise(stds, retained), popular.distortion(2, retained, rules.bound)
         )
@@ -92,7 +93,7 @@ class CentredPairs:
     @property
     def sensitivity(self) -> float:
         """The norm of a record at the limit, at most."""
-        return centred_bound(self.limit / STEPS**2)
+        return centred_bound(self.limit / STEPS**2, _group_count(self.domain, self.positions))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -226,9 +227,20 @@ def centred_target(
     )
 
 
-def centred_bound(limit: float) -> float:
+def _group_count(domain: Domain, positions: Ints) -> int:
+    """How many items and table columns the positions belong to; at least the two of a pair."""
+    return max(2, len(np.unique(domain.column_of[positions])))
+
+
+def centred_bound(limit: float, groups: int) -> float:
     """The norm that weights of limit / s keep every record within.
 
-    Over pairs i < j the squares (y_i y_j)² add up to ((sum of y²)² - sum of y⁴) / 2, at most s² / 2.
+    No two values of one table column are a pair. With s_g the sum of y² over the positions of a column (or the one of
+    an item), the squares (y_i y_j)² over all pairs add up to (s² - sum of s_g²) / 2, and s_1² + ... + s_k² is at least
+    s² / k: so they add up to at most s² (1 - 1 / k) / 2.
+
+    Args:
+        limit: of s.
+        groups: k, the items and table columns among the chosen positions.
     """
-    return limit / sqrt(2)
+    return limit * sqrt((1 - 1 / groups) / 2)

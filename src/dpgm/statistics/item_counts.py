@@ -22,6 +22,7 @@ from dpgm.statistics.clipped_sets import (
 from dpgm.statistics.record_lengths import RecordSizes
 from dpgm.statistics.rules import ReadRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone
+from dpgm.statistics.simplex import onto_simplex
 from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, columns_of
 
 ITEMS = "item counts"
@@ -99,15 +100,21 @@ def posterior_counts(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Flo
 
 
 def item_profile(items: Measured[ItemCounts], sizes: RecordSizes, rules: ReadRules) -> Floats:
-    """Share of the records that hold each position, corrected for down-weighting on average."""
-    counts = posterior_counts(items, rules)[0] / (mean_weight(items, sizes, rules) * sizes.records)
-    floors = np.full(len(counts), items.std)
+    """Share of the records that hold each position, corrected for down-weighting on average.
+
+    The shares of a table column sum to 1: they are the nearest ones that do. Columns of many values, whose counts are
+    shrunk, are scaled to it: what noise hides is in their counts already, and floors would add up.
+    """
+    shares = posterior_counts(items, rules)[0] / (mean_weight(items, sizes, rules) * sizes.records)
+    profile = possible_shares(shares, items.std, sizes.records, rules)
     for column in sizes.domain.table_columns:
-        if column.stop - column.start > rules.many_values:
-            floors[column] = 0.0  # shrunk: what noise hides is in their counts already, and floors would add up
-    profile = possible_shares(counts, floors, sizes.records, rules)
-    for column in sizes.domain.table_columns:
-        profile[column] /= profile[column].sum()
+        width = column.stop - column.start
+        if width > rules.many_values:
+            profile[column] = possible_shares(shares[column], 0.0, sizes.records, rules)
+            profile[column] /= profile[column].sum()
+        else:
+            floor = min(float(_floor(items.std, sizes.records, rules)), rules.largest_floor / width)
+            profile[column] = onto_simplex(shares[column], 1.0, floor)
     return profile
 
 
@@ -133,9 +140,15 @@ def mean_weight(items: Measured[ItemCounts], sizes: RecordSizes, rules: ReadRule
 
 def possible_shares(shares: Floats, std: float | Floats, records: int, rules: ReadRules) -> Floats:
     """Noisy shares of the records, brought off 0 and 1: what noise hides may still be there."""
-    floor = np.maximum(rules.floor_noise * std, rules.floor_records) / records
-    possible: Floats = np.clip(shares, np.minimum(floor, rules.largest_floor), rules.largest_share)
+    floor = np.minimum(_floor(std, records, rules), rules.largest_floor)
+    possible: Floats = np.clip(shares, floor, rules.largest_share)
     return possible
+
+
+def _floor(std: float | Floats, records: int, rules: ReadRules) -> Floats:
+    """Share of the records that everything is taken to have at least."""
+    floor: Floats = np.maximum(rules.floor_noise * np.asarray(std), rules.floor_records) / records
+    return floor
 
 
 def item_target(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
 from dpgm.data.number_grid import YEARS, Grid, slot_range, year_range
+from dpgm.statistics.simplex import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -189,7 +190,7 @@ def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules:
     noise = (1 + rules.doubt * np.sqrt(2 / len(apart))) * std**2
     signal = max(0.0, float(np.mean(apart**2)) - noise)
     expected = even + signal / (signal + std**2) * apart
-    result[free] = _onto_simplex(_believed(expected, std, rules.rare), rest)
+    result[free] = onto_simplex(_believed(expected, std, rules.rare), rest)
     return result
 
 
@@ -198,16 +199,6 @@ def _believed(counts: Floats, std: float, rare: float) -> Floats:
     density = np.exp(-((counts / std) ** 2) / 2) / np.sqrt(2 * np.pi)
     believed: Floats = np.where(counts > 0, counts / (1 + rare * density), counts)
     return believed
-
-
-def _onto_simplex(values: Floats, total: float) -> Floats:
-    """The nearest numbers that are not negative and sum to `total`."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(falling - excess > 0)
-    cut = float(excess[last[-1]]) if len(last) else float(excess[-1])
-    result: Floats = np.maximum(values - cut, 0.0)
-    return result
 
 
 def shape_number(
@@ -319,8 +310,7 @@ def _around(density: Floats) -> Floats:
 def _bins(weights: Floats, std: float, records: int, rules: DiscoveryRules) -> NDArray[np.int64]:
     """First cells of bins of about equal weight."""
     total = float(weights.sum())
-    count = max(rules.bins * total / records, rules.least_bins)
-    count = max(1, min(round(count), int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
+    count = max(1, min(rules.bins, int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
     upto, tail = np.cumsum(weights), rules.tail * records
     wanted = total * np.arange(1, count) / count
     if count > 2 and tail >= rules.least_bin * std and total / count > 2 * tail:
