@@ -23,6 +23,6 @@ def onto_simplex(values: Floats, total: float, floor: float = 0.0) -> Floats:
     falling = np.sort(above)[::-1]
     excess = (np.cumsum(falling) - left) / np.arange(1, len(values) + 1)
     last = np.flatnonzero(falling - excess > 0)
-    cut = float(excess[last[-1]]) if len(last) else float(excess[-1])
+    cut = float(excess[last[-1]] if len(last) else falling[0])  # none where the floors are the whole total
     result: Floats = np.maximum(above - cut, 0.0) + floor
     return result
