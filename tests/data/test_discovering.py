@@ -66,7 +66,8 @@ def test_the_schema_of_parquet_gives_kinds_and_no_value(tmp_path):
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
-    records = read_records(tmp_path / "t.parquet", discover=True, person="who")
+    with pytest.warns(UserWarning, match="'blob': of a type that cannot be modelled"):
+        records = read_records(tmp_path / "t.parquet", discover=True, person="who")
     assert [field.kind for field in records.domain.fields] == ["numeric", "numeric", "date"]
     assert records.domain.field("age") == Numeric("age", "discover", "discover", integer=True)
     assert {column.name for _, column in records.domain.unread} == {"who", "blob"}
@@ -96,3 +97,10 @@ def test_parts_with_vocabularies_of_their_own_join():
     joined = concatenate([first, second])
     joined.check()
     assert held(joined) == [["a", "b"], ["c"], ["b"]]
+
+
+def test_a_column_that_cannot_be_modelled_is_not_lost_unseen():
+    schema = pa.schema({"age": pa.int64(), "wait": pa.duration("s"), "who": pa.binary()})
+    with pytest.warns(UserWarning, match="'wait': of a type that cannot be modelled.*seconds"):
+        domain = domain_of_schema(schema, leave_out=("who",))
+    assert [field.name for field in domain.fields] == ["age"]

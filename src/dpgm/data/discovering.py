@@ -4,6 +4,7 @@ Kinds and names of columns come from the user, from the domain file or from the 
 from the values.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def with_private_items(records: Records, source: Source, options: ReadOptions) -
 
 
 def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ()) -> Domain:
-    """An open domain from the names and types of columns alone; types that cannot be modelled are ignored.
+    """An open domain from the names and types of columns alone; types that cannot be modelled are left out and told.
 
     >>> import pyarrow as pa
     >>> [field.kind for field in domain_of_schema(pa.schema({"age": pa.int64(), "ward": pa.string()})).fields]
@@ -77,6 +78,14 @@ def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ())
     ]
     if all(isinstance(field, Ignored) for field in fields):
         raise UsageError("no column has a type that can be modelled; state a domain.")
+    lost = [repr(one.name) for one in fields if isinstance(one, Ignored) and one.name not in leave_out]
+    if lost:
+        warnings.warn(
+            f"{', '.join(lost)}: of a type that cannot be modelled, so samples do not have it; turn it into numbers,"
+            " texts or dates (a duration into seconds) to keep it.",
+            UserWarning,
+            stacklevel=3,
+        )
     return Domain(tuple(fields))  # type: ignore[arg-type]
 
 
