@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
+from dpgm.data.header import distinct_names
 from dpgm.data.inspection import inspect_file
 from dpgm.data.readers import read_records
 from dpgm.errors import InputError, UsageError
@@ -141,3 +142,13 @@ def test_a_record_of_a_table_with_several_rows_per_person_is_a_row(tmp_path):
     file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
     told = inspect_file(file, person="card", rows_per_person=2).lines()[1]
     assert "a record is a row, of which a person keeps 2 at most" in told
+
+
+def test_names_are_numbered_in_linear_time():
+    """A line of a million commas kept the reader busy for hours."""
+    empty = distinct_names([""] * 300_000)
+    assert empty[-1] == "column 300000"
+    repeated = distinct_names(["a"] * 300_000)
+    assert repeated[-1] == "a (300000)"
+    taken = distinct_names([*(f"column {at}" for at in range(1, 150_001)), *[""] * 150_000])
+    assert len(set(taken)) == 300_000

@@ -156,14 +156,17 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     >>> distinct_names(["age", "q2", "q2", ""])
     ('age', 'q2', 'q2 (2)', 'column 4')
     """
-    taken, made = set(names), []
+    taken, seen, made = set(names), set(), []
+    following: dict[str, int] = {}  # the number to try next, so that names are made in linear time
     for at, name in enumerate(names):
-        if name and name not in names[:at]:
+        if name and name not in seen:
+            seen.add(name)
             made.append(name)
             continue
-        stem, number = (name, 2) if name else ("column", at + 1)
-        while (fresh := f"{stem} ({number})" if name else f"{stem} {number}") in taken:
+        number = max(following.get(name, 0), 2 if name else at + 1)
+        while (fresh := f"{name} ({number})" if name else f"column {number}") in taken:
             number += 1
+        following[name] = number + 1
         taken.add(fresh)
         made.append(fresh)
     return tuple(made)
