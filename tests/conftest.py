@@ -3,11 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dpgm.networks.strategy import RBMS, VAES
 from dpgm.products.strategy import ProductStrategy
 from dpgm.synthesis import strategies
 from synthesis_data import SHORT
+
+# No test asserts a time, so no example does: on a loaded machine any of them may take a second.
+settings.register_profile("dpgm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dpgm")
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def _check_npz(source: Input) -> None:
     try:
         with zipfile.ZipFile(source.path) as archive:
             unpacked = sum(one.file_size for one in archive.infolist())
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         raise InputError(f"{source}: is damaged or cut short; write it again.") from None
     size = source.path.stat().st_size
     if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * size):
