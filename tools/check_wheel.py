@@ -8,6 +8,7 @@ a user would, with the versions of constraints.txt.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import sysconfig
@@ -22,8 +23,9 @@ ROOT = Path(__file__).parents[1]
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
     """What a command prints; raises if it fails."""
+    there = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [str(part) for part in command], check=True, cwd=cwd, text=True, stdout=subprocess.PIPE
+        [str(part) for part in command], check=True, cwd=cwd, text=True, stdout=subprocess.PIPE, env=there
     ).stdout
 
 

@@ -138,7 +138,7 @@ def test_a_pipeline_without_noise_is_caught(monkeypatch):
 def test_audits_are_asked_for_by_name_and_need_some_fits():
     with pytest.raises(UsageError, match="no audit 'D'"):
         audit(["D"])
-    with pytest.raises(UsageError, match="at least 20 fits"):
+    with pytest.raises(UsageError, match="at least 40 fits"):
         audit(["A"], fits=3)
 
 
@@ -170,8 +170,8 @@ def test_an_alarm_is_looked_into_once_with_more_fits(monkeypatch):
         return finding(epsilon_lower=5.0 if len(asked) == 1 else 3.0)
 
     monkeypatch.setattr(module, "_audit", fake)
-    assert module.audit(["A"], fits=20)[0].passed
-    assert asked == [20, 80]
+    assert module.audit(["A"], fits=40)[0].passed
+    assert asked == [120, 480]
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------

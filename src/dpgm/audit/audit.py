@@ -20,7 +20,7 @@ from dpgm.audit.gates import (
 from dpgm.audit.trials import processes, run_trials
 from dpgm.errors import UsageError
 
-FITS = 500  # with the canary and as many without: enough for 70 % of epsilon on A, in two to three minutes
+FITS = 500  # with the canary and as many without, times a configuration's effort: two to three minutes
 QUICK_FITS = 60
 Progress = Callable[[str, int, int], None]
 
@@ -36,7 +36,7 @@ def audit(
 
     Args:
         names: configurations by name; all of them by default.
-        fits: how many fits with the canary, and as many without.
+        fits: how many fits with the canary, and as many without; times the effort of a configuration.
         workers: processes; one per core by default.
         progress: called with a configuration's name, how much of it is done and how much there is.
 
@@ -47,11 +47,12 @@ def audit(
     for name in names or ():
         if name not in known:
             raise UsageError(f"there is no audit {name!r}; there are {', '.join(known)}.")
-    if fits < 20:
-        raise UsageError(f"an audit needs at least 20 fits with the canary and as many without; got {fits}.")
+    if fits < 40:
+        raise UsageError(f"an audit needs at least 40 fits with the canary and as many without; got {fits}.")
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
     with processes(workers) as pool:  # the same for all: starting them takes as long as a hundred fits
-        return [_audit_twice_if_alarmed(known[name], fits, pool, progress) for name in names or known]
+        chosen = [known[name] for name in names or known]
+        return [_audit_twice_if_alarmed(one, round(fits * one.effort), pool, progress) for one in chosen]
 
 
 def _audit_twice_if_alarmed(

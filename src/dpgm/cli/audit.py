@@ -21,7 +21,11 @@ def audit(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer fits: finds gross faults, shows less.")] = False,
     fits: Annotated[
-        int | None, typer.Option("--fits", help="Fits with the canary, and as many without, per configuration.")
+        int | None,
+        typer.Option(
+            "--fits",
+            help="Fits with the canary, and as many without; three times as many for A, about half for the others.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
