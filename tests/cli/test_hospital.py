@@ -60,7 +60,8 @@ def test_the_sample_has_the_columns_and_types_of_the_file(hospital):
     assert made.died.dtype == real.died.dtype
     ages = made.age.dropna()
     assert (ages == ages.round()).all()
-    assert ages.between(-1, 128).mean() > 0.99  # bounds are found privately: noise may reach a little beyond
+    assert ages.between(-1, 128).mean() > 0.99  # in one fit of 25 noise widens the range by a power of two
+    assert ages.between(-256, 256).all()
     for name in ("admission", "discharge"):
         assert (
             pd.to_datetime(made[name].dropna(), format="%Y-%m-%d").between("2015-01-01", "2027-01-01").mean() > 0.9

@@ -386,5 +386,7 @@ def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():
         read = dataclasses.replace(RULES.read, many_values=many)
         profile = item_profile(measured.items, RecordSizes.read(None, domain, count, read), read)
         errors.append(np.abs(profile - true).sum() / 2)
-    assert errors[0] < 0.95 * errors[1]
+    scaled = np.clip(measured.items.value.numpy(), 0, None)
+    assert errors[0] < 0.75 * np.abs(scaled / scaled.sum() - true).sum() / 2
+    assert errors[0] < 0.95 * errors[1]  # the nearest shares that sum to 1 are better than scaled ones already
     assert errors[0] < 0.2
