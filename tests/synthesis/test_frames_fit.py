@@ -63,6 +63,16 @@ def test_the_certificate_says_that_kinds_were_judged_by_the_rows(tmp_path):
     assert KINDS_JUDGED not in stated.certificate_.statements
 
 
+def test_the_certificate_says_that_pandas_judged_the_kinds_of_a_frame_without_a_domain(tmp_path):
+    """One gap makes floats of a column of whole numbers, and its samples would be no whole numbers."""
+    ages = pd.DataFrame({"age": np.arange(400) % 80})
+    for dtype, judged in (("int64", True), ("Int32", False)):
+        fitted = dpgm.Synthesizer(epsilon=5.0, model="independent").fit(ages.astype(dtype), discover=True)
+        assert (KINDS_JUDGED in fitted.certificate_.statements) == judged
+        fitted.save(tmp_path / dtype)
+        assert dpgm.verify(tmp_path / dtype).ok
+
+
 def test_frames_of_other_libraries_fit_as_well():
     for frame in (pl.from_pandas(FRAME), pa.Table.from_pandas(FRAME)):
         fitted = dpgm.Synthesizer(epsilon=5.0, domain=CLOSED).fit(frame)

@@ -293,7 +293,7 @@ class _Column:
             return self._stated("boolean"), "true or false"
         if self.temporal is not None:
             days = self._unit == "day" and self.rows > self.gone  # a date at midnight is a date
-            return self._stated("date" if days else self.temporal), self._dates_told()
+            return self._stated("date" if days else self.temporal), self._about_dates()
         if not self.values:
             return Ignored(self.name), "no row has a value in it"
         filled = self.rows - self.gone
@@ -321,7 +321,7 @@ class _Column:
             )
             return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
-            return self._stated("datetime" if self.clock else "date"), self._dates_told()
+            return self._stated("datetime" if self.clock else "date"), self._about_dates()
         if telling and not self.blanks and self.longest <= _LONG:
             return Identifier(self.name), "texts that differ in nearly every row: an identifier"
         if telling:
@@ -331,7 +331,7 @@ class _Column:
             "categorical"
         ), f"categories{constant}; values that many people have are found privately"
 
-    def _dates_told(self) -> str:
+    def _about_dates(self) -> str:
         pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
         return f"dates{pattern}; the years they lie in are found privately"
 

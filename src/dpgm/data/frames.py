@@ -101,6 +101,8 @@ def read_frame(
         if item is not None:  # stated to hold lists: the dtype of a column of objects does not say
             schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
         given = domain_of_schema(schema, leave_out=() if person is None else (person,))
+        if any(not dtype for name, dtype in dtypes if name != person):
+            given = replace(given, origin="judged")  # pandas has judged kinds by the values; no program stated them
     elif discover and not given.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = set_field(given)
