@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain, save_domain
     from dpgm.data.fields import Boolean, Categorical, Identifier, Ignored, Image, ItemSet
+    from dpgm.data.formats import Source
     from dpgm.data.inspection import inspect_file
     from dpgm.data.number_fields import Date, DateTime, Numeric
     from dpgm.data.options import ReadOptions
     from dpgm.data.readers import read_records, read_source
     from dpgm.data.records import Records
     from dpgm.data.simulate import simulate_cdr, simulate_transit
-    from dpgm.data.source import Source
     from dpgm.data.writers import RecordWriter, write_records
     from dpgm.errors import (
         ArtefactError,

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpgm.data.discovering import domain_of_schema
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.open_records import OpenRecords
-from dpgm.data.readers import read_records, read_source
+from dpgm.data.readers import domain_of_schema, read_records, read_source
 from dpgm.data.records import concatenate
 from dpgm.errors import UsageError
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dpgm.data.delimited import distinct_names
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
-from dpgm.data.header import distinct_names
 from dpgm.data.inspection import inspect_file
 from dpgm.data.readers import read_records
 from dpgm.errors import InputError, UsageError

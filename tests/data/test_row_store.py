@@ -91,8 +91,7 @@ def test_the_shares_of_several_processes_are_the_records_of_one(tmp_path):
     import pyarrow.parquet as pq
 
     from dpgm.data.options import ReadOptions
-    from dpgm.data.readers import read_source
-    from dpgm.data.shares import read_share
+    from dpgm.data.readers import read_share, read_source
 
     kind = pa.list_(pa.string())
     for part, groups in enumerate(((0, 5, 0), (1,), (7, 7, 0, 3))):

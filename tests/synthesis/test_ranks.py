@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dpgm
-from dpgm.data.source import Source
+from dpgm.data.formats import Source
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from synthesis_data import SETS, some_records, tiny_plan

@@ -16,12 +16,11 @@ from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as command
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.formats import Source
 from dpgm.data.frames import read_frame
 from dpgm.data.options import ReadOptions
-from dpgm.data.readers import read_source
+from dpgm.data.readers import read_share, read_source
 from dpgm.data.records import Records, concatenate
-from dpgm.data.shares import read_share
-from dpgm.data.source import Source
 from dpgm.errors import BudgetError, DpgmError, InputError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query

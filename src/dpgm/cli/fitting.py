@@ -13,9 +13,9 @@ from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe
 
 if TYPE_CHECKING:
     from dpgm.data.domain import Domain
+    from dpgm.data.formats import Source
     from dpgm.data.options import ReadOptions
     from dpgm.data.records import Records
-    from dpgm.data.source import Source
     from dpgm.privacy.certificate import Certificate
     from dpgm.synthesis.plan import Plan
 
@@ -315,7 +315,7 @@ def _read_plan(file: Path, epsilon: float | None) -> "Plan":
 def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Source]":
     """The share of the records that this process fits; the curator is told of items that one record alone holds."""
     from dpgm.data.inspection import rarity_warning
-    from dpgm.data.shares import read_share
+    from dpgm.data.readers import read_share
 
     if options.public_domain is not None:
         options.public_domain.refuse_draft()

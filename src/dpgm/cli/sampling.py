@@ -49,7 +49,7 @@ def sample(
 
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
-    from dpgm.data.shares import part_name, rows_of_share, seed_of_share
+    from dpgm.data.readers import part_name, rows_of_share, seed_of_share
     from dpgm.errors import UsageError
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample

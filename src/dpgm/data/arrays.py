@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.data.formats import set_field
+from dpgm.data.formats import Source
 from dpgm.data.gathering import joined_records
 from dpgm.data.opening import Input, locate, open_bytes, read_all
 from dpgm.data.options import ReadOptions
 from dpgm.data.pictures import WHITE, level_bits, nearest_levels
 from dpgm.data.records import Records
 from dpgm.data.row_store import Room
-from dpgm.data.source import Source
 from dpgm.errors import InputError, ResourceError, UsageError
 
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # looked at in one go; where memory is limited
@@ -89,7 +88,7 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     _check_kind(matrix.dtype, source)
     domain = options.public_domain or _natural_domain(matrix.shape)
     flat = matrix.reshape(len(matrix), -1)
-    image = set_field(domain)
+    image = domain.item_set
     if isinstance(image, Image) and image.levels > 2 and matrix.shape[1:] == (image.height, image.columns):
         return _checked(source, lambda: _grey_records(flat, domain, image, options)), Source("row", False, "wide")
     if flat.shape[1] != domain.width:

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.columns import split_lists
+from dpgm.data.delimited import cells_of
 from dpgm.data.domain import MAX_WIDTH
+from dpgm.data.formats import Layout, Source
 from dpgm.data.gathering import BasketGatherer
-from dpgm.data.header import cells_of
 from dpgm.data.items import Place, parse_integers, refuse_joined, refuse_negative
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.shapes import goal_for
-from dpgm.data.source import Layout, Source
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

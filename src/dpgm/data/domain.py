@@ -31,8 +31,8 @@ from dpgm.data.fields import (
     ItemSet,
     Label,
 )
+from dpgm.data.formats import Layout
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric, ShapedNumber
-from dpgm.data.source import Layout
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import near
@@ -151,6 +151,12 @@ class Domain:
         for place, column in self.unread:
             columns.insert(place, column)
         return tuple(columns)
+
+    @property
+    def item_set(self) -> ItemSet | Image | None:
+        """The only field, where that is an item set or an image; None for a table."""
+        only = self.fields[0]
+        return only if len(self.fields) == 1 and isinstance(only, (ItemSet, Image)) else None
 
     @cached_property
     def width(self) -> int:

@@ -51,8 +51,8 @@ from dpgm.data.domain import (
     ShapedNumber,
     Unread,
 )
+from dpgm.data.formats import Layout
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
-from dpgm.data.source import Layout
 from dpgm.errors import UsageError
 from dpgm.validation import near
 

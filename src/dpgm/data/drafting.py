@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.chunks import Columns, listed_names
-from dpgm.data.columns import as_texts, flat_column, floats, is_list
+from dpgm.data.columns import Columns, as_texts, flat_column, floats, is_list, listed_names
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.dates import DATE_PATTERNS, DateOrders, order_rule, parse_dates, seconds_of

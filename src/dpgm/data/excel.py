@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from dpgm.data.chunks import Chunk, Columns, plain_name
-from dpgm.data.header import distinct_names
+from dpgm.data.columns import Chunk, Columns, plain_name
+from dpgm.data.delimited import distinct_names
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.values import object_texts, scalar_text

@@ -1,12 +1,18 @@
-"""Which format a file name stands for, and which shapes a format can hold."""
+"""Formats of files, shapes of item sets in them, and what the reader states about the records it has read.
+
+What is kept of a file (`Layout`, `Source`) was stated by the user or is part of a schema: the shape and the names of
+columns, nothing of any row. Samples can be written in the same layout.
+"""
 
 import os
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from dpgm.data.domain import Domain, Image, ItemSet
-from dpgm.data.source import SHAPES, Shape
 from dpgm.errors import UsageError
 from dpgm.validation import near
+
+Shape: TypeAlias = Literal["basket", "long", "wide"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
 
@@ -32,6 +38,7 @@ KNOWN_ENDINGS = (
     ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
 )
 _SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy")
+_MAX_NAME = 1000  # characters of a column name
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,50 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> FileFo
     )
 
 
-def set_field(domain: Domain) -> ItemSet | Image | None:
-    """The field of a domain that is one item set or image alone, else nothing."""
-    only = domain.fields[0]
-    return only if len(domain.fields) == 1 and isinstance(only, (ItemSet, Image)) else None
-
-
 def check_shape(shape: str | None) -> Shape | None:
     """A shape given by the user."""
     if shape is None or shape in SHAPES:
         return shape  # type: ignore[return-value]
     raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {shape!r}{near(shape, SHAPES)}.")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of item sets, and the columns they stood in.
+
+    Attributes:
+        shape: `basket` (one row per record), `long` (one row per person and item) or `wide` (a 0/1 column per item).
+        person: long: the column of persons.
+        item: the column of items (long) or of lists (basket); a basket without one is a line of items, no columns.
+    """
+
+    shape: Shape
+    person: str | None = None
+    item: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise UsageError(f"the shape of a layout must be one of {', '.join(SHAPES)}.")
+        for name in (self.person, self.item):
+            fine = name is None or (isinstance(name, str) and 0 < len(name) <= _MAX_NAME and "\0" not in name)
+            if not fine:
+                raise UsageError("the columns of a layout must be texts.")
+        if self.person is not None and self.person == self.item:
+            raise UsageError("the columns of a layout must differ.")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Facts about how records were read that a certificate must state.
+
+    `unit` is the unit of privacy: `person` where rows were grouped by, or checked to be distinct in, a person
+    column; `row` where the user's rows are taken as people. `items_assumed_public` tells that the list of items
+    came from the file, declared public by the custodian. `layout` is how item sets stood in the file, for samples to be
+    written alike. `rows_per_person` is how many rows a person keeps at most, where rows are not people.
+    """
+
+    unit: Literal["person", "row"]
+    items_assumed_public: bool
+    shape: Shape
+    layout: Layout | None = None
+    rows_per_person: int = 1

@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpgm.data.chunks import Chunk, Columns, need, people_of
-from dpgm.data.columns import flat_column, is_list
+from dpgm.data.columns import Chunk, Columns, flat_column, is_list, need
 from dpgm.data.conversion import as_records, whole_frame
-from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.drafting import draft_table
-from dpgm.data.formats import set_field
+from dpgm.data.formats import Source
+from dpgm.data.gathering import people_of
 from dpgm.data.options import ReadOptions
+from dpgm.data.readers import domain_of_schema, with_private_items, without_list
 from dpgm.data.records import Records
-from dpgm.data.shapes import read_columns
-from dpgm.data.source import Source
+from dpgm.data.shapes import is_binary, read_columns
 from dpgm.data.values import object_lists, object_texts
-from dpgm.data.wide import is_binary
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -105,7 +103,7 @@ def read_frame(
             given = replace(given, origin="judged")  # pandas has judged kinds by the values; no program stated them
     elif discover and not given.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
-    field = set_field(given)
+    field = given.item_set
     if field is not None and field.name not in _names(data):
         return FrameRecords(*_columns_of_items(data, replace(named, domain=given, shape="wide")), dtypes)
     records = as_records(data, given)

@@ -1,15 +1,17 @@
 """Gathering the chunks of a file into records, in each shape, within little more memory than they need."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import as_texts, item_codes
+from dpgm.data.columns import Chunk, Columns, as_texts, flat_column, item_codes, need
 from dpgm.data.domain import Domain
-from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only
+from dpgm.data.formats import Layout, Shape, Source
+from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only, in_column
+from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records, concatenate, index_dtype, sort_rows
 from dpgm.data.row_store import EVERYTHING, Room, RowStore
 from dpgm.errors import InputError
@@ -206,53 +208,72 @@ def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> 
     return ordered
 
 
-class PersonsOfRows:
-    """The persons of a shape that holds one record per row: checks that they differ, or picks some rows of each."""
+class People:
+    """The person column of a shape with one record per row, where the user names one.
 
-    def __init__(self) -> None:
+    Persons must differ, or keep at most `most` of their rows.
+    """
+
+    def __init__(self, file: str, name: str | None, most: int | None = None) -> None:
+        self._file, self._name, self._most = file, name, most
         self._persons: list[pyarrow.Array] = []
 
-    def add(self, persons: "pyarrow.Array", place: Place) -> None:
-        """Append the persons of a chunk."""
-        persons = checked_persons(persons, place)
-        self._persons.append(as_texts(persons, place).dictionary_encode())  # parts may hold them in several types
+    def see(self, chunk: Chunk) -> None:
+        """Note the persons of a chunk."""
+        if self._name is not None:
+            place = in_column(chunk.place, self._name)
+            persons = checked_persons(flat_column(chunk.table, self._name), place)
+            self._persons.append(as_texts(persons, place).dictionary_encode())  # chunks may differ in type
 
-    def check(self, file: str, place_of: Callable[[int], str]) -> None:
-        """Raises if one occurs twice."""
-        rows = self._codes()
-        first = np.unique(rows, return_index=True)[1]
-        if len(first) < len(rows):
-            repeated = np.ones(len(rows), dtype=bool)
+    def limited(
+        self,
+        records: Records,
+        shape: Shape,
+        *,
+        items_assumed_public: bool = False,
+        layout: Layout | None = None,
+    ) -> tuple[Records, Source]:
+        """The records of all chunks that are kept, and how they were read; raises if a person may not occur twice."""
+        if self._name is None:
+            return records, Source("row", items_assumed_public, shape, layout)
+        persons, _ = _number_persons(self._persons)
+        if self._most is None:
+            self._check_distinct(persons)
+            return records, Source("person", items_assumed_public, shape, layout)
+        kept = records.take(chosen_rows(persons, self._most))
+        return kept, Source("person", items_assumed_public, shape, layout, self._most)
+
+    def _check_distinct(self, persons: NDArray[np.int32]) -> None:
+        first = np.unique(persons, return_index=True)[1]
+        if len(first) < len(persons):
+            repeated = np.ones(len(persons), dtype=bool)
             repeated[first] = False
             raise InputError(
-                f"{file}: {place_of(int(np.argmax(repeated)))}: the person occurs in an earlier row as well; a"
+                f"{self._file}: record {int(np.argmax(repeated)) + 1}: the person occurs in an earlier row as well; a"
                 " record is a person: merge their rows, use the long shape, or say --rows-per-person K to keep K of"
                 " them."
             )
 
-    def chosen(self, most: int) -> NDArray[np.bool_]:
-        """Which rows are kept: `most` of every person at most, the first by a fresh secret order.
 
-        The order belongs to rows: one person more or less changes nothing for the rows of others.
-        """
-        rows = self._codes()
-        keys = np.frombuffer(secrets.token_bytes(8 * len(rows)), dtype=np.uint64)
-        order = np.lexsort((keys, rows))
-        counts = np.bincount(rows)
-        rank = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        kept = np.zeros(len(rows), dtype=np.bool_)
-        kept[order[rank < most]] = True
-        return kept
+def people_of(columns: Columns, options: ReadOptions) -> People:
+    """The persons of a file, as far as the user names their column."""
+    if options.person is not None:
+        need(columns, options.person, "person")
+    return People(columns.file, options.person, options.rows_per_person)
 
-    def _codes(self) -> NDArray[np.int64]:
-        """The person of every row, as a number."""
-        import pyarrow as pa
 
-        if not self._persons:
-            return np.empty(0, dtype=np.int64)
-        unified = pa.chunked_array(self._persons).unify_dictionaries()
-        codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks]
-        return np.concatenate(codes).astype(np.int64)
+def chosen_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
+    """Which rows are kept: `most` of every person at most, the first by a fresh secret order.
+
+    The order belongs to rows: one person more or less changes nothing for the rows of others.
+    """
+    keys = np.frombuffer(secrets.token_bytes(8 * len(persons)), dtype=np.uint64)
+    order = np.lexsort((keys, persons))
+    counts = np.bincount(persons)
+    rank = np.arange(len(persons)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = np.zeros(len(persons), dtype=np.bool_)
+    kept[order[rank < most]] = True
+    return kept
 
 
 def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":

@@ -1,26 +1,24 @@
 """What a file seems to hold, judged by its first rows: for a curator who looks at it, never for a fit.
 
 `inspect` and `evaluate` release nothing, so they may look at rows to find the shape. A fit may not: it takes the
-shape, the header and the separator from what is stated (see `dpgm.data.header` and `dpgm.data.shapes`).
+shape, the header and the separator from what is stated (see `dpgm.data.delimited` and `dpgm.data.shapes`).
 """
 
 import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpgm.data.chunks import Columns
-from dpgm.data.columns import flat_column
-from dpgm.data.delimited import delimited_columns, is_kept
+from dpgm.data.columns import Columns, flat_column
+from dpgm.data.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.excel import excel_columns
-from dpgm.data.header import SEPARATORS, split_cells
 from dpgm.data.json_lines import array_elements, json_columns
 from dpgm.data.lines import TextBlock, first_block
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.parquet import parquet_columns
 from dpgm.data.readers import format_name
-from dpgm.data.wide import is_binary
+from dpgm.data.shapes import is_binary
 from dpgm.errors import InputError
 
 _ROWS = 2000

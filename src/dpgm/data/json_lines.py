@@ -9,14 +9,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpgm.data.chunks import Chunk, Columns
+from dpgm.data.columns import Chunk, Columns
 from dpgm.data.domain import Image, ItemSet
-from dpgm.data.formats import set_field
+from dpgm.data.formats import Shape
 from dpgm.data.items import Place, in_column
 from dpgm.data.lines import UTF8, TextBlock, blocks_of
 from dpgm.data.opening import Input, read_all
 from dpgm.data.options import ReadOptions
-from dpgm.data.source import Shape
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
@@ -51,7 +50,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False) ->
                 f"{source}: JSON lines in the wide shape need --domain FILE, which names their members."
             )
         lists = ()
-        field = set_field(domain)
+        field = domain.item_set
         if field is not None:
             members |= {str(label): object_texts for label in field.items}
         else:
@@ -164,7 +163,7 @@ def _chunks(
 ) -> Iterator[Chunk]:
     import pyarrow as pa
 
-    field = None if options.public_domain is None else set_field(options.public_domain)
+    field = options.item_set
     unseen = set(members)
     for rows, place in pieces:
         if shape == "basket":

@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import TypedDict, Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.formats import check_shape, format_of, set_field
+from dpgm.data.formats import Shape, check_shape, format_of
 from dpgm.data.lines import UTF8, checked_encoding
 from dpgm.data.number_marks import NumberStyle, checked_style
 from dpgm.data.row_store import Room
-from dpgm.data.source import Shape
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
@@ -155,11 +154,15 @@ class ReadOptions:
         """How much memory rows may take, and where the others go."""
         return Room.within(self.memory, self.cache)
 
+    @property
+    def item_set(self) -> ItemSet | Image | None:
+        """The only field of the domain, where that is an item set or an image."""
+        return None if self.public_domain is None else self.public_domain.item_set
+
     @cached_property
     def table_domain(self) -> Domain | None:
         """The domain where it has several fields, or one that is not an item set: a table."""
-        domain = self.public_domain
-        return domain if domain is not None and set_field(domain) is None else None
+        return self.public_domain if self.item_set is None else None
 
     @property
     def stated_shape(self) -> Shape | None:

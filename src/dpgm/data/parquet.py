@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from dpgm.data.chunks import Chunk, Columns
-from dpgm.data.columns import is_list
+from dpgm.data.columns import Chunk, Columns, is_list
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.errors import InputError, ResourceError

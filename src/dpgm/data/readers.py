@@ -1,27 +1,39 @@
-"""Reading records from a file, whatever its format and shape."""
+"""Reading records from files, whatever their format and shape, whole or one process's share of them.
+
+Values may still be unknown (`discover`): item sets without a list of items, tables of which only the schema is known.
+Kinds and names of columns come from the user, from the domain file or from the schema of a Parquet file or frame: never
+from the values.
+"""
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
 from dpgm.data.basket_lines import read_basket_lines
-from dpgm.data.chunks import Columns, joined
+from dpgm.data.columns import Columns, joined
 from dpgm.data.delimited import delimited_columns, holds_lines_of_items
-from dpgm.data.discovering import domain_of_schema, with_private_items, without_list
+from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
 from dpgm.data.excel import excel_columns
-from dpgm.data.formats import format_of
+from dpgm.data.formats import Source, format_of
 from dpgm.data.json_lines import json_columns
+from dpgm.data.number_fields import DISCOVER
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.opening import Input, locate, open_bytes
 from dpgm.data.options import Paths, ReadKeywords, ReadOptions, options_from
-from dpgm.data.parquet import parquet_columns
+from dpgm.data.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
 from dpgm.data.shapes import read_columns
-from dpgm.data.source import Source
 from dpgm.data.web_logs import looks_like_msweb, read_msnbc, read_msweb
 from dpgm.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 def read_source(
@@ -154,3 +166,151 @@ def columns_of(source: Input, options: ReadOptions) -> Columns:
     if name in ("csv", "tsv"):
         return delimited_columns(source, options, "\t" if name == "tsv" else ",")
     raise UsageError(f"{source}: several files can be read together only as Parquet, CSV, Excel or JSON.")
+
+
+def without_list(options: ReadOptions) -> ReadOptions | None:
+    """The options that read the items as they occur, where they are to be discovered; else None."""
+    domain = options.public_domain
+    if domain is not None:
+        field = domain.item_set
+        if options.discover and not domain.is_open:
+            raise UsageError(
+                "the domain leaves nothing to discover; leave out --discover, or say `discover: true` in it."
+            )
+        if not isinstance(field, ItemSet) or not field.discover:
+            return None
+        return replace(options, domain=None, discover=False, assume_public_items=True)
+    if not options.discover:
+        return None
+    if options.assume_public_items:
+        raise UsageError("items are discovered or assumed public, not both; leave out one of the two options.")
+    return replace(options, discover=False, assume_public_items=True)
+
+
+def with_private_items(records: Records, source: Source, options: ReadOptions) -> tuple[Records, Source]:
+    """Records over the items that occur, as records whose items are still to be discovered.
+
+    Where the list of items did not come from the rows (0/1 columns, array files), it is public by nature and stays,
+    unless the domain says otherwise.
+    """
+    domain = options.public_domain
+    if not source.items_assumed_public and domain is None:
+        return records, source
+    if domain is None:
+        domain = Domain((ItemSet(records.domain.fields[0].name, discover=True),))
+    return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
+
+
+def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ()) -> Domain:
+    """An open domain from the names and types of columns alone; types that cannot be modelled are left out and told.
+
+    >>> import pyarrow as pa
+    >>> [field.kind for field in domain_of_schema(pa.schema({"age": pa.int64(), "ward": pa.string()})).fields]
+    ['numeric', 'categorical']
+    """
+    fields: list[Field | Unread] = [
+        Ignored(entry.name) if entry.name in leave_out else _field_of(entry.name, entry.type) for entry in schema
+    ]
+    if all(isinstance(field, Ignored) for field in fields):
+        raise UsageError("no column has a type that can be modelled; state a domain.")
+    lost = [repr(one.name) for one in fields if isinstance(one, Ignored) and one.name not in leave_out]
+    if lost:
+        warnings.warn(
+            f"{', '.join(lost)}: of a type that cannot be modelled, so samples do not have it; turn it into numbers,"
+            " texts or dates (a duration into seconds) to keep it.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return Domain(tuple(fields))  # type: ignore[arg-type]
+
+
+def _field_of(name: str, kind: Any) -> Field | Unread:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_boolean(kind):
+        return Boolean(name, missing=True)
+    if types.is_integer(kind):
+        return Numeric(name, "discover", "discover", integer=True)
+    if types.is_decimal(kind):
+        return Numeric(name, "discover", "discover", decimals=max(0, min(int(kind.scale), 12)))
+    if types.is_floating(kind):
+        return Numeric(name, "discover", "discover")
+    if types.is_date(kind):
+        return Date(name, DISCOVER, DISCOVER)
+    if types.is_timestamp(kind):
+        return DateTime(name, DISCOVER, DISCOVER, unit=DISCOVER)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return Categorical(name, discover=True)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return ItemSet(name, discover=True)
+    return Ignored(name)
+
+
+def read_share(
+    path: Paths | Sequence[Paths], options: ReadOptions, share: int, shares: int
+) -> tuple[Records, Source]:
+    """Share number `share` out of `shares` of the records of a file, or of a folder of Parquet parts.
+
+    Of Parquet data with a domain that leaves nothing open a process reads its own row groups alone. Anything else is
+    read whole by every process, which keeps its rows: the items of a file, or the rows of a person, may lie anywhere.
+    """
+    paths = parts_of(path)
+    if shares == 1:
+        return read_source(paths, options)
+    if options.rows_per_person is not None:
+        raise UsageError("`rows_per_person` chooses rows by a secret order of one process; fit with one process.")
+    files = [locate(one, options.member) for one in paths]
+    stated = options.public_domain is not None and not options.public_domain.is_open
+    alone = stated and options.stated_shape != "long" and options.person is None
+    groups = _groups(files, options) if alone else []
+    if len(groups) < shares:
+        records, source = read_source(paths, options)
+        return records.rows(len(records) * share // shares, len(records) * (share + 1) // shares), source
+    mine = _share_of(groups, share, shares)
+    chosen = mine or groups[:1]  # a process without rows still has to know their columns
+    columns = joined(
+        parquet_columns(file, options, [number for one, number, _ in chosen if one == file])
+        for file in dict.fromkeys(one for one, _, _ in chosen)
+    )
+    records, source = read_columns(columns, options)
+    return (records if mine else records.rows(0, 0)), source
+
+
+def _groups(files: Sequence[Input], options: ReadOptions) -> list[tuple[Input, int, int]]:
+    """File, number and rows of every row group that has some; none if a file is not Parquet."""
+    if any(format_name(file, options) != "parquet" for file in files):
+        return []
+    return [(file, number, rows) for file in files for number, rows in enumerate(row_groups(file)) if rows]
+
+
+def _share_of(groups: Sequence[tuple[Input, int, int]], share: int, shares: int) -> list[tuple[Input, int, int]]:
+    """The row groups whose middle falls into this share of all rows."""
+    total, before, mine = sum(rows for _, _, rows in groups), 0, []
+    for group in groups:
+        middle = before + group[2] / 2
+        before += group[2]
+        if int(middle * shares // max(total, 1)) == share:
+            mine.append(group)
+    return mine
+
+
+def part_name(folder: Path, share: int, shares: int) -> Path:
+    """Where one of several processes writes its part of a data set."""
+    return folder / f"part-{share:05d}-of-{shares:05d}.parquet"
+
+
+def rows_of_share(rows: int, share: int, shares: int) -> int:
+    """How many of `rows` rows one process takes.
+
+    >>> [rows_of_share(10, share, 3) for share in range(3)]
+    [3, 3, 4]
+    """
+    return rows * (share + 1) // shares - rows * share // shares
+
+
+def seed_of_share(seed: int, share: int) -> int:
+    """Another seed for every process, from one."""
+    return int(np.random.SeedSequence([seed, share]).generate_state(1)[0])

@@ -12,11 +12,10 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.formats import set_field
+from dpgm.data.formats import Shape
 from dpgm.data.pictures import byte_values
 from dpgm.data.records import Records, concatenate
 from dpgm.data.rendering import Render
-from dpgm.data.source import Shape
 from dpgm.data.table import decode
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class ParquetSink:
     def _table(self, records: Records, first: int) -> "pyarrow.Table":
         import pyarrow as pa
 
-        field = set_field(self._domain)
+        field = self._domain.item_set
         if field is not None and self._shape == "wide":
             dense = records.to_dense(np.uint8)
             return pa.table([pa.array(column) for column in dense.T], names=[str(name) for name in field.items])
@@ -156,7 +155,7 @@ class NpySink:
     def __init__(self, path: Path, domain: Domain, stack: ExitStack) -> None:
         self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
         self._width = domain.width
-        field = set_field(domain)
+        field = domain.item_set
         self._grey = field if isinstance(field, Image) and field.levels > 2 else None
         self._header(0)
 
@@ -182,7 +181,7 @@ class IdxSink:
     """MNIST's idx format, grey values up to 255; compressed at the end, since the header holds the number of images."""
 
     def __init__(self, path: Path, domain: Domain, zipped: bool, stack: ExitStack) -> None:
-        field = set_field(domain)
+        field = domain.item_set
         assert isinstance(field, Image)
         self._path, self._field, self._zipped = path, field, zipped
         self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)

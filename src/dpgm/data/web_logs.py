@@ -8,12 +8,12 @@ import numpy as np
 
 from dpgm.data.basket_lines import add_basket_block
 from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.formats import Source
 from dpgm.data.gathering import BasketGatherer, ItemGoal
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
-from dpgm.data.source import Source
 from dpgm.errors import InputError
 
 _SEQUENCES = b"% Sequences:"

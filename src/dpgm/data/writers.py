@@ -11,7 +11,7 @@ import numpy as np
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image, Label
-from dpgm.data.formats import FileFormat, check_shape, format_of, set_field
+from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.records import Records
 from dpgm.data.rendering import (
     Render,
@@ -25,7 +25,6 @@ from dpgm.data.rendering import (
     render_table_csv,
 )
 from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
-from dpgm.data.source import Layout, Shape
 from dpgm.errors import UsageError
 
 _CHUNK = 65_536
@@ -156,7 +155,7 @@ def write_records(
 
 def _columns(domain: Domain, layout: Layout | None) -> SetColumns:
     """The names of columns: those of the layout where it has them."""
-    field = set_field(domain)
+    field = domain.item_set
     name = "items" if field is None else field.name
     if layout is None:
         return SetColumns("person", "item", name, lines=True)
@@ -167,7 +166,7 @@ def _columns(domain: Domain, layout: Layout | None) -> SetColumns:
 
 
 def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
-    single = set_field(domain) is not None
+    single = domain.item_set is not None
     only = _ONE_SHAPE.get(format.name)
     if shape is None:
         if not single:
@@ -182,7 +181,7 @@ def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: 
 
 
 def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
-    field = set_field(domain)
+    field = domain.item_set
     if format.name in ("msweb", "msnbc", "json", "xlsx"):
         raise UsageError(
             f"{path}: the format {format.name} can only be read; write .csv, .parquet, .jsonl or .dat."
@@ -196,7 +195,7 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
 def _text_format(
     format: FileFormat, domain: Domain, shape: Shape, names: SetColumns, rng: np.random.Generator
 ) -> tuple[bytes, Render]:
-    field = set_field(domain)
+    field = domain.item_set
     if format.name == "fimi":
         assert field is not None
         return b"", render_baskets(field, " ", str)

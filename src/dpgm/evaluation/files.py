@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.chunks import Chunk
+from dpgm.data.columns import Chunk
 from dpgm.data.dates import parse_dates
 from dpgm.data.domain import Date, DateTime, Domain
-from dpgm.data.formats import set_field
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.opening import locate
@@ -44,7 +43,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     options = replace(options, discover=False)
     domain = options.public_domain
     if domain is not None and domain.is_open:
-        if set_field(domain) is None:
+        if domain.item_set is None:
             return _described_tables(real, synthetic, options, domain)
         options = replace(options, domain=None)
     guess = guess_options(source, replace(options, assume_public_items=True))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dpgm.data.domain import Domain
-from dpgm.data.source import Source
+from dpgm.data.formats import Source
 from dpgm.privacy.certificate import Certificate
 
 PUBLIC = "The number of records and the domain (the list of possible values) are treated as public."

@@ -19,9 +19,8 @@ import torch
 from dpgm import validation
 from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.formats import set_field
+from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
-from dpgm.data.source import Layout
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
@@ -190,7 +189,7 @@ def write_sample(
     _check_seed(seed)
     drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
     done = 0
-    layout, field = release.domain.layout, set_field(release.domain)
+    layout, field = release.domain.layout, release.domain.item_set
     if layout is None and isinstance(field, ItemSet):
         layout = Layout("basket", item=field.name)
     with RecordWriter(

@@ -23,10 +23,10 @@ from dpgm import __version__
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.formats import Source
 from dpgm.data.frames import read_frame
 from dpgm.data.records import Records
 from dpgm.data.row_store import bytes_of
-from dpgm.data.source import Source
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
