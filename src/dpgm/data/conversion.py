@@ -275,7 +275,7 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field, missing: Sequence
         values = series.astype(object).tolist()
         if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
             values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
-        if isinstance(field, (Date, DateTime)) and field.pattern is not None:
+        if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
             return _dates_beside_texts(values, field.pattern, ("", *missing), place)
         return object_texts(values, place)
 

@@ -5,7 +5,7 @@ themselves. Without a rule a synthetic discharge can come before its admission; 
 where everybody knows that it holds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -20,8 +20,13 @@ from dpgm.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-# How dates are written besides ISO's way, tried in this order where a curator looks at a file.
-DATE_PATTERNS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
+# How dates are written besides ISO's way, tried in this order where a curator looks at a file: years of two digits
+# first, which would else be taken for those of the first century.
+_SHORT_YEARS = ("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%d-%b-%y")
+_YEARS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y", "%Y/%m/%d", "%Y%m%d")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+DATE_PATTERNS = tuple(day + clock for clock in _CLOCKS for day in (*_SHORT_YEARS, *_YEARS))
+_FIRST = 20  # texts that tell most patterns apart, before all are read
 ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 ENOUGH_ROWS = 20  # rows with both dates, from which an order may be more than chance
 _MOST_COLUMNS = 20
@@ -93,6 +98,21 @@ def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.
     joined = pc.binary_join_element_wise(day, clock, " ")
     joined = pc.if_else(plain, joined, pa.scalar(None, type=pa.string()))
     return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
+
+
+def fitting_patterns(texts: "pyarrow.Array", patterns: Iterable[str | None]) -> list[str | None]:
+    """Those of the patterns (None: ISO's way) in which all texts are dates; none of them may be null."""
+    few = texts.slice(0, _FIRST)
+    likely = [one for one in patterns if not parse_dates(few, one).null_count]
+    return [one for one in likely if not parse_dates(texts, one).null_count]
+
+
+def as_written(dates: "pyarrow.Array", pattern: str) -> "pyarrow.Array":
+    """Dates as texts in the pattern."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.strftime(dates.cast(pa.timestamp("s")), format=pattern)
 
 
 @dataclass

@@ -84,7 +84,17 @@ def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 # kind: keys needed, keys allowed as well
 _KEYS = {kind: _keys_of(made) for kind, made in _CLASSES.items()}
-_KEYS["shaped"] = ("type", "atoms", "edges", "weights", "starts"), ("decimals", "unit", "missing", "after")
+_KEYS["shaped"] = (
+    ("type", "atoms", "edges", "weights", "starts"),
+    (
+        "decimals",
+        "unit",
+        "missing",
+        "after",
+        "clock",
+        "pattern",
+    ),
+)
 _LAYOUT_KEYS = ("shape", "person", "item")
 _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
 
@@ -113,8 +123,10 @@ def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
             plain["unit"] = field.format.unit
         for key in ("atoms", "edges", "weights", "starts"):
             plain[key] = [_short(value) for value in getattr(field, key)]
-        plain |= {"missing": True} if field.missing else {}
-        return plain | ({"after": field.after} if field.after is not None else {})
+        if field.clock:
+            plain["clock"] = [_short(weight) for weight in field.clock]
+        said = {"missing": field.missing or None, "after": field.after, "pattern": field.pattern}
+        return plain | {key: value for key, value in said.items() if value is not None}
     needed, allowed = _KEYS[field.kind]
     for key in needed:
         plain[key] = getattr(field, key)
@@ -202,7 +214,7 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
     for key in ("integer", "missing", "discover"):
         if not isinstance(plain.get(key, False), bool):
             raise UsageError(f"`{key}` of field {at} of the domain must be true or false.")
-    for key in ("items", "values", "specials", "atoms", "edges", "weights", "starts"):
+    for key in ("items", "values", "specials", "atoms", "edges", "weights", "starts", "clock"):
         if not isinstance(plain.get(key, []), list):
             raise UsageError(f"`{key}` of field {at} of the domain must be a list.")
     for key, listing in (("items", "items"), ("values", "categorical")):

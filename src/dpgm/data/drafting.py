@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpgm.data.columns import Columns, as_texts, flat_column, floats, is_list, listed_names
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
-from dpgm.data.dates import DATE_PATTERNS, DateOrders, order_rule, parse_dates, seconds_of
+from dpgm.data.dates import DATE_PATTERNS, DateOrders, fitting_patterns, order_rule, seconds_of
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -28,6 +28,7 @@ from dpgm.data.domain import (
     Numeric,
     Unread,
 )
+from dpgm.data.missing_codes import CodeCounts, code_hint
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
 from dpgm.data.number_marks import plain_texts, without_signs
 from dpgm.data.options import ReadOptions
@@ -139,7 +140,7 @@ class _Column:
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self._tokens = name, ("", *options.missing)
         self._style = options.number_style
-        self.marks = NumberMarks()
+        self.marks, self.codes = NumberMarks(), CodeCounts()
         self.sure = True  # dates of all rows were read in one pattern
         self._read_as: list[str | None] = []
         self.units: set[Unit] = {"day", "hour", "minute"}
@@ -198,7 +199,7 @@ class _Column:
             self.padded += pc.sum(pc.match_substring_regex(present, "^0[0-9]+$")).as_py()
         self.blanks = self.blanks or bool(pc.any(pc.match_substring(present, " ")).as_py())
         if self.patterns:
-            self.patterns = [one for one in self.patterns if not parse_dates(present, one).null_count]
+            self.patterns = fitting_patterns(present, self.patterns)
             self.clock = self.clock or bool(pc.any(pc.match_substring(present, ":")).as_py())
         self.marks.see(without_signs(present, self._style.signs))
         if self.number:
@@ -219,6 +220,7 @@ class _Column:
             inside = np.concatenate([[self.last], present])
             self.rising = self.rising and bool((inside[1:] > inside[:-1]).all())
             self.last = float(present[-1])
+            self.codes.see(present)
 
     def _plain(self, texts: Any) -> Any:
         """Texts with the marks that the options state made plain, where they are numbers."""
@@ -241,6 +243,8 @@ class _Column:
     def hint(self) -> str | None:
         """Which options may read the column as what it is meant to be."""
         number = self.number and not self.is_code
+        if number and (codes := self.codes.found()):
+            return code_hint(codes)
         if number or self.lists or self.temporal is not None or (self.patterns and self.values):
             return None
         if (told := self.marks.hint()) is not None:

@@ -23,6 +23,7 @@ from dpgm.errors import UsageError
 MAX_BINS = 100_000
 MAX_CELLS = 100_000
 MAX_DECIMALS = 12
+_LONGEST_PATTERN = 100
 LARGEST_TICK = 2**52  # whole numbers up to it are exact in double precision, and so are their sums of two
 DISCOVER: Literal["discover"] = "discover"
 
@@ -340,6 +341,8 @@ class ShapedNumber:
         starts: the first cell of every bin.
         missing: the last position stands for a missing value.
         after: the field of dates since which the number counts.
+        clock: how often each hour of the day occurs, for moments whose cells are whole days; else nothing.
+        pattern: how a text file writes a date, as `Date` has it.
 
     Positions: the atoms, the bins, missing.
     """
@@ -352,11 +355,13 @@ class ShapedNumber:
     starts: tuple[int, ...]
     missing: bool = False
     after: str | None = None
+    clock: tuple[float, ...] = ()
+    pattern: str | None = None
     kind: Literal["shaped"] = "shaped"
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for entry in ("atoms", "edges", "weights", "starts"):
+        for entry in ("atoms", "edges", "weights", "starts", "clock"):
             object.__setattr__(self, entry, tuple(getattr(self, entry)))
         good = len(self.edges) <= MAX_CELLS and len(self.atoms) <= MAX_BINS
         good = good and all(_is_number(one) for one in (*self.atoms, *self.edges, *self.weights))
@@ -371,8 +376,15 @@ class ShapedNumber:
         if good and self.format.in_steps:
             good = all(one == int(one) and abs(one) <= 2 * LARGEST_TICK for one in (*self.atoms, *self.edges))
         good = good and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
+        good = good and (not self.clock or self._has_hours())
+        good = good and (self.pattern is None or is_pattern(self.pattern))
         if not good or not (self.atoms or self.starts) or not isinstance(self.missing, bool):
             raise UsageError(f"field {self.name!r}: its atoms, edges, weights and starts do not make a histogram.")
+
+    def _has_hours(self) -> bool:
+        good = self.format.kind == "datetime" and self.format.unit != "day" and len(self.clock) == 24
+        good = good and all(_is_number(weight) and weight >= 0 for weight in self.clock)
+        return good and 0 < sum(self.clock) < math.inf
 
     @property
     def is_open(self) -> bool:
@@ -398,6 +410,11 @@ class ShapedNumber:
 def _is_number(value: object) -> bool:
     # Compared, not asked for being finite: a whole number may be too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_pattern(pattern: object) -> bool:
+    """Whether something is a pattern of dates, as for strptime."""
+    return isinstance(pattern, str) and "%" in pattern and len(pattern) <= _LONGEST_PATTERN and "\0" not in pattern
 
 
 def _iso_seconds(text: str) -> float:
@@ -427,5 +444,5 @@ def _check_dates(field: Any, example: str) -> None:
         raise UsageError(f"field {field.name!r}: missing must be true or false.")
     if field.after is not None and not isinstance(field.after, str):
         raise UsageError(f"field {field.name!r}: after must be the name of another date.")
-    if field.pattern is not None and (not isinstance(field.pattern, str) or "%" not in field.pattern):
+    if field.pattern is not None and not is_pattern(field.pattern):
         raise UsageError(f"field {field.name!r}: pattern must be written as for strptime, such as %d.%m.%Y.")

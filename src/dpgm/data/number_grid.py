@@ -1,9 +1,9 @@
 """Public grids over which numbers are counted: fine cells, and groups of cells above them.
 
 A number that can take few values has a cell for each. Else cells grow with the size of the number (or are equally
-wide). Where numbers come in steps, the ends of the range (where values beyond it go), 0 and special values have cells
-of their own, which are counted apart. Groups of neighbouring cells are counted as well, so that what lies in a wide
-range is known without adding up the noise of all its cells.
+wide). Where numbers come in steps, the ends of the range (where values beyond it go) and 0 have cells of their own,
+which are counted apart. Groups of neighbouring cells are counted as well, so that what lies in a wide range is known
+without adding up the noise of all its cells. Moments are counted by days and, apart, by the hour of the day.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.number_fields import FIRST_YEAR, LARGEST_TICK, LAST_YEAR, NumberFormat, OpenNumber, Scale
+from dpgm.data.number_fields import FIRST_YEAR, LARGEST_TICK, LAST_YEAR, SECONDS, NumberFormat, OpenNumber, Scale
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -27,6 +27,10 @@ _FINEST = 1e-4  # of the range: numbers without steps are told apart linearly be
 _EXPONENTS = np.arange(-40, 63)
 BOUND_SLOTS = 2 * len(_EXPONENTS) + 1
 YEARS = LAST_YEAR - FIRST_YEAR + 1
+HOURS = 24
+CLOCK_DAYS = (
+    7  # days of a range from which moments are days and hours of the day; shorter ones are told apart finely
+)
 _FAR_DAYS = 10**6
 
 
@@ -77,20 +81,35 @@ class Grid:
         return np.concatenate([alone, *(np.add.reduceat(finest, starts) for starts in self.levels)])
 
 
-def grid_of(low: float, high: float, format: NumberFormat, scale: Scale, specials: Sequence[float] = ()) -> Grid:
-    """The grid of a number in [low, high] (ticks)."""
+def grid_of(
+    low: float, high: float, format: NumberFormat, scale: Scale, specials: Sequence[float] = (), day: int = 0
+) -> Grid:
+    """The grid of a number in [low, high] (ticks).
+
+    Args:
+        low: the lowest tick.
+        high: the highest tick.
+        format: what ticks stand for.
+        scale: how finely small and large numbers are told apart.
+        specials: values that have cells of their own, for which nothing is counted.
+        day: ticks of a day, where all borders shall lie at midnight; else 0.
+    """
     if not format.in_steps:
         edges = _curve(low, high, scale, _FINEST * (high - low))
         edges[0], edges[-1] = low, high
         inner = [0.0] if low < 0 < high else []
         return Grid(tuple(np.unique([*edges, *inner]).tolist()), False)
+    if day:
+        days = np.unique(np.rint(np.linspace(low // day, high // day + 1, LEAVES + 1))) * day
+        return Grid(tuple(np.clip(days, low, high + 1).tolist()), True)
     dates = format.kind in ("date", "datetime")  # no day is special
-    alone = [] if dates else sorted({low, high, *(value for value in (0.0, *specials) if low <= value <= high)})
+    alone = [] if dates else sorted({low, high, *([0.0] if low <= 0 <= high else [])} - set(specials))
     if high - low + 1 <= LEAVES:
         edges = np.arange(low, high + 2)
     else:
+        inside = [*alone, *(value for value in specials if low <= value <= high)]
         edges = np.clip(np.rint(_curve(low, high + 1, scale, 1.0)), low, high + 1)
-        edges = np.unique([*edges, *alone, *(value + 1 for value in alone)])
+        edges = np.unique([*edges, *inside, *(value + 1 for value in inside)])
     grouped = len(edges) - 1 > _ONE_LEVEL
     apart = np.searchsorted(edges, alone).astype(np.int64) if grouped else np.empty(0, dtype=np.int64)
     return Grid(tuple(edges.tolist()), True, tuple(apart.tolist()))
@@ -133,6 +152,19 @@ def year_slot(ticks: Floats, step: int, apart: bool) -> NDArray[np.int64]:
     years = days.astype(np.int64).astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64) + 1970
     slots = np.clip(years, FIRST_YEAR, LAST_YEAR) - FIRST_YEAR
     return slots + np.where(seconds % 86_400 != 0, YEARS, 0) if apart else slots
+
+
+def clock_day(format: NumberFormat, low: float, high: float) -> int:
+    """Ticks of a day, if a range of moments is so long that hours of the day are modelled on their own; else 0."""
+    if format.kind != "datetime" or format.unit == "day":
+        return 0
+    day = SECONDS["day"] // SECONDS[format.unit]
+    return day if high - low + 1 >= CLOCK_DAYS * day else 0
+
+
+def hour_slot(ticks: Floats, day: int) -> NDArray[np.int64]:
+    """The hour of the day, of which `day` ticks make one."""
+    return np.floor(np.mod(ticks, day) * HOURS / day).astype(np.int64)
 
 
 def year_range(first: int, last: int, step: int) -> tuple[float, float]:

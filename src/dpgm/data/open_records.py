@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
 from dpgm.data.items import Codes, Place
+from dpgm.data.number_fields import SECONDS
 from dpgm.data.records import Records
 from dpgm.errors import ResourceError, UsageError
 
@@ -348,11 +349,26 @@ def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator)
     cells, within = _drawn_cells(field, positions[rows] - len(atoms), rng)
     low, high = edges[cells], edges[cells + 1]
     drawn = low + within * (high - low)
-    if field.format.in_steps:
+    if field.clock:
+        ticks[rows] = np.clip(_at_hours(field, np.floor(drawn), rng), low, high - 1)
+    elif field.format.in_steps:
         ticks[rows] = np.clip(np.floor(drawn), low, high - 1)
     else:
         ticks[rows] = np.clip(drawn, low, np.nextafter(high, low))
     return ticks
+
+
+def _at_hours(field: ShapedNumber, ticks: Floats, rng: np.random.Generator) -> Floats:
+    """The same days, at hours as often as they occur."""
+    day = SECONDS["day"] // SECONDS[field.format.unit]
+    upto = np.concatenate([[0.0], np.cumsum(field.clock)])
+    points = _spread(np.zeros(len(ticks), dtype=np.int64), rng) * upto[-1]
+    hours = np.clip(np.searchsorted(upto, points, side="right") - 1, 0, len(field.clock) - 1)
+    within = np.clip((points - upto[hours]) / np.maximum(np.array(field.clock)[hours], 1e-300), 0.0, 1.0)
+    length = day / len(field.clock)
+    clock = np.clip(np.floor((hours + within) * length), hours * length, (hours + 1) * length - 1)
+    moved: Floats = np.floor(ticks / day) * day + clock
+    return moved
 
 
 def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> tuple[Codes, Floats]:

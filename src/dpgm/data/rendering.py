@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.dates import as_written
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.items import escape_formula
 from dpgm.data.records import Records
@@ -117,6 +118,16 @@ def render_binary_csv(separator: str) -> Render:
     return render
 
 
+def _as_text(records: Records, rng: np.random.Generator) -> Any:
+    """The decoded table, dates as texts where the domain says how they are written."""
+    table = decode(records, rng=rng)
+    for field in records.domain.fields:
+        if isinstance(field, ShapedNumber) and field.pattern is not None:
+            at = table.column_names.index(field.name)
+            table = table.set_column(at, field.name, as_written(table.column(at), field.pattern))
+    return table
+
+
 def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -> Render:
     """One line per record, one cell per field; item sets are JSON lists in a cell, decimals have all their places."""
     decimals = {
@@ -127,7 +138,7 @@ def render_table_csv(domain: Domain, separator: str, rng: np.random.Generator) -
 
     def render(records: Records, _: int) -> bytes:
         columns = []
-        table = decode(records, rng=rng)
+        table = _as_text(records, rng)
         for name, column in zip(table.column_names, table.columns, strict=True):
             places = decimals.get(name)
             cells = [_plain_cell(value, places) for value in column.to_pylist()]
@@ -147,7 +158,7 @@ def render_json(domain: Domain, rng: np.random.Generator, name: str | None = Non
     """One object per record, one member per field; `name` is what the member of an item set is called."""
 
     def render(records: Records, _: int) -> bytes:
-        table = decode(records, rng=rng)
+        table = _as_text(records, rng)
         return _json_lines((table if name is None else table.rename_columns([name])).to_pylist())
 
     return render

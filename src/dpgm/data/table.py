@@ -143,7 +143,7 @@ class TableEncoder:
         """Ticks of a column of numbers or dates, NaN where missing."""
         where = in_column(place, field.name)
         if format.kind in ("date", "datetime"):
-            pattern = field.pattern if isinstance(field, (Date, DateTime)) else None
+            pattern = None if isinstance(field, Numeric) else field.pattern
             seconds, gone = seconds_of(column, where, self._missing, pattern)
             ticks = np.floor(seconds / SECONDS[format.unit if format.kind == "datetime" else "day"])
         else:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.errors import UsageError
-from dpgm.evaluation.raw_columns import ColumnKind, RawColumn, present_values, values_as_text
+from dpgm.evaluation.raw_columns import ColumnKind, RawColumn, plain_values, present_values, values_as_text
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BARS = 24  # of a histogram; more are too thin on a phone
@@ -17,7 +17,7 @@ _OUTER = 0.005  # share of the rows at either end that is drawn in the last bar 
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column on one side. Numbers describe the values present; None for categories (and where none are present)."""
+    """One column on one side. Numbers describe the values present, but for special ones; None where there are none."""
 
     missing: float  # share of the rows
     distinct: int
@@ -44,8 +44,9 @@ class ColumnPicture:
 class ColumnComparison:
     """One column, real beside synthetic.
 
-    `mode` is the value whose share differs most, of the most frequent value of either side: a lost peak and an
-    invented one are both seen. Shifts are in standard deviations of the real column.
+    `mode` is the value whose share differs most, of the most frequent value of either side and of special values: a
+    lost peak and an invented one are both seen. Shifts are in standard deviations of the real column; special values
+    (999 for "unknown") are not part of them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ColumnComparison:
     median_shift: float | None
     mean_shift: float | None
     deviation_ratio: float | None
+    clock_distance: float | None  # Kolmogorov distance of the time of day, where dates have one
     lost: tuple[str, ...]  # categories of at least 1 % of the real rows that hardly ever occur
     picture: ColumnPicture
 
@@ -91,11 +93,14 @@ def compare_column(column: RawColumn) -> ColumnComparison:
     """Every figure of one column."""
     real, synthetic = present_values(column, "real"), present_values(column, "synthetic")
     numeric = column.kind != "category"
-    value, first, second = _mode(real, synthetic)
-    ours, theirs = _summary(column.real, real, numeric), _summary(column.synthetic, synthetic, numeric)
+    value, first, second = _mode(real, synthetic, column.specials)
+    plain = [plain_values(column, side) for side in (real, synthetic)]
+    ours = _summary(column.real, real, plain[0], numeric)
+    theirs = _summary(column.synthetic, synthetic, plain[1], numeric)
+    drawn = plain if len(plain[0]) and len(plain[1]) else [real, synthetic]
     shifts: tuple[float | None, float | None, float | None] = (None, None, None)
-    if numeric and len(synthetic):
-        shifts = _shifts(real, synthetic)
+    if numeric and len(plain[0]) and len(plain[1]):
+        shifts = _shifts(plain[0], plain[1])
     return ColumnComparison(
         name=column.name,
         kind=column.kind,
@@ -108,8 +113,9 @@ def compare_column(column: RawColumn) -> ColumnComparison:
         median_shift=shifts[0],
         mean_shift=shifts[1],
         deviation_ratio=shifts[2],
+        clock_distance=_clock_distance(real, synthetic) if column.kind == "date" else None,
         lost=() if numeric else _lost(column, real, synthetic),
-        picture=_picture(column, real, synthetic),
+        picture=_picture(column, drawn[0], drawn[1]),
     )
 
 
@@ -125,7 +131,7 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     matrices = []
     for ranked in (False, True):
         for side in ("real", "synthetic"):
-            values = [column.real if side == "real" else column.synthetic for column in chosen]
+            values = [_without_specials(column, side) for column in chosen]
             matrices.append(_correlation_matrix(values, ranked=ranked))
     real, synthetic, rank_real, rank_synthetic = matrices
     upper = np.triu_indices(len(chosen), 1)
@@ -144,12 +150,20 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     )
 
 
-def _summary(values: NDArray[np.generic], present: NDArray[np.generic], numeric: bool) -> ColumnSummary:
+def _without_specials(column: RawColumn, side: str) -> NDArray[np.float64]:
+    """Numbers of one side, NaN where missing or special."""
+    values = column.real if side == "real" else column.synthetic
+    return np.where(np.isin(values, column.specials), np.nan, values) if column.specials else values
+
+
+def _summary(
+    values: NDArray[np.generic], present: NDArray[np.generic], plain: NDArray[np.generic], numeric: bool
+) -> ColumnSummary:
     missing = 1 - len(present) / len(values) if len(values) else 0.0
     distinct = len(np.unique(present))
-    if not numeric or not len(present):
+    if not numeric or not len(plain):
         return ColumnSummary(missing, distinct, None, None, None, None, ())
-    numbers = present.astype(np.float64)
+    numbers = plain.astype(np.float64)
     return ColumnSummary(
         missing,
         distinct,
@@ -161,13 +175,16 @@ def _summary(values: NDArray[np.generic], present: NDArray[np.generic], numeric:
     )
 
 
-def _mode(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> tuple[float, float, float]:
-    """Of the most frequent values of both sides, the one whose shares differ most, with both shares."""
+def _mode(
+    real: NDArray[np.generic], synthetic: NDArray[np.generic], specials: Sequence[float]
+) -> tuple[float, float, float]:
+    """Of the most frequent values of both sides and special ones, that whose shares differ most, with both shares."""
     candidates = []
     for side in (real, synthetic):
         if len(side):
             values, counts = np.unique(side, return_counts=True)
             candidates.append(float(values[counts.argmax()]))
+    candidates += specials
     shares = [(value, _share_of(value, real), _share_of(value, synthetic)) for value in candidates]
     return max(shares, key=lambda entry: abs(entry[1] - entry[2]))
 
@@ -200,6 +217,12 @@ def _kolmogorov(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> fl
     points = np.union1d(real, synthetic)
     shares = [np.searchsorted(np.sort(side), points, side="right") / len(side) for side in (real, synthetic)]
     return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _clock_distance(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> float | None:
+    """How far the times of day differ; None where the real dates are whole days."""
+    ours, theirs = np.mod(real.astype(np.float64), 1.0), np.mod(synthetic.astype(np.float64), 1.0)
+    return _kolmogorov(np.round(ours, 6), np.round(theirs, 6)) if (ours > 0).any() else None
 
 
 def _variation(real: NDArray[np.generic], synthetic: NDArray[np.generic], count: int) -> float:

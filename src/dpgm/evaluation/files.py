@@ -10,7 +10,7 @@ import numpy as np
 
 from dpgm.data.columns import Chunk
 from dpgm.data.dates import parse_dates
-from dpgm.data.domain import Date, DateTime, Domain
+from dpgm.data.domain import Date, DateTime, Domain, ShapedNumber
 from dpgm.data.guessing import guess_options, table_columns
 from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.opening import locate
@@ -19,8 +19,8 @@ from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.comparable import position_names, with_domain
-from dpgm.evaluation.inputs import Inputs, Outside, categories_of, inputs_of
-from dpgm.evaluation.raw_columns import RawColumns, raw_columns, with_truths
+from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
+from dpgm.evaluation.raw_columns import RawColumns, raw_columns, stated_by, with_truths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -102,7 +102,7 @@ def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domai
     return inputs_of(
         first.select(names),
         second.select(names),
-        categories=categories_of(domain),
+        said=stated_by(domain),
         missing=options.missing,
         strip_suffix=options.strip_suffix,
     )
@@ -165,7 +165,7 @@ def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> "pyarro
     table = with_plain_numbers(table, numeric, options.number_style, options.missing, chunk.place)
     for field in fields:
         column = table.column(field.name).combine_chunks()
-        if isinstance(field, (Date, DateTime)) and field.pattern is not None and pa.types.is_string(column.type):
+        if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern and pa.types.is_string(column.type):
             moments = parse_dates(column, field.pattern)
             if moments.null_count < len(moments):  # a synthetic file has them in ISO's way
                 table = table.set_column(table.column_names.index(field.name), field.name, moments)

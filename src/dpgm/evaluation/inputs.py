@@ -1,6 +1,6 @@
 """What is compared: two files, two frames, two collections of records, or one of each kind."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +16,7 @@ from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
 from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.comparison_domain import SetColumn, compared_records
-from dpgm.evaluation.raw_columns import RawColumn, RawColumns, raw_columns, with_truths
+from dpgm.evaluation.raw_columns import RawColumn, RawColumns, Stated, raw_columns, stated_by, with_truths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,7 +48,7 @@ def inputs_of(
     synthetic: object,
     *,
     domain: AnyDomain | None = None,
-    categories: Collection[str] = (),
+    said: Stated = Stated(),  # noqa: B008 (it holds nothing)
     missing: Sequence[str] = (),
     strip_suffix: str = "",
 ) -> Inputs:
@@ -58,15 +58,14 @@ def inputs_of(
         real: records, or a frame or matrix of pandas, polars, pyarrow, numpy or scipy.
         synthetic: likewise.
         domain: of both; by default that of the records, or one made from both frames.
-        categories: names of columns that are categories whatever they hold.
+        said: what else is known of columns.
         missing: texts that stand for a missing value, besides the empty cell.
         strip_suffix: taken off the end of texts.
     """
     given = as_domain(domain)
     if given is not None and given.is_open:  # bins and values are not known: the columns decide
         real, synthetic = _named_columns(real, given), _named_columns(synthetic, given)
-        categories = (*categories, *categories_of(given))
-        given = None
+        said, given = stated_by(given), None
     tables = [as_table(side) for side in (real, synthetic)]
     if all(table is None for table in tables):
         first = as_records(real, given)
@@ -81,10 +80,10 @@ def inputs_of(
                 f"a frame cannot be compared with {type(other).__name__}; give two frames or two files, or pass"
                 " `domain=` to compare it with a matrix."
             )
-        return _without_domain(tables[0], tables[1], categories, missing, strip_suffix)
+        return _without_domain(tables[0], tables[1], said, missing, strip_suffix)
     if _unmodelled_gaps(tables, given):  # its bins have no place for them: the columns are compared as they stand
         named = [_named_columns(side, given) for side in (real, synthetic)]
-        return _without_domain(named[0], named[1], categories_of(given), missing, strip_suffix)
+        return _without_domain(named[0], named[1], stated_by(given), missing, strip_suffix)
     records = [as_records(side, given) for side in (real, synthetic)]
     for at, table in enumerate(tables):
         if table is None:
@@ -159,22 +158,17 @@ def _arrow_column(series: Any, name: str) -> Any:
         return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
 
 
-def categories_of(domain: Domain) -> tuple[str, ...]:
-    """Names of the columns that a domain calls categories: codes such as 01067 are no numbers."""
-    return tuple(field.name for field in domain.fields if field.kind == "categorical")
-
-
 def _without_domain(
     real: "pyarrow.Table",
     synthetic: "pyarrow.Table",
-    categories: Collection[str],
+    said: Stated,
     missing: Sequence[str],
     suffix: str,
 ) -> Inputs:
     for name, table in (("real", real), ("synthetic", synthetic)):
         if table.num_rows == 0:
             raise UsageError(f"the {name} data holds no records; there is nothing to compare.")
-    raw = raw_columns(real, synthetic, categories=categories, missing=missing, strip_suffix=suffix)
+    raw = raw_columns(real, synthetic, said=said, missing=missing, strip_suffix=suffix)
     sets = _set_columns(real, synthetic)
     if not raw.columns and not sets:
         raise UsageError("the two tables share no column that can be compared; check the names of their columns.")
@@ -218,7 +212,11 @@ def _binary(column: RawColumn) -> bool:
     sides = (column.real, column.synthetic)
     if column.kind == "number":
         return all(bool(np.isin(side, (0.0, 1.0)).all()) for side in sides)
-    return set(column.labels) <= {"true", "false"} and all(bool((side >= 0).all()) for side in sides)
+    return (
+        column.kind == "category"
+        and set(column.labels) <= {"true", "false"}
+        and all(bool((side >= 0).all()) for side in sides)
+    )
 
 
 def _ones(column: RawColumn, side: int) -> Any:

@@ -4,15 +4,15 @@ What a person would see in the file is what is compared: a fault within a bin (e
 and 2,000) cannot hide here.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.dates import DATE_PATTERNS, parse_dates
-from dpgm.data.domain import Domain
+from dpgm.data.dates import DATE_PATTERNS, fitting_patterns, parse_dates
+from dpgm.data.domain import Domain, Numeric
 from dpgm.data.table import TRUTH
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _FEW_ROWS = 50  # with fewer rows, texts may differ by chance
 class RawColumn:
     """One column on both sides: numbers (NaN where missing), or codes of `labels` (-1 where missing).
 
-    Dates are numbers of days since 1970.
+    Dates are numbers of days since 1970. `specials` are numbers with a meaning of their own, such as 999 for "unknown".
     """
 
     name: str
@@ -46,6 +46,27 @@ class RawColumn:
     real: NDArray[Any]
     synthetic: NDArray[Any]
     labels: tuple[str, ...] = ()
+    specials: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a domain says of columns that are compared as they stand.
+
+    Attributes:
+        categories: columns that are categories whatever they hold: codes such as 01067 are no numbers.
+        specials: of columns of numbers, the values with a meaning of their own.
+    """
+
+    categories: frozenset[str] = frozenset()
+    specials: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+def stated_by(domain: Domain) -> Stated:
+    """What a domain says of its columns."""
+    categories = frozenset(one.name for one in domain.fields if one.kind == "categorical")
+    specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
+    return Stated(categories, specials)
 
 
 @dataclass(frozen=True)
@@ -61,7 +82,7 @@ def raw_columns(
     synthetic: "pyarrow.Table",
     *,
     domain: Domain | None = None,
-    categories: Collection[str] = (),
+    said: Stated = Stated(),  # noqa: B008 (it holds nothing)
     missing: Sequence[str] = (),
     strip_suffix: str = "",
 ) -> RawColumns:
@@ -71,11 +92,11 @@ def raw_columns(
         real: the real rows.
         synthetic: the synthetic rows.
         domain: says what each column is; without one, the real column decides.
-        categories: names of columns that are categories whatever they hold.
+        said: what else is known of columns.
         missing: texts that stand for a missing value, besides the empty cell.
         strip_suffix: taken off the end of texts.
     """
-    kinds = {} if domain is None else {field.name: str(field.kind) for field in domain.fields}
+    kinds = {} if domain is None else {one.name: str(one.kind) for one in domain.fields}
     names = [name for name in real.column_names if not kinds or name in kinds]
     found: list[RawColumn] = []
     left_out: list[tuple[str, str]] = []
@@ -88,8 +109,10 @@ def raw_columns(
         sides = [_clean(_flat(table, name), missing, strip_suffix) for table in (real, synthetic)]
         if any(side is None for side in sides):
             continue  # lists of items are compared as sets
-        stated = "categorical" if name in categories else kinds.get(name, "")
+        stated = "categorical" if name in said.categories else kinds.get(name, "")
         column = _column(name, _KINDS.get(stated), sides[0], sides[1], truth=stated == "boolean")
+        if isinstance(column, RawColumn) and column.kind == "number":
+            column = replace(column, specials=said.specials.get(name, ()))
         if isinstance(column, str):
             left_out.append((name, column))
         else:
@@ -174,11 +197,10 @@ def _days(column: Any) -> NDArray[np.float64] | None:
     try:
         seconds = pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        read = (parse_dates(column, pattern) for pattern in DATE_PATTERNS) if kinds.is_string(column.type) else ()
-        moments = next((one for one in read if one.null_count == column.null_count), None)
-        if moments is None:
+        patterns = fitting_patterns(column.drop_null(), DATE_PATTERNS) if kinds.is_string(column.type) else []
+        if not patterns:
             return None
-        seconds = pc.cast(moments, pa.int64())
+        seconds = pc.cast(parse_dates(column, patterns[0]), pa.int64())
     days: NDArray[np.float64] = pc.cast(seconds, pa.float64()).to_numpy(zero_copy_only=False) / _SECONDS_PER_DAY
     return days
 
@@ -219,15 +241,15 @@ def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
 
     known = pa.array(list(TRUTH), type=pa.string())
     spelled = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
-    for field in domain.fields:
-        if field.kind != "boolean" or field.name not in table.column_names:
+    for name in [one.name for one in domain.fields if one.kind == "boolean"]:
+        if name not in table.column_names:
             continue
-        column = _flat(table, field.name)
+        column = _flat(table, name)
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             continue
         texts = _texts(column)
         found = spelled.take(pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), value_set=known))
-        table = table.set_column(table.column_names.index(field.name), field.name, pc.coalesce(found, texts))
+        table = table.set_column(table.column_names.index(name), name, pc.coalesce(found, texts))
     return table
 
 
@@ -244,6 +266,11 @@ def present_values(column: RawColumn, side: Literal["real", "synthetic"]) -> NDA
     """The values of one side that are not missing."""
     values = column.real if side == "real" else column.synthetic
     return values[values >= 0] if column.kind == "category" else values[~np.isnan(values)]
+
+
+def plain_values(column: RawColumn, values: NDArray[Any]) -> NDArray[Any]:
+    """The values without special ones."""
+    return values[~np.isin(values, column.specials)] if column.specials else values
 
 
 def values_as_text(column: RawColumn, value: float) -> str:

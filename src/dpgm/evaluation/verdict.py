@@ -103,6 +103,8 @@ def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tupl
                 f"the standard deviation is {number_text(column.synthetic.deviation or 0.0)} instead of "
                 f"{number_text(column.real.deviation or 0.0)}"
             )
+    if column.clock_distance is not None and column.clock_distance > rules.column_distance:
+        faults.append(f"{percent(column.clock_distance)} of the times lie at the wrong hour of the day")
     if column.lost:
         faults.append(f"the value {column.lost[0]} hardly ever occurs")
     if column.distance > rules.column_distance and not faults:
@@ -147,6 +149,7 @@ def _badness(column: ColumnComparison, rules: VerdictRules) -> float:
         (column.median_shift or 0.0) / rules.median_shift,
         (column.mean_shift or 0.0) / rules.mean_shift,
         column.distance / rules.column_distance,
+        (column.clock_distance or 0.0) / rules.column_distance,
         max(low / max(ratio, 1e-9), ratio / high),
     )
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.number_grid import BOUND_SLOTS, YEARS, Grid, bound_slot, year_slot
+from dpgm.data.number_grid import BOUND_SLOTS, HOURS, YEARS, Grid, bound_slot, hour_slot, year_slot
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.statistic import Floats
@@ -26,54 +26,105 @@ def _ticks(view: View, column: int) -> Floats:
     return raw.ticks
 
 
+def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[NDArray[np.int64], Floats]:
+    """How many of the values present are each of the special ones (rising), and all the others."""
+    present = ticks[~np.isnan(ticks)]
+    if not specials:
+        return np.empty(0, dtype=np.int64), present
+    known = np.array(specials)
+    at = np.minimum(np.searchsorted(known, present), len(known) - 1)
+    alike = known[at] == present
+    return np.bincount(at[alike], minlength=len(known)).astype(np.int64), present[~alike]
+
+
+@dataclass(frozen=True)
+class CountedNumber:
+    """What is counted of one column.
+
+    Attributes:
+        column: its place.
+        grid: its public grid.
+        specials: values (in ticks, rising) that are counted on their own, and in no cell.
+        day: ticks of a day, where hours of the day are counted as well; else 0.
+    """
+
+    column: int
+    grid: Grid
+    specials: tuple[float, ...] = ()
+    day: int = 0
+
+    @property
+    def levels(self) -> int:
+        """How often a record counts at most: once per level of the grid, and once for its hour."""
+        return len(self.grid.levels) + (self.day > 0)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """How many numbers tell of missing values, special values, hours and cells."""
+        return 1, len(self.specials), HOURS if self.day else 0, self.grid.size
+
+    def counts(self, ticks: Floats) -> NDArray[np.int64]:
+        """All numbers of the column, one kind after the other."""
+        alone, others = _by_special(ticks, self.specials)
+        gone = np.array([np.isnan(ticks).sum()], dtype=np.int64)
+        hours = np.empty(0, dtype=np.int64)
+        if self.day:
+            hours = np.bincount(hour_slot(others, self.day), minlength=HOURS).astype(np.int64)
+        return np.concatenate([gone, alone, hours, self.grid.counts(self.grid.cell_of(others))])
+
+
+@dataclass(frozen=True)
+class NumberCounts:
+    """The released numbers of one column: missing values, special values, hours, and groups level after level."""
+
+    missing: float
+    specials: Floats
+    hours: Floats
+    groups: Floats
+
+
 @dataclass(frozen=True)
 class NumberHistograms:
-    """For every column how many records miss it, and how many lie in each group of each level of its grid.
+    """For every column how many records miss it, hold each special value, or lie in each group of a level of its grid.
 
-    A record counts once per level of every column, so the sensitivity is the square root of the number of levels.
+    A moment counts for its hour of the day as well. A record counts once per level of every column, so the sensitivity
+    is the square root of the number of levels.
     """
 
     words: ClassVar[Mapping[str, Measures]] = {
         HISTOGRAMS: Measures(
             "discover",
-            "histogram of each number over a public grid, and over groups of its cells",
+            "histogram of each number over a public grid, and over groups of its cells (times: over hours of the day)",
             "sqrt(levels of all grids)",
         )
     }
 
-    columns: tuple[int, ...]
-    grids: tuple[Grid, ...]
+    columns: tuple[CountedNumber, ...]
     name: str = HISTOGRAMS
 
     @property
     def sensitivity(self) -> float:
         """sqrt(levels of all columns)."""
-        return sqrt(sum(len(grid.levels) for grid in self.grids))
+        return sqrt(sum(counted.levels for counted in self.columns))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number for missing values and one per group, column after column."""
-        return (sum(1 + grid.size for grid in self.grids),)
+        """The numbers of one column after the other."""
+        return (sum(sum(counted.sizes) for counted in self.columns),)
 
     def query(self) -> Query:
         """The question to the private rows."""
         return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
-        parts: list[NDArray[np.int64]] = []
-        for column, grid in zip(self.columns, self.grids, strict=True):
-            ticks = _ticks(view, column)
-            gone = np.isnan(ticks)
-            parts += [np.array([gone.sum()], dtype=np.int64), grid.counts(grid.cell_of(ticks[~gone]))]
+        parts = [counted.counts(_ticks(view, counted.column)) for counted in self.columns]
         return torch.from_numpy(np.concatenate(parts))
 
-    def split(self, value: Tensor) -> list[tuple[float, Floats]]:
-        """The released numbers of every column: missing values, and the groups level after level."""
-        numbers, at, parts = value.numpy(), 0, []
-        for grid in self.grids:
-            parts.append((float(numbers[at]), numbers[at + 1 : at + 1 + grid.size]))
-            at += 1 + grid.size
-        return parts
+    def split(self, value: Tensor) -> list[NumberCounts]:
+        """The released numbers of every column."""
+        sizes = [size for counted in self.columns for size in counted.sizes]
+        parts = iter(np.split(value.numpy(), np.cumsum(sizes)[:-1]))
+        return [NumberCounts(float(gone[0]), *rest) for gone, *rest in zip(parts, parts, parts, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +137,7 @@ class BoundHistograms:
     Attributes:
         columns: places of the columns.
         dates: of each column of dates the seconds of one tick and whether clock times are asked for; else None.
+        specials: of each column the values that are no part of its range, and are not counted.
     """
 
     words: ClassVar[Mapping[str, Measures]] = {
@@ -98,6 +150,7 @@ class BoundHistograms:
 
     columns: tuple[int, ...]
     dates: tuple[tuple[int, bool] | None, ...]
+    specials: tuple[tuple[float, ...], ...]
     name: str = BOUNDS
 
     @property
@@ -117,9 +170,8 @@ class BoundHistograms:
 
     def _sum(self, view: View) -> Tensor:
         rows = []
-        for column, date in zip(self.columns, self.dates, strict=True):
-            ticks = _ticks(view, column)
-            present = ticks[~np.isnan(ticks)]
+        for column, date, specials in zip(self.columns, self.dates, self.specials, strict=True):
+            _, present = _by_special(_ticks(view, column), specials)
             slots = bound_slot(present) if date is None else year_slot(present, *date)
             rows.append(np.bincount(slots, minlength=self.shape[1]))
         return torch.from_numpy(np.stack(rows).astype(np.int64))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric, ShapedNumber
 from dpgm.data.number_fields import DISCOVER, SECONDS, OpenNumber, Unit
-from dpgm.data.number_grid import BOUND_SLOTS, Grid, grid_of, needs_atoms
+from dpgm.data.number_grid import BOUND_SLOTS, clock_day, grid_of, needs_atoms
 from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, UsageError
@@ -27,11 +27,24 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, View
 from dpgm.mechanisms.threshold import Discovered, Holdings, Value, threshold_query
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.number_histograms import BOUNDS, HISTOGRAMS, BoundHistograms, NumberHistograms
+from dpgm.statistics.number_histograms import (
+    BOUNDS,
+    HISTOGRAMS,
+    BoundHistograms,
+    CountedNumber,
+    NumberHistograms,
+)
 from dpgm.statistics.statistic import ask, in_words
 from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
-from dpgm.synthesis.number_shapes import Shaped, estimate_cells, found_bounds, found_years, shape_number
+from dpgm.synthesis.number_shapes import (
+    Shaped,
+    estimate_cells,
+    estimate_hours,
+    found_bounds,
+    found_years,
+    shape_number,
+)
 
 VALUES = "discovered values"
 NOTHING_FOUND = ("(other)",)  # the values of a category of which none passed the threshold
@@ -177,7 +190,8 @@ def check_discovered(stated: Domain, closed: Domain) -> None:
             good = isinstance(after, ShapedNumber) and any(
                 after.format == one.format and _in_range(one, after) for one in _possible(before)
             )
-            good = good and getattr(before, "after", None) == getattr(after, "after", None)
+            for entry in ("after", "pattern"):
+                good = good and getattr(before, entry, None) == getattr(after, entry, None)
         elif before.is_open:
             good = type(after) is type(before)
         else:
@@ -248,7 +262,8 @@ def _discover_bounds(
     unbounded = [(at, field) for at, field in numbers if None in field.bounds]
     if unbounded:
         dates = tuple((_step(field), _finds_unit(field)) if _by_years(field) else None for _, field in unbounded)
-        histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates)
+        specials = tuple(field.special_ticks for _, field in unbounded)
+        histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, specials)
         measured = ask(gateway, histograms, plan.noise(BOUNDS))
         for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
             if date is None:
@@ -358,35 +373,42 @@ def _discover_numbers(
     numbers = _open_numbers(domain)
     if not numbers:
         return {}
-    grids = tuple(_grid(field, bounds[field.name]) for _, field in numbers)
-    measured = ask(gateway, NumberHistograms(tuple(at for at, _ in numbers), grids), plan.noise(HISTOGRAMS))
+    counted = tuple(_counted(at, field, bounds[field.name]) for at, field in numbers)
+    measured = ask(gateway, NumberHistograms(counted), plan.noise(HISTOGRAMS))
     # Every record adds 1/sqrt(n) to each of its n values; where all fields hold one value each, n is their number.
     fields = len({name for name, _ in found.values}) or 1
     shaped = {}
-    for (_, field), grid, (gone, counts) in zip(
-        numbers, grids, measured.statistic.split(measured.value), strict=True
-    ):
-        missing = gone > rules.missing * measured.std if field.missing is None else field.missing
-        total = plan.records - (max(gone, 0.0) if missing else 0.0)
-        cells = estimate_cells(counts, grid, measured.std, max(total, 1.0), rules)
+    parts = measured.statistic.split(measured.value)
+    for (_, field), column, counts in zip(numbers, counted, parts, strict=True):
+        missing = counts.missing > rules.missing * measured.std if field.missing is None else field.missing
+        total = plan.records - (max(counts.missing, 0.0) if missing else 0.0)
+        special = dict(zip(column.specials, np.maximum(counts.specials, 0.0).tolist(), strict=True))
+        total = max(total - sum(special.values()), 1.0)
+        cells = estimate_cells(counts.groups, column.grid, measured.std, total, rules)
         low, high = bounds[field.name]
         exact = {
             float(value): total * fields**0.5
             for (name, value), total in zip(found.values, found.sums, strict=True)
-            if name == field.name and not isinstance(value, str) and low <= value <= high
+            if name == field.name and not isinstance(value, str) and low <= value <= high and value not in special
         }
-        shaped[field.name] = shape_number(field, grid, cells, missing, exact, measured.std, plan.records, rules)
+        clock = estimate_hours(counts.hours, exact, column.day, measured.std, rules)
+        shaped[field.name] = shape_number(
+            field, column.grid, cells, missing, exact | special, measured.std, plan.records, rules, clock
+        )
     return shaped
 
 
-def _grid(field: OpenNumber, bounds: tuple[float, float]) -> Grid:
-    return grid_of(*bounds, field.format, field.scale, field.special_ticks)
+def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> CountedNumber:
+    day = clock_day(field.format, *bounds)
+    grid = grid_of(*bounds, field.format, field.scale, field.special_ticks, day)
+    return CountedNumber(at, grid, field.special_ticks, day)
 
 
 def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
     if field.name in shaped:
-        after = None if isinstance(field, Numeric) else getattr(field, "after", None)
-        return replace(shaped[field.name].field, after=after)
+        if not isinstance(field, (Date, DateTime)):
+            return shaped[field.name].field
+        return replace(shaped[field.name].field, after=field.after, pattern=field.pattern)
     labels = _typed([value for value in found.of(field.name) if isinstance(value, str)])
     if isinstance(field, ItemSet) and field.discover:
         if not labels:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
-from dpgm.data.number_grid import YEARS, Grid, slot_range, year_range
+from dpgm.data.number_grid import YEARS, Grid, hour_slot, slot_range, year_range
 from dpgm.statistics.simplex import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
@@ -147,6 +147,25 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: D
     return held * total / max(float(held.sum()), 1e-12)
 
 
+def estimate_hours(
+    noisy: Floats, found: Mapping[float, float], day: int, std: float, rules: DiscoveryRules
+) -> tuple[float, ...]:
+    """How often each hour of the day occurs, besides exact moments that were discovered; nothing where none is counted.
+
+    Hours stand out from noise on their own, or beside one that does: shops that open at eight are not open at night.
+    """
+    if not day:
+        return ()
+    counts = noisy.copy()
+    np.subtract.at(counts, hour_slot(np.array(list(found), dtype=np.float64), day), list(found.values()))
+    kept = counts > rules.far * std
+    beside = counts > rules.beside * std
+    for _ in counts:
+        kept |= beside & (np.roll(kept, 1) | np.roll(kept, -1))
+    hours = np.where(kept, counts, 0.0) if kept.any() else np.ones(len(counts))
+    return tuple(float(f"{weight:.4g}") for weight in hours)
+
+
 def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
     """How the density rises within every group, per cell and as a share of it: the smaller of the rises to both sides.
 
@@ -210,6 +229,7 @@ def shape_number(
     std: float,
     records: int,
     rules: DiscoveryRules,
+    clock: tuple[float, ...] = (),
 ) -> Shaped:
     """How a number is modelled, from the estimated records of every cell.
 
@@ -218,20 +238,23 @@ def shape_number(
         grid: its public grid.
         cells: records in every cell, as estimated.
         missing: whether missing values get a position.
-        found: exact values that were discovered, with about how many records hold them.
+        found: exact values that were discovered or are special, with about how many records hold them.
         std: standard deviation of the noise of a count.
         records: the public number of records.
         rules: the rules of thumb.
+        clock: how often each hour of the day occurs, where days and hours are modelled apart.
     """
-    edges, weights = _with_own_cells(np.array(grid.edges), cells, found, grid.in_steps)
-    atoms = _atoms(field, edges, weights, found, grid.in_steps, records, rules)
-    if grid.in_steps:
+    own_cells = grid.in_steps and not clock  # cells of whole days are not cut at a moment
+    edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)
+    atoms = _atoms(field, edges, weights, found, own_cells, records, rules)
+    if own_cells:
         own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1)
     else:
         own = np.zeros(len(weights), dtype=np.bool_)
     held = {atom: float(found.get(atom, 0.0)) for atom in atoms}
     for at in np.flatnonzero(own).tolist():
-        held[float(edges[at])] = float(weights[at])
+        if edges[at] not in field.special_ticks:  # of which nothing is counted in cells
+            held[float(edges[at])] = float(weights[at])
     rest = np.where(own, 0.0, weights)
     values = atoms
     if own.all() and len(atoms):
@@ -247,6 +270,7 @@ def shape_number(
         tuple(float(f"{weight:.4g}") for weight in rest),
         tuple(starts.tolist()),
         missing,
+        clock=clock,
     )
     masses = [*(held[atom] for atom in atoms), *np.add.reduceat(rest, starts)]
     return Shaped(shaped, int(np.argmax(masses)))

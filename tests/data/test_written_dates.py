@@ -1,0 +1,111 @@
+"""Dates come back written as the domain says that they are, and drafts know how people write them."""
+
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpgm
+from dpgm.data.conversion import from_arrow
+from dpgm.data.domain import Categorical, Date, DateTime, Domain
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.inspection import inspect_file
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.strategy.config import Config
+from dpgm.synthesis.domain_discovery import check_discovered, discover_domain
+from dpgm.synthesis.plan import make_plan
+
+STATED = Domain(
+    (
+        Date("born", "1950-01-01", "2000-12-31", pattern="%d/%m/%Y"),
+        DateTime("seen", "2022-01-01", "2023-12-31", unit="minute", pattern="%d.%m.%y %H:%M"),
+        Date("plain", "1950-01-01", "2000-12-31", missing=True),
+        Categorical("sex", ("f", "m")),
+    )
+)
+
+
+def written(count=400):
+    rng = np.random.default_rng(0)
+    born = [datetime.date(1950, 1, 1) + datetime.timedelta(days=int(at)) for at in rng.integers(0, 18_000, count)]
+    seen = [
+        datetime.datetime(2022, 1, 1) + datetime.timedelta(minutes=int(at))
+        for at in rng.integers(0, 900_000, count)
+    ]
+    return pa.table(
+        {
+            "born": [f"{day:%d/%m/%Y}" for day in born],
+            "seen": [f"{moment:%d.%m.%y %H:%M}" for moment in seen],
+            "plain": [day.isoformat() for day in born],
+            "sex": ["f", "m"] * (count // 2),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def found():
+    records = from_arrow(written(), STATED)
+    plan = make_plan(Config(1.0), len(records), STATED)
+    gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
+    return discover_domain(gateway, plan, STATED).domain
+
+
+def test_what_is_found_keeps_the_pattern(found):
+    check_discovered(STATED, found)
+    assert [getattr(field, "pattern", None) for field in found.fields] == ["%d/%m/%Y", "%d.%m.%y %H:%M", None, None]
+    assert domain_from_plain(domain_to_plain(found)).fields == found.fields
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, found, ending):
+    """They came back as 1976-04-01, whatever the file had."""
+    records = from_arrow(written(), found)
+    file = tmp_path / f"synthetic.{ending}"
+    dpgm.write_records(records, file, rng=np.random.default_rng(1))
+    if ending == "csv":
+        row = dict(zip(*(line.split(",") for line in file.read_text().splitlines()[:2]), strict=True))
+    else:
+        row = json.loads(file.read_text().splitlines()[0])
+    assert datetime.datetime.strptime(row["born"], "%d/%m/%Y").year < 2001
+    assert datetime.datetime.strptime(row["seen"], "%d.%m.%y %H:%M").year in (2022, 2023)
+    assert datetime.date.fromisoformat(row["plain"])
+    again = dpgm.read_records(file, domain=found, shape="wide")
+    assert np.array_equal(again.indices, records.indices)
+
+
+def test_files_with_patterns_are_compared(tmp_path, found):
+    import pyarrow.csv as csv
+
+    csv.write_csv(written(), tmp_path / "real.csv")
+    dpgm.write_records(from_arrow(written(), found), tmp_path / "synthetic.csv", rng=np.random.default_rng(1))
+    made = dpgm.evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv", domain=STATED)
+    kinds = {column.name: column.kind for column in made.columns}
+    assert kinds == {"born": "date", "seen": "date", "plain": "date", "sex": "category"}
+    assert all(column.distance < 0.6 for column in made.columns)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "%d/%m/%Y %H:%M",
+        "%m/%d/%Y %I:%M %p",
+        "%d.%m.%Y %H:%M:%S",
+        "%d.%m.%y",
+        "%d-%b-%Y",
+        "%d-%b-%y",
+        "%Y/%m/%d %H:%M",
+    ],
+)
+def test_drafts_know_how_dates_are_written(tmp_path, pattern):
+    """Years of two digits were taken for those of the first century, and date-times for free text."""
+    rng = np.random.default_rng(0)
+    moments = [
+        datetime.datetime(2021, 1, 1) + datetime.timedelta(minutes=int(at)) for at in rng.integers(0, 900_000, 60)
+    ]
+    (tmp_path / "t.csv").write_text("when,k\n" + "".join(f"{moment.strftime(pattern)},a\n" for moment in moments))
+    field = inspect_file(tmp_path / "t.csv").domain.field("when")
+    assert field.pattern == pattern
+    assert field.kind == ("datetime" if ":" in pattern or "%H" in pattern else "date")

@@ -1,0 +1,114 @@
+"""Moments: the hours of the day survive, privately, and days are modelled apart from them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpgm
+from dpgm.data.conversion import from_arrow
+from dpgm.data.domain import DateTime, Domain, ShapedNumber
+from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.number_fields import NumberFormat
+from dpgm.data.open_records import draw_shaped, shaped_codes
+from dpgm.errors import UsageError
+from dpgm.evaluation.verdict import column_faults
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.strategy.config import Config
+from dpgm.synthesis.domain_discovery import discover_domain
+from dpgm.synthesis.plan import make_plan
+from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+
+DOMAIN = Domain(
+    (
+        DateTime("seen", "discover", "discover", unit="minute"),
+        DateTime("called", "2022-01-01T12:00", "2023-12-31T18:00", unit="second"),
+        DateTime("rung", "2022-05-01", "2022-05-03T23:59", unit="minute"),
+    )
+)
+
+
+def some_table(count=3000, seed=0):
+    """Open from 8 to 18; calls at night as well, around eight in the evening; two days on which somebody rang."""
+    rng = np.random.default_rng(seed)
+    days = np.datetime64("2022-03-01T00:00:00") + rng.integers(0, 600, count) * 86_400
+    opened = (np.clip(rng.normal(12, 2.5, count), 8, 17.99) * 3600).astype(np.int64)
+    late = (np.mod(rng.normal(20, 3, count), 24) * 3600).astype(np.int64)
+    rung = np.datetime64("2022-05-01T06:00:00") + rng.integers(0, 40 * 3600, count)
+    return pa.table({"seen": pa.array(days + opened), "called": pa.array(days + late), "rung": pa.array(rung)})
+
+
+def found_in(table, seed=0):
+    records = from_arrow(table, DOMAIN)
+    plan = make_plan(Config(1.0), len(records), DOMAIN)
+    gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
+    return discover_domain(gateway, plan, DOMAIN).domain, records
+
+
+def hours(ticks, field):
+    day = {"minute": 1440, "second": 86_400}[field.format.unit]
+    return np.bincount((np.mod(ticks, day) * 24 // day).astype(int), minlength=24) / len(ticks)
+
+
+def test_opening_hours_stay_opening_hours():
+    """All hours came back alike: 58 % of the visits lay before 8 or after 18, and 0.75 of the calls elsewhere."""
+    outside, distances = [], []
+    for seed in range(4):
+        closed, records = found_in(some_table(seed=seed), seed)
+        rng = np.random.default_rng(seed)
+        for name in ("seen", "called"):
+            at = [field.name for field in DOMAIN.fields].index(name)
+            field, ticks = closed.fields[at], records.columns[at].ticks
+            drawn = draw_shaped(field, shaped_codes(field, ticks), rng)
+            real, made = hours(ticks, field), hours(drawn, field)
+            distances.append(np.abs(real - made).sum() / 2)
+            if name == "seen":
+                outside.append(made[:8].sum() + made[18:].sum())
+            assert np.array_equal(shaped_codes(field, drawn), shaped_codes(field, ticks))  # days stay in their bins
+            low, high = DOMAIN.fields[at].bounds
+            if low is not None:
+                assert drawn.min() >= low
+                assert drawn.max() <= high
+    assert max(outside) < 0.06
+    assert np.mean(distances) < 0.15
+
+
+def test_a_range_of_few_days_keeps_its_fine_cells():
+    closed, _ = found_in(some_table())
+    assert [bool(field.clock) for field in closed.fields] == [True, True, False]
+
+
+def test_hours_are_counted_privately():
+    datasets = [from_arrow(some_table(300, seed), DOMAIN) for seed in range(2)]
+    plan = make_plan(Config(1.0), 300, DOMAIN)
+
+    def run(gateway):
+        return domain_to_plain(discover_domain(gateway, plan, DOMAIN).domain)
+
+    assert_playback_invariant(run, datasets, tapes=2, allowance=plan.mechanisms)
+    ratios = sensitivity_ratios(run, datasets[0], from_arrow(some_table(1, 9), DOMAIN))
+    assert 0.99 <= ratios["number histograms"] <= 1 + 1e-9  # every level counts the record, and the hour does
+
+
+def test_a_domain_with_hours_is_written_and_read():
+    closed, _ = found_in(some_table(500))
+    assert domain_from_plain(domain_to_plain(closed)).fields == closed.fields
+
+
+@pytest.mark.parametrize("clock", [(1.0,) * 23, (0.0,) * 24, (-1.0,) + (1.0,) * 23, (float("nan"),) * 24])
+def test_hours_that_are_none_are_refused(clock):
+    with pytest.raises(UsageError, match="histogram"):
+        ShapedNumber("t", NumberFormat("datetime", unit="minute"), (), (0, 1440), (1,), (0,), clock=clock)
+
+
+def test_a_comparison_sees_hours_that_are_lost():
+    """Every moment moved to a random hour: days are the same, and it was called close."""
+    table = some_table(2000).select(["seen"])
+    seen = table["seen"].to_numpy()
+    rng = np.random.default_rng(1)
+    moved = seen.astype("datetime64[D]").astype("datetime64[s]") + rng.integers(0, 86_400, len(seen))
+    column = dpgm.evaluate(table, pa.table({"seen": moved})).columns[0]
+    assert any("wrong hour" in fault for fault in column_faults(column))
+    again = dpgm.evaluate(table, table).columns[0]
+    assert again.clock_distance == 0
+    assert not column_faults(again)
