@@ -17,10 +17,11 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain
 from dpgm.data.readers import read_records
+from dpgm.evaluation.column_faults import column_faults
 from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.raw_columns import raw_columns
-from dpgm.evaluation.verdict import column_faults, verdict
+from dpgm.evaluation.verdict import verdict
 from dpgm.mechanisms.randomness import SeededRandomness
 from public_data import DATA
 

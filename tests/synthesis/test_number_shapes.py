@@ -75,3 +75,16 @@ def test_noise_puts_nobody_at_the_ends_of_the_range_nor_far_out():
         spreads.append(float(shares @ (np.arange(91) - mean) ** 2) ** 0.5 / stays.std())
     assert np.mean(np.array(at_ends) > 0) <= 0.05
     assert np.mean(np.array(spreads) > 1.6) <= 0.1
+
+
+def test_where_nothing_stands_out_numbers_are_small():
+    """Twelve ages at epsilon 1: any of 200 powers of two was as likely, and ages had sixteen digits."""
+    field = Numeric("age", "discover", "discover", integer=True)
+    ages = np.random.default_rng(1).integers(18, 90, 12).astype(float)
+    widest = []
+    for seed in range(60):
+        noise = np.random.default_rng(seed).normal(0, 36.0, BOUND_SLOTS)
+        low, high = found_bounds(field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES)
+        widest.append(max(-low, high))
+    assert np.median(widest) < 10_000
+    assert np.mean(np.array(widest) > 1e7) < 0.1

@@ -169,7 +169,7 @@ def print_columns(made: "Evaluation") -> None:
     from rich.table import Table
 
     from dpgm.cli.app import printable
-    from dpgm.evaluation.verdict import column_faults, columns_off, share_text, shown
+    from dpgm.evaluation.column_faults import column_faults, columns_off, share_text, shown
 
     off = columns_off(made)
     fine = [column for column in made.columns if column not in off]

@@ -22,22 +22,24 @@ from dpgm.errors import InputError, ResourceError, UsageError
 
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # looked at in one go; where memory is limited
 _MAX_BYTES = 1 << 36
+_SHOWN = 5  # names of arrays in a message
 
 
 def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
-    """A scipy sparse matrix; every stored value other than 0 is present (or above the threshold)."""
+    """A scipy sparse matrix, of which every stored value other than 0 is present, or one array as in a `.npy` file."""
     import scipy.sparse
 
     if source.member is not None:
         raise InputError(f"{source}: .npz files are read from the disk; unpack the archive first.")
-    _check_npz(source)
+    names = _checked_names(source)
+    if "format" not in names:
+        return _read_matrix(_only_array(source, names), source, options)
     try:
         matrix: Any = scipy.sparse.load_npz(source.path)
         matrix.tocsr().check_format(full_check=True)
     except Exception:  # numpy, scipy, zipfile and zlib raise some fifteen kinds on damaged files
         raise InputError(
-            f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again (arrays"
-            " of images, without labels, with numpy.save as .npy)."
+            f"{source}: is not a sparse matrix written by scipy.sparse.save_npz, or is damaged; write it again."
         ) from None
     _check_kind(matrix.data.dtype, source)
     if options.threshold is not None:
@@ -48,15 +50,32 @@ def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     return _checked(source, lambda: from_scipy(matrix, options.public_domain)), Source("row", False, "wide")
 
 
-def _check_npz(source: Input) -> None:
+def _only_array(source: Input, names: list[str]) -> Any:
+    """The array of a file that holds one."""
+    if len(names) != 1:
+        raise InputError(
+            f"{source}: holds {len(names)} arrays ({', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})"
+            " and no sparse matrix; write the one to read alone, with numpy.save as .npy or scipy.sparse.save_npz."
+        )
+    try:
+        with np.load(source.path, allow_pickle=False) as arrays:
+            return arrays[names[0]]
+    except Exception:  # as above
+        raise InputError(f"{source}: is not a plain numpy matrix, or is damaged; write it again.") from None
+
+
+def _checked_names(source: Input) -> list[str]:
+    """The names of the arrays of a file whose size is sane."""
     try:
         with zipfile.ZipFile(source.path) as archive:
             unpacked = sum(one.file_size for one in archive.infolist())
+            names = [one.filename.removesuffix(".npy") for one in archive.infolist()]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         raise InputError(f"{source}: is damaged or cut short; write it again.") from None
     size = source.path.stat().st_size
     if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
+    return names
 
 
 def _checked(source: Input, make: Any) -> Records:
@@ -83,6 +102,11 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         matrix = np.load(source.path, mmap_mode="r", allow_pickle=False)
     except Exception:  # numpy parses the header as Python text: damaged ones raise errors of many kinds
         raise InputError(f"{source}: is not a plain numpy matrix, or is cut short; write it again.") from None
+    return _read_matrix(matrix, source, options)
+
+
+def _read_matrix(matrix: Any, source: Input, options: ReadOptions) -> tuple[Records, Source]:
+    """Records of a dense matrix of 2 dimensions, or of 3 for images."""
     if not isinstance(matrix, np.ndarray) or matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
         raise InputError(f"{source}: must hold a matrix of 2 dimensions, or of 3 for images.")
     _check_kind(matrix.dtype, source)

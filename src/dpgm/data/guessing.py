@@ -12,7 +12,7 @@ from dpgm.data.columns import Columns, flat_column
 from dpgm.data.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.excel import excel_columns
-from dpgm.data.json_lines import array_elements, json_columns
+from dpgm.data.json_lines import array_elements, json_columns, line_elements
 from dpgm.data.lines import TextBlock, first_block
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
@@ -27,10 +27,14 @@ _TITLES = 20  # lines at the top among which titles are looked for
 
 @dataclass(frozen=True)
 class Guess:
-    """Options completed by what the first rows show, and whether they show a table that needs a domain."""
+    """Options completed by what the first rows show, and whether they show a table that needs a domain.
+
+    `unread` are members of JSON objects beside the only list, which is read as a set of items.
+    """
 
     options: ReadOptions
     table: bool = False
+    unread: tuple[str, ...] = ()
 
 
 def guess_options(source: Input, options: ReadOptions) -> Guess:
@@ -55,14 +59,14 @@ def table_columns(source: Input, guess: Guess) -> Columns:
     if name == "xlsx":
         return excel_columns(source, guess.options, is_table=True)
     if name in ("jsonl", "json"):
-        rows = _json_rows(source, guess.options)
-        names = tuple(dict.fromkeys(member for row in rows if isinstance(row, dict) for member in row))
-        lists = {member for row in rows if isinstance(row, dict) for member in row if isinstance(row[member], list)}
+        members = _json_members(source, guess.options)
         fields = tuple(
-            ItemSet(one, (0,)) if one in lists else Categorical(one, (0,)) for one in names if one.strip()
+            ItemSet(one, (0,)) if is_list else Categorical(one, (0,))
+            for one, is_list in members.items()
+            if one.strip()
         )
         return json_columns(
-            source, replace(guess.options, domain=Domain(fields), shape="wide"), array=name == "json"
+            source, replace(guess.options, domain=Domain(fields), shape="wide"), array=name == "json", draft=True
         )
     if name == "parquet":
         return parquet_columns(source, guess.options)
@@ -167,11 +171,25 @@ def _json_rows(source: Input, options: ReadOptions) -> list[Any]:
     return rows
 
 
+def _json_members(source: Input, options: ReadOptions) -> dict[str, bool]:
+    """The members of all objects of a file, in the order of their first rows, and which hold lists."""
+    members: dict[str, bool] = {}
+    read = array_elements if format_name(source, options) == "json" else line_elements
+    for rows, _ in read(source, options.encoding):
+        for row in rows:
+            if isinstance(row, dict):
+                for name, value in row.items():
+                    members[name] = members.get(name, False) or isinstance(value, list)
+    return members
+
+
 def _guess_json(source: Input, options: ReadOptions) -> Guess:
     rows = _json_rows(source, options)
     lists = {name for row in rows if isinstance(row, dict) for name in row if isinstance(row[name], list)}
     if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
         return Guess(options)
     if options.shape is None and len(lists) == 1:
-        return Guess(replace(options, item=next(iter(lists))))
+        (item,) = lists
+        unread = tuple(one for one in _json_members(source, options) if one not in (item, options.person))
+        return Guess(replace(options, item=item), unread=unread)
     return Guess(replace(options, shape="wide"), table=True)

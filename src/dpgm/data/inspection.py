@@ -36,6 +36,7 @@ _ORDERS = (
     "No row breaks these rules, but synthetic ones can; where one is public knowledge, state it in the draft under"
     " `constraints`:"
 )
+_ALL_MEMBERS = "lists of items alone are read; for a table of all members say --shape wide"
 _AFTER = "the time since is then modelled, and nothing has to be left out"
 _ORDERS_NOTE = (
     "\nRules that no row breaks, seen in the data: take the # away from `constraints` and from those that are public\n"
@@ -62,6 +63,7 @@ class Inspection:
     orders: tuple[str, ...] = ()
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
+    unread: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -78,6 +80,7 @@ class Inspection:
             f" empty records {self.empty:,}",
             f"fields     {len(self.domain.fields)} ({found})",
             *shown,
+            *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
         ]
 
     def _head(self) -> list[str]:
@@ -196,6 +199,7 @@ def inspect_file(
         orders=() if drafted is None else drafted.orders,
         follows=() if drafted is None else drafted.follows,
         hints=() if drafted is None else drafted.hints,
+        unread=guess.unread,
     )
 
 

@@ -29,8 +29,11 @@ _Piece = tuple[list[_Row | list[Any]], Place]
 _Reader = Callable[[list[Any], Place], Any]
 
 
-def json_columns(source: Input, options: ReadOptions, *, array: bool = False) -> Columns:
-    """A file of JSON lines, or of one array, as named columns: those that the options and the domain name."""
+def json_columns(source: Input, options: ReadOptions, *, array: bool = False, draft: bool = False) -> Columns:
+    """A file of JSON lines, or of one array, as named columns: those that the options and the domain name.
+
+    For a `draft`, members of objects or of lists beside other values are columns of a type that is not modelled.
+    """
     shape: Shape = options.stated_shape or "basket"
     members: dict[str, _Reader] = {}
     if options.person is not None:
@@ -57,10 +60,26 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False) ->
             for one in domain.fields:
                 sets = isinstance(one, (ItemSet, Image))
                 members[one.name] = object_lists if sets else object_texts
-    pieces = array_elements(source, options.encoding) if array else _lines(source, options.encoding)
+    if draft:
+        members = {name: _any_type(read) for name, read in members.items()}
+    pieces = array_elements(source, options.encoding) if array else line_elements(source, options.encoding)
     return Columns(
         str(source), tuple(members), lists, _chunks(source, pieces, options, shape, members), shape=shape
     )
+
+
+def _any_type(read: _Reader) -> _Reader:
+    """A reader that does not refuse values of other types: it makes a column of structures of them."""
+
+    def reader(values: list[Any], where: Place) -> Any:
+        import pyarrow as pa
+
+        try:
+            return read(values, where)
+        except InputError:
+            return pa.nulls(len(values), pa.struct([]))
+
+    return reader
 
 
 def _scalars_or_lists(values: list[Any], where: Place) -> Any:
@@ -101,7 +120,7 @@ def _rows(block: TextBlock, first: int) -> tuple[list[_Row | list[Any]], list[in
     return rows, kept
 
 
-def _lines(source: Input, encoding: str) -> Iterator[_Piece]:
+def line_elements(source: Input, encoding: str) -> Iterator[_Piece]:
     """The rows of JSON lines, some at a time."""
     for block in blocks_of(source, quoted=False, encoding=encoding):
         for first in range(0, len(block.ends), _ROWS):

@@ -173,12 +173,16 @@ def year_range(first: int, last: int, step: int) -> tuple[float, float]:
     return float(ends[0] // step), float(ends[1] // step - 1)
 
 
+def bound_exponent(slot: int) -> int:
+    """The exponent of the power of two of a slot other than that of 0."""
+    return int(_EXPONENTS[abs(slot - len(_EXPONENTS)) - 1])
+
+
 def slot_range(slot: int, in_steps: bool) -> tuple[float, float]:
     """The lowest and the highest number of a slot."""
-    middle = len(_EXPONENTS)
-    if slot == middle:
+    if slot == len(_EXPONENTS):
         return 0.0, 0.0
-    power = int(_EXPONENTS[abs(slot - middle) - 1])
+    middle, power = len(_EXPONENTS), bound_exponent(slot)
     if in_steps and power < 0:  # no whole number lies there, but noise may point at it
         return 0.0, 0.0
     low, high = 2.0**power, 2.0 ** (power + 1) - (1 if in_steps else 0)

@@ -5,9 +5,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from dpgm.evaluation.column_metrics import ColumnComparison
+from dpgm.evaluation.column_faults import column_faults, columns_off, percent, share_text
 from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation
-from dpgm.evaluation.raw_columns import date_text, number_text
 from dpgm.evaluation.verdict_rules import RULES, Limits, VerdictRules
 
 Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
@@ -55,77 +54,6 @@ def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
     return Verdict(grade, _headline(grade, evaluation, rules), tuple(judged.bad), tuple(judged.good))
 
 
-def percent(share: float) -> str:
-    """A share in words that fit its size.
-
-    >>> percent(0.0042), percent(0.137), percent(3.0)
-    ('0.42 %', '14 %', '300 %')
-    """
-    value = 100 * share
-    if value == 0:
-        return "0 %"
-    return f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
-
-
-def share_text(share: float) -> str:
-    """A share with one place, so that 99.9 % does not become 100 %.
-
-    >>> share_text(0.917), share_text(0.0005), share_text(0.0), share_text(1.0)
-    ('91.7 %', '0.05 %', '0 %', '100 %')
-    """
-    value = 100 * share
-    if value in (0, 100):
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
-
-
-def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
-    """What is off in one column, the worst kind of fault first; empty if nothing is."""
-    faults = []
-    if column.mode_gap > rules.share_gap:
-        ours, theirs = share_text(column.synthetic_mode_share), share_text(column.real_mode_share)
-        faults.append(f"the value {column.mode} makes up {ours} instead of {theirs}")
-    if column.missing_gap > rules.share_gap:
-        ours, theirs = share_text(column.synthetic.missing), share_text(column.real.missing)
-        faults.append(f"{ours} of the values are missing instead of {theirs}")
-    if column.median_shift is not None and column.median_shift > rules.median_shift:
-        at = len(column.real.quantiles) // 2
-        ours, theirs = (shown(column, side.quantiles[at]) for side in (column.synthetic, column.real))
-        faults.append(f"the median is {ours} instead of {theirs}")
-    if column.mean_shift is not None and column.mean_shift > rules.mean_shift:
-        faults.append(
-            f"the mean is {shown(column, column.synthetic.mean)} instead of {shown(column, column.real.mean)}"
-        )
-    if column.deviation_ratio is not None:
-        low, high = rules.deviation_ratio
-        if not low <= column.deviation_ratio <= high:
-            faults.append(
-                f"the standard deviation is {number_text(column.synthetic.deviation or 0.0)} instead of "
-                f"{number_text(column.real.deviation or 0.0)}"
-            )
-    if column.clock_distance is not None and column.clock_distance > rules.column_distance:
-        faults.append(f"{percent(column.clock_distance)} of the times lie at the wrong hour of the day")
-    if column.lost:
-        faults.append(f"the value {column.lost[0]} hardly ever occurs")
-    if column.distance > rules.column_distance and not faults:
-        what = "values are" if column.kind == "category" else "values lie"
-        faults.append(f"{percent(column.distance)} of the {what} in the wrong place")
-    return tuple(faults)
-
-
-def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[ColumnComparison, ...]:
-    """The columns with a fault, the worst first."""
-    off = [column for column in evaluation.columns if column_faults(column, rules)]
-    return tuple(sorted(off, key=lambda column: -_badness(column, rules)))
-
-
-def shown(column: ColumnComparison, value: float | None) -> str:
-    """A number of a column as people write it."""
-    if value is None:
-        return "–"
-    return date_text(value) if column.kind == "date" else number_text(value)
-
-
 class _Judged:
     """Sentences and levels as they are found."""
 
@@ -137,21 +65,6 @@ class _Judged:
     def add(self, level: int, text: str) -> None:
         self.levels.append(level)
         (self.bad if level else self.good).append(text)
-
-
-def _badness(column: ColumnComparison, rules: VerdictRules) -> float:
-    """How many times its limit the worst figure of a column is."""
-    low, high = rules.deviation_ratio
-    ratio = column.deviation_ratio or 1.0
-    return max(
-        column.mode_gap / rules.share_gap,
-        column.missing_gap / rules.share_gap,
-        (column.median_shift or 0.0) / rules.median_shift,
-        (column.mean_shift or 0.0) / rules.mean_shift,
-        column.distance / rules.column_distance,
-        (column.clock_distance or 0.0) / rules.column_distance,
-        max(low / max(ratio, 1e-9), ratio / high),
-    )
 
 
 def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
@@ -195,12 +108,15 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
     single, pair = evaluation.query_means(1), evaluation.query_means(2)
     if single:
         ours = single[SYNTHETIC]
-        level, aside = _beyond_chance(evaluation, "pop1", ours, rules.single_counts)
-        judged.add(level, f"Counts of a single {what} are off by {percent(ours)} on average{aside}.")
+        counts = f"counts of a single {what}"
+        level, aside = _beyond_chance(evaluation, judged, "pop1", ours, rules.single_counts, counts)
+        if level is not None:
+            judged.add(level, f"C{counts[1:]} are off by {percent(ours)} on average{aside}.")
     if pair:
         ours, alone = pair[SYNTHETIC], pair.get("independent")
-        level, aside = _beyond_chance(evaluation, "pop2", ours, rules.pair_counts)
-        text = f"Counts of two {what}s together are off by {percent(ours)}{aside}"
+        counts = f"counts of two {what}s together"
+        level, aside = _beyond_chance(evaluation, judged, "pop2", ours, rules.pair_counts, counts)
+        text = f"C{counts[1:]} are off by {percent(ours)}{aside}"
         if alone is not None:
             better = alone / max(ours, 1e-12)
             text += f"; {what}s drawn independently, at the same privacy, by {percent(alone)}"
@@ -210,7 +126,8 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
                 text += ": here the simple method is better"
             elif better < 1:
                 text += ": here the simple method is as good"
-        judged.add(level, text + ".")
+        if level is not None:
+            judged.add(level, text + ".")
     if evaluation.worst_items and evaluation.kind == "sets" and evaluation.worst_items[0].error > _RARE_ERROR:
         worst = evaluation.worst_items[0]
         judged.bad.append(
@@ -223,12 +140,23 @@ def _queries(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
         tone.append(f"{percent(found)} of the {len(evaluation.frequent_sets.real)} most frequent sets are found.")
 
 
-def _beyond_chance(evaluation: Evaluation, figure: str, value: float, limits: Limits) -> tuple[int, str]:
-    """The level of what chance does not explain, and what to say of chance where it matters."""
+def _beyond_chance(
+    evaluation: Evaluation, judged: _Judged, figure: str, value: float, limits: Limits, what: str
+) -> tuple[int | None, str]:
+    """The level of what chance does not explain, and what to say of chance where it matters.
+
+    The level is None, and `judged` is told so, where there are too few records for the figure to say anything.
+    """
     chance = evaluation.chance.get(figure, 0.0)
     excess = max(0.0, value**2 - chance**2) ** 0.5
-    aside = f" (a fresh sample of the same people: {percent(chance)})" if chance > value / 3 else ""
-    return limits.level(excess), aside
+    by = percent(chance) if chance <= 1 else "more than 100 %"
+    level = limits.level(excess)
+    if not level and value > limits.close and max(value, chance) > limits.useful:
+        judged.bad.append(
+            f"There are too few records to judge {what}: a fresh sample of the same people would be off by {by}."
+        )
+        return None, ""
+    return level, f" (a fresh sample of the same people: {by})" if chance > value / 3 else ""
 
 
 def _lost(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
@@ -256,12 +184,13 @@ def _table(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None
         return
     gap = evaluation.table.mean_total_variation
     first, second = evaluation.table.worst_pair
-    level, aside = _beyond_chance(evaluation, "pairs", gap, rules.column_pairs)
-    judged.add(
-        level,
-        f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data"
-        f"{aside}; the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)}).",
-    )
+    level, aside = _beyond_chance(evaluation, judged, "pairs", gap, rules.column_pairs, "pairs of columns")
+    if level is not None:
+        judged.add(
+            level,
+            f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data"
+            f"{aside}; the hardest pair is {first} and {second} ({percent(evaluation.table.largest_total_variation)}).",
+        )
 
 
 def _ties(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> None:
@@ -343,13 +272,14 @@ def _lengths(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> No
     if evaluation.lengths is None or evaluation.kind == "images":
         return
     gap = evaluation.lengths.total_variation
-    level, aside = _beyond_chance(evaluation, "lengths", gap, rules.lengths)
-    judged.add(
-        level,
-        f"Records hold {evaluation.lengths.synthetic_mean:.2f} items on average (real: "
-        f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match"
-        f"{aside}.",
-    )
+    level, aside = _beyond_chance(evaluation, judged, "lengths", gap, rules.lengths, "lengths of records")
+    if level is not None:
+        judged.add(
+            level,
+            f"Records hold {evaluation.lengths.synthetic_mean:.2f} items on average (real: "
+            f"{evaluation.lengths.real_mean:.2f}); {percent(gap)} of them would have to change their length to match"
+            f"{aside}.",
+        )
 
 
 def _copies(evaluation: Evaluation, judged: _Judged, rules: VerdictRules) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from dpgm.evaluation.column_faults import column_faults, columns_off, percent, share_text, shown
 from dpgm.evaluation.column_metrics import ColumnComparison
 from dpgm.evaluation.evaluation import Evaluation
-from dpgm.evaluation.verdict import column_faults, columns_off, percent, share_text, shown
 
 OPEN_CARDS = 8  # columns shown at once; the others unfold
 _NAMED_BARS = 7  # categories shown by name

@@ -48,6 +48,9 @@ class DiscoveryRules:
         missing: standard deviations above 0 that make missing values believed where the domain does not tell.
         seen: standard deviations above 0 that make a power of two believed. With 4, noise alone made one far away
             believed in one column of 150, and values of that size came out.
+        far_fetched: where no power of two is believed, the range starts from the one with the most records, less so
+            many standard deviations per power of two away from 1, and less `negative` for numbers below 0. Twelve ages
+            at epsilon 1 were numbers of sixteen digits.
         near: the same for powers of two next to one that is believed, alone or several in a row together.
         together: how many powers of two in a row may be believed together: money spreads over several of them, none of
             which stands out (3,000 bills at epsilon 1: 16 % lay above the range before).
@@ -88,6 +91,8 @@ class DiscoveryRules:
     least_bin: float = 4.0
     missing: float = 3.0
     seen: float = 5.0
+    far_fetched: float = 0.1
+    negative: float = 1.0
     near: float = 3.0
     together: int = 4
     rows_seen: float = 5.5

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
-from dpgm.data.number_grid import YEARS, Grid, hour_slot, slot_range, year_range
+from dpgm.data.number_grid import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.simplex import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
@@ -29,15 +29,15 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
     """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
     low, high = field.bounds
     seen = np.flatnonzero(counts > rules.seen * std)
+    zero = len(counts) // 2  # beyond it numbers have the other sign
     if not len(seen):
-        seen = np.array([int(np.argmax(counts))])
+        seen = np.array([_likeliest(counts / std, zero, field.format.in_steps, rules)])
     first, last = (
         len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(seen[0]), std, rules.near, rules),
         int(seen[-1]),
     )
     last = _outermost(counts, last, std, rules.near, rules)
     first, last = _with_far_groups(counts, first, last, rules.rows_seen * std)
-    zero = len(counts) // 2  # beyond it numbers have the other sign
     first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
     last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.beside * std
     in_steps = field.format.in_steps
@@ -47,6 +47,15 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
     low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
     high = max(found_high, low + 1) if high is None else high
     return low, high
+
+
+def _likeliest(counts: Floats, zero: int, in_steps: bool, rules: DiscoveryRules) -> int:
+    """The power of two to start from where none stands out from noise: small numbers are likelier than huge ones."""
+    exponents = np.array([0.0 if at == zero else bound_exponent(at) for at in range(len(counts))])
+    unlikely = rules.far_fetched * np.abs(exponents) + rules.negative * (np.arange(len(counts)) < zero)
+    if in_steps:
+        unlikely[exponents < 0] = np.inf
+    return int(np.argmax(counts - unlikely))
 
 
 def found_years(

@@ -1,0 +1,62 @@
+"""JSON objects with more members than are read, and numpy archives of plain arrays."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpgm
+from dpgm.data.inspection import inspect_file
+from dpgm.errors import InputError
+
+
+def objects(path, count=60):
+    with open(path, "w") as file:
+        for at in range(count):
+            row = {"id": at, "age": 20 + at % 50, "tags": ["a", "b"][: at % 3], "home": {"city": "x"}}
+            row |= {"mixed": [1] if at % 2 else 1}
+            row |= {"late": "z"} if at > count - 3 else {}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def test_inspect_says_which_members_it_does_not_read(tmp_path):
+    path = tmp_path / "o.jsonl"
+    path.write_text("".join(json.dumps({"id": at, "tags": ["a"], "x": 1}) + "\n" for at in range(5)))
+    seen = inspect_file(path)
+    assert seen.unread == ("id", "x")
+    assert any(line.startswith("not read   id, x") and "--shape wide" in line for line in seen.lines())
+
+
+def test_a_table_of_objects_leaves_out_members_that_cannot_be_modelled(tmp_path):
+    """It failed at the first object within an object."""
+    path = objects(tmp_path / "o.jsonl")
+    seen = inspect_file(path, shape="wide", draft_domain=tmp_path / "d.yaml")
+    assert {name for name, _ in seen.left_out} == {"id", "home", "mixed"}
+    assert [field.name for field in seen.domain.fields] == ["age", "tags", "late"]
+    assert len(dpgm.read_records(path, domain=tmp_path / "d.yaml", shape="wide")) == 60
+
+
+def test_an_archive_of_one_array_is_read_as_the_array_is(tmp_path):
+    """It was refused as no sparse matrix."""
+    matrix = np.random.default_rng(0).random((40, 6)) < 0.4
+    np.savez(tmp_path / "a.npz", whatever=matrix)
+    np.save(tmp_path / "a.npy", matrix)
+    one, other = (dpgm.read_records(tmp_path / name) for name in ("a.npz", "a.npy"))
+    assert np.array_equal(one.indices, other.indices)
+    assert one.domain == other.domain
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": np.zeros((3, 3)), "labels": np.zeros(3)}, "holds 2 arrays (x, labels)"),
+        ({"x": np.zeros(3)}, "2 dimensions"),
+        ({"x": np.full((3, 3), 0.5)}, "neither 0 nor 1"),
+        ({"x": np.array([["a", "b"]])}, "does not hold numbers"),
+    ],
+)
+def test_other_archives_are_refused_in_a_sentence(tmp_path, arrays, words):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        dpgm.read_records(tmp_path / "a.npz")
