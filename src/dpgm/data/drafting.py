@@ -4,6 +4,7 @@ The draft states names and kinds of columns, whole numbers or places after the p
 bounds, bins and categories are found privately by the fit. Kinds are judged by the rows, so the curator confirms them.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,16 @@ from dpgm.data.missing_codes import CodeCounts, code_hint
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
 from dpgm.data.number_marks import plain_texts, without_signs
 from dpgm.data.options import ReadOptions
-from dpgm.data.reading_hints import NumberMarks, absent_words, joining_mark, ways_of_dates
+from dpgm.data.reading_hints import (
+    NumberMarks,
+    absent_words,
+    called_id,
+    clock_or_brackets,
+    far_dates,
+    joining_mark,
+    names_persons,
+    ways_of_dates,
+)
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -40,6 +50,7 @@ KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "ite
 _DISTINCT = 0.9  # share of different values from which texts are no categories
 _FEW = 0.1  # share of different values up to which texts are plainly categories
 _ENOUGH = 20  # rows from which that share says anything
+_NUMBERED = 1.5  # numbers between the first and the last per row, up to which rows seem to be numbered
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
 _PADDED = 0.05  # share of whole numbers with leading zeros from which they are codes
@@ -149,7 +160,8 @@ class _Column:
         self.number = self.whole = self.rising = self.plain = True
         self.lists = self.truth = self.blanks = False
         self.temporal: str | None = None
-        self.last = -np.inf
+        self.last = self.largest = -np.inf
+        self.least = np.inf
         self.patterns: list[str | None] = [None, *DATE_PATTERNS]
         self.clock = False
         self.values: set[str] = set()
@@ -220,6 +232,7 @@ class _Column:
             inside = np.concatenate([[self.last], present])
             self.rising = self.rising and bool((inside[1:] > inside[:-1]).all())
             self.last = float(present[-1])
+            self.least, self.largest = min(self.least, present.min()), max(self.largest, present.max())
             self.codes.see(present)
 
     def _plain(self, texts: Any) -> Any:
@@ -235,6 +248,11 @@ class _Column:
             return texts
 
     @property
+    def _numbered(self) -> bool:
+        """Whether whole numbers that all differ leave out hardly any between the least and the largest."""
+        return self.largest - self.least < _NUMBERED * (self.rows - self.gone)
+
+    @property
     def is_code(self) -> bool:
         """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
         many = self.padded >= _PADDED * (self.rows - self.gone)
@@ -245,22 +263,33 @@ class _Column:
         number = self.number and not self.is_code
         if number and (codes := self.codes.found()):
             return code_hint(codes)
-        if number or self.lists or self.temporal is not None or (self.patterns and self.values):
+        if number and self.whole and names_persons(self.name) and self._repeats:
+            return f"if it tells persons with several rows each, say --person '{self.name}'"
+        if number or self.lists or self.temporal is not None:
             return None
+        if self.patterns and self.values:
+            return far_dates(self.values)
         if (told := self.marks.hint()) is not None:
             return told
-        if (told := absent_words(self.values) or ways_of_dates(self.values)) is not None:
+        told = absent_words(self.values) or ways_of_dates(self.values) or clock_or_brackets(self.values)
+        if told is not None:
             return told
         separator = joining_mark(self.values)
         if separator is not None:
-            said = f"--kind {self.name}=items --item-separator '{separator}'"
+            said = f"--kind {shlex.quote(f'{self.name}=items')} --item-separator '{separator}'"
             return f"cells that hold several items each: read them as lists with {said}"
-        if _FEW * self.rows < len(self.values) < _DISTINCT * (self.rows - self.gone) and self.rows >= _ENOUGH:
+        if self._repeats:
             return (
                 f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
                 f" each, say --person '{self.name}'; else most of them are too rare to be published"
             )
         return None
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether there are many values, and most of them occur several times, as persons in a list of visits do."""
+        some = _FEW * self.rows < len(self.values) < _DISTINCT * (self.rows - self.gone)
+        return some and self.rows >= _ENOUGH
 
     def seconds(self, column: Any, place: Any) -> "NDArray[np.float64] | None":
         """Dates of some rows as seconds, NaN where missing; None if they are none."""
@@ -312,7 +341,7 @@ class _Column:
             return self._stated("categorical"), f"{told} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
             all_differ = len(self.values) == filled and filled >= _ENOUGH
-            if self.whole and all_differ and (self.rising or _called_id(self.name)):
+            if self.whole and all_differ and (self.rising or called_id(self.name) or self._numbered):
                 return Identifier(self.name), "whole numbers that differ in every row: an identifier"
             constant = ", always the same" if len(self.values) == 1 else ""
             if self.whole and self.decimals < _MONEY:
@@ -356,8 +385,3 @@ class _Column:
         if kind == "identifier":
             return Identifier(self.name)
         return Ignored(self.name) if kind == "ignored" else Categorical(self.name, discover=True)
-
-
-def _called_id(name: str) -> bool:
-    words = name.lower().replace("-", "_").replace(" ", "_").split("_")
-    return "id" in words or "identifier" in words or name.lower().endswith(("_no", "number", "key"))

@@ -108,12 +108,16 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
     rows = block.rows()[:_ROWS]
     kept = [at for at, row in enumerate(rows) if is_kept(row, options.comment)]
     marks = (options.separator,) if options.separator is not None else (default, *SEPARATORS)
+    split: list[tuple[list[int], list[int]]] = []
     for mark in marks:
         try:
             widths = [sum(cell.strip() != "" for cell in split_cells(rows[at], mark)[:2]) for at in kept[:_TITLES]]
-            cells = [len(split_cells(rows[at], mark)) for at in kept]
+            split.append((widths, [len(split_cells(rows[at], mark)) for at in kept]))
         except Exception:  # the reader says what is wrong, in a sentence that names the line
             continue
+    if any(cells and widths[0] > 1 and min(cells) == max(cells) for widths, cells in split):
+        return  # names and rows of one width: decimal commas below them are no separators
+    for widths, cells in split:
         titles = next((at for at, width in enumerate(widths) if width > 1), 0)
         if titles and len(cells) > titles + 2 and min(cells[titles:]) == max(cells[titles:]) > 2:
             line = block.line_of(kept[titles])

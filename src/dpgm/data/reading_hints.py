@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from dpgm.data.number_marks import without_signs
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -19,12 +21,22 @@ _PATTERNS = {
     "commas between thousands": r"^[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$",
     "either": r"^[+-]?[0-9]{1,3},[0-9]{3}$",  # 1,234 may be a thousand or one and a bit
     "marks between thousands": rf"^[+-]?[0-9]{{1,3}}({_MARK}[0-9]{{3}})+$",
-    "signed": r"^[$€£¥]\s*[+-]?[0-9.,']+$|^[+-]?[0-9.,']+\s*[$€£¥%]$",
 }
+_DIGITS = "[0-9.,' \u00a0\u202f]+"
+_SIGNED = rf"^[+-]?\s*[$€£¥]\s*[+-]?{_DIGITS}$|^[+-]?{_DIGITS}[$€£¥%]$"
+_SIGNS = ("$", "€", "£", "¥", "%")
 _JOINING = ";|,/"
 _NUMBER = re.compile(r"[$€£¥]?\s*[+-]?[0-9][0-9.,' ]*[$€£¥%]?")
 _DATE = re.compile(r"(?P<first>[0-9]{1,4})(?P<mark>[./-])[0-9]{1,2}(?P=mark)[0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}.*)?")
 _ABSENT = {"n/a", "na", "nan", "null", "none", "nil", "-", "--", "?", ".", "unknown", "missing"}
+_CLOCK = re.compile(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?(\.[0-9]+)?")
+# The last day of the calendar, and first days of those of spreadsheets and databases.
+_NEVER = re.compile(
+    r"^(9999|2999)\D|\D(9999|2999)\b|^1900-01-01|^1899-12-3[01]|^0001-01-01|^01[./-]01[./-](1900|0001)"
+)
+_MOST_NEVER = 3
+_IDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
+_PERSONS = {"user", "person", "patient", "customer", "client", "member", "visitor", "kunde", "employee", "student"}
 _ENOUGH = 3  # different cells with a mark, before one says that it joins items
 
 
@@ -36,17 +48,20 @@ class NumberMarks:
         self._counts: Counter[str] = Counter()
         self._mark = ""
         self._signs: set[str] = set()
+        self._signed = 0
 
     def see(self, texts: "pyarrow.Array") -> None:
         """Count some texts, none of them missing."""
         import pyarrow.compute as pc
 
         self._texts += len(texts)
-        for name, pattern in _PATTERNS.items():
-            self._counts[name] += pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
-        if self._counts["signed"] == self._texts:
+        self._signed += pc.sum(pc.match_substring_regex(texts, _SIGNED)).as_py() or 0
+        if self._signed:
             signs = pc.extract_regex(texts, "(?P<sign>[$€£¥%])").drop_null()
             self._signs.update(pc.struct_field(signs, 0).unique().to_pylist())
+            texts = without_signs(texts, _SIGNS)
+        for name, pattern in _PATTERNS.items():
+            self._counts[name] += pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
         if not self._mark:
             marks = pc.extract_regex(
                 texts, rf"^[+-]?[0-9]{{1,3}}(?P<mark>{_MARK})[0-9]{{3}}(?:[^0-9]|$)"
@@ -55,12 +70,21 @@ class NumberMarks:
 
     def hint(self) -> str | None:
         """Which options read these texts as numbers; None if they are plain numbers, or no numbers."""
-        count = self._counts
         if not self._texts:
             return None
-        if count["signed"] == self._texts:
-            signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
+        marks = self._marks_hint()
+        if not self._signed:
+            return marks
+        plain = self._counts["whole"] + self._counts["point"] == self._texts
+        if marks is None and not plain:
+            return None
+        signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
+        if marks is None:
             return f"numbers with a currency or percent sign: read them with {signs}"
+        return marks.replace(": read them with", f" and a currency or percent sign: read them with {signs}", 1)
+
+    def _marks_hint(self) -> str | None:
+        count = self._counts
         marked = f"--thousands '{self._mark}'"
         comma, grouped = count["decimal comma"], count["commas between thousands"]
         if comma > count["either"] and comma + count["marks between thousands"] + count["whole"] == self._texts:
@@ -74,6 +98,37 @@ class NumberMarks:
         if self._mark not in ("", ".") and count["marks between thousands"] + count["whole"] == self._texts:
             return f"numbers with marks between thousands: read them with {marked}"
         return None
+
+
+def clock_or_brackets(cells: Collection[str]) -> str | None:
+    """What to do about durations such as 1:23:45, or about negative numbers in brackets.
+
+    >>> clock_or_brackets({"1:23:45", "0:05:10"})
+    'durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such'
+    >>> clock_or_brackets({"12.50", "(3.00)"})
+    'numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)'
+    """
+    if cells and all(_CLOCK.fullmatch(cell) for cell in cells):
+        return "durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such"
+    bare = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
+    if any(one != cell for one, cell in zip(bare, cells, strict=True)) and all(map(_NUMBER.fullmatch, bare)):
+        return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"
+    return None
+
+
+def far_dates(cells: Collection[str]) -> str | None:
+    """Which option takes dates that stand for "never" or "unknown" as missing.
+
+    >>> far_dates({"2020-01-31", "9999-12-31"})
+    "9999-12-31 among dates: say --missing '9999-12-31' if that means a missing value"
+    >>> far_dates({"2020-01-31", "1999-12-31"}) is None
+    True
+    """
+    far = sorted(cell for cell in cells if _NEVER.search(cell))
+    if not far or len(far) > _MOST_NEVER:
+        return None
+    told = " ".join(f"--missing '{cell}'" for cell in far)
+    return f"{', '.join(far)} among dates: say {told} if that means a missing value"
 
 
 def absent_words(cells: Collection[str]) -> str | None:
@@ -125,3 +180,21 @@ def joining_mark(cells: Collection[str]) -> str | None:
         if len(marked) >= _ENOUGH and len(parts) < len(cells):
             return mark
     return None
+
+
+def called_id(name: str) -> bool:
+    """Whether a column is called as identifiers are.
+
+    >>> [called_id(name) for name in ("patient_id", "orderId", "Schüler-Nr.", "humid", "valid")]
+    [True, True, True, False, False]
+    """
+    return bool(_words(name) & _IDS) or name.lower().endswith(("_no", "number", "nummer", "key"))
+
+
+def names_persons(name: str) -> bool:
+    """Whether a column is called as one that tells persons apart."""
+    return bool(_words(name) & _PERSONS) or called_id(name)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
