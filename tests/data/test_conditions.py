@@ -35,6 +35,7 @@ def values():
         ("capital-gain = missing", [0, 1, 0], [1, 0, 1]),
         ("age - capital-gain > 6", [0, 0, 1], [1, 0, 0]),
         ("age = 2 * capital-gain", [1, 0, 0], [0, 0, 1]),
+        ("age > 0 * age + 20", [0, 1, 1], [1, 0, 0]),
         ("'marital status' = never", [1, 0, 0], [0, 1, 0]),
         ("'marital status' != never", [0, 1, 0], [1, 0, 0]),
         ("'marital status' in [once, missing]", [0, 1, 1], [1, 0, 0]),

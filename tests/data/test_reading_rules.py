@@ -186,6 +186,15 @@ def test_parquet_columns_of_numbers_are_no_items_by_their_values(tmp_path):
     assert read_records(truths).lengths.tolist() == [2, 1]
 
 
+def test_a_named_column_of_items_is_read_beside_a_column_of_lists(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"lists": [["a"], ["b"]], "names": ["c", "d"]}), tmp_path / "t.parquet")
+    records = read_records(tmp_path / "t.parquet", item="names", assume_public_items=True)
+    assert records.domain.fields[0].items == ("c", "d")
+
+
 def test_options_are_one_value_or_keywords(tmp_path):
     path = write(tmp_path / "v.csv", "who,what\nx,1\ny,2\n")
     options = ReadOptions(

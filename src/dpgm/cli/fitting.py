@@ -1,6 +1,7 @@
 """Commands that make releases: plan and fit."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ import typer
 
 from dpgm.cli.app import OUTPUT, AsJson, Force, Quiet, app, is_first, launched
 from dpgm.cli.reading import Data, takes_read_options
-from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe
+from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe, reporting_spent_budget
 
 if TYPE_CHECKING:
     from dpgm.data.domain import Domain
@@ -194,10 +195,11 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.cli.stopping import SAY_IT_THEMSELVES, default_checkpoint, told_what_is_spent
     from dpgm.compute.parallel import place_of
     from dpgm.data.readers import read_records
-    from dpgm.errors import UsageError
+    from dpgm.errors import ArtefactError, BudgetError, UsageError
+    from dpgm.mechanisms.randomness import SeededRandomness
+    from dpgm.privacy.ledger import Ledger
     from dpgm.strategy.config import Config
     from dpgm.synthesis.checkpoint import remove_checkpoint
     from dpgm.synthesis.plan import make_plan
@@ -209,7 +211,7 @@ def fit(
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
     # What can be refused cheaply is refused before the file is read.
-    folder = default_checkpoint(out) if checkpoint is None else checkpoint
+    folder = _default_checkpoint(out) if checkpoint is None else checkpoint
     _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
     budget = epsilon if planned is None else planned.target_epsilon
@@ -228,7 +230,7 @@ def fit(
         model,
         request.preset,
         device=device,
-        randomness=_randomness(seed),
+        randomness=None if seed is None else SeededRandomness(seed),
         mean_length=mean_length,
         memory=options.memory,
     )
@@ -237,20 +239,21 @@ def fit(
         planned = make_plan(replace(request, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
         _announce_fit(total, records.domain, planned, device, options)
-    with told_what_is_spent(folder, unless=SAY_IT_THEMSELVES), bars(quiet) as progress:
+    explained = (UsageError, ArtefactError, BudgetError)  # say by themselves what was spent and what to do
+    with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
         synthesizer.fit(
             records,
             public=near,
             plan=planned,
             source=source,
-            ledger=_open_ledger(ledger) if is_first() else None,
+            ledger=Ledger.open(ledger) if ledger is not None and is_first() else None,
             checkpoint=folder,
             resume=resume,
             progress=progress,
         )
     if not is_first():
         return
-    with told_what_is_spent(folder):
+    with reporting_spent_budget(folder):
         synthesizer.save(out, force=force, sign=sign)
     if checkpoint is None:
         remove_checkpoint(folder)
@@ -262,7 +265,6 @@ def _check_outputs(
     out: Path, folder: Path, *, force: bool, resume: bool, sign: Path | None, seed: int | None
 ) -> None:
     """Refuse what cannot be written, and say so if nobody would be protected."""
-    from dpgm.cli.stopping import clear_leftovers, warn_of_seed
     from dpgm.synthesis.checkpoint import check_folder
     from dpgm.synthesis.release import check_target
 
@@ -270,10 +272,29 @@ def _check_outputs(
     if sign is not None:
         _check_signing(sign, seed)
     if is_first():  # of several processes the first one writes
-        clear_leftovers(out)
+        _clear_leftovers(out)
         check_target(out, force=force)
         check_folder(folder, resume=resume)
-    warn_of_seed(seed)
+    if seed is not None:  # said even with --quiet
+        announce("NOT PRIVATE: with --seed the noise can be computed again and taken off; for tests only.")
+
+
+def _default_checkpoint(out: Path) -> Path:
+    """Where a fit keeps its noisy answers until its release is written, if no folder was named."""
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _clear_leftovers(out: Path) -> None:
+    """Remove what a process left that was killed while it wrote this release or cleaned up after it."""
+    from dpgm.data.atomic import remove_leftovers
+    from dpgm.synthesis.checkpoint import MODEL_FILE, remove_checkpoint
+
+    folder = _default_checkpoint(out)
+    remove_leftovers(out)
+    remove_leftovers(folder)
+    with suppress(OSError):
+        if (out / "model.safetensors").read_bytes() == (folder / MODEL_FILE).read_bytes():
+            remove_checkpoint(folder)  # its release is written
 
 
 def _check_signing(key: Path, seed: int | None) -> None:
@@ -286,20 +307,6 @@ def _check_signing(key: Path, seed: int | None) -> None:
         raise UsageError(
             "`--seed` makes a release NOT PRIVATE, and such a one is not signed; leave one of them out."
         )
-
-
-def _open_ledger(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from dpgm.privacy.ledger import Ledger
-
-    return Ledger.open(path)
-
-
-def _randomness(seed: int | None) -> Any:
-    from dpgm.mechanisms.randomness import SeededRandomness
-
-    return None if seed is None else SeededRandomness(seed)
 
 
 def _read_plan(file: Path, epsilon: float | None) -> "Plan":

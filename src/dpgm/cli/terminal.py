@@ -1,7 +1,8 @@
 """What goes to the terminal and what comes in through a pipe.
 
-Progress is a bar per stage, or plain lines when nobody is watching, and shows public numbers only. `-` in the place of
-a file means stdin or stdout (and then nothing else goes there).
+Progress is a bar per stage, or plain lines when nobody is watching, and shows public numbers only. A fit that stops
+early says whether budget is spent, and how to go on. `-` in the place of a file means stdin or stdout (and then nothing
+else goes there).
 """
 
 import os
@@ -62,6 +63,38 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
             progress.update(progress.tasks[tasks[stage]].id, completed=done, total=total)
 
         yield move
+
+
+@contextmanager
+def reporting_spent_budget(folder: "Path", *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """If an error ends the block, say what was spent and how to go on; not for errors of the kinds in `unless`.
+
+    Args:
+        folder: the checkpoint of the fit.
+        unless: errors that say it by themselves.
+    """
+    try:
+        yield
+    except unless:
+        raise
+    except BaseException:
+        announce(_spent_budget(folder))
+        raise
+
+
+def _spent_budget(folder: "Path") -> str:
+    from dpgm.synthesis.checkpoint import Checkpoint
+
+    if not folder.exists():
+        return "stopped before anything was measured: no budget is spent, and nothing was written"
+    names = ["training" if name == "step" else name for name in Checkpoint.charges_in(folder)]
+    spent = (
+        f"the budget of {', '.join(names)} is spent" if names else "nothing was measured, but the plan is reserved"
+    )
+    return (
+        f"stopped: {spent}. Noisy answers are kept in {folder}: resume with the same command and --resume, which costs "
+        "nothing more"
+    )
 
 
 def is_pipe(path: "str | os.PathLike[str] | None") -> bool:

@@ -1,9 +1,7 @@
 """Array files, whose shape is public by nature: scipy `.npz`, numpy `.npy` and MNIST idx."""
 
-import io
 import struct
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
 from dpgm.data.gathering import joined_records
-from dpgm.data.opening import Input, locate, open_bytes, read_all
+from dpgm.data.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.options import ReadOptions
 from dpgm.data.pictures import WHITE, level_bits, nearest_levels
 from dpgm.data.records import Records
@@ -23,6 +21,7 @@ from dpgm.errors import InputError, ResourceError, UsageError
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # looked at in one go; where memory is limited
 _MAX_BYTES = 1 << 36
 _SHOWN = 5  # names of arrays in a message
+_ROWS = Source("row", items_assumed_public=False, shape="wide")
 
 
 def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
@@ -47,7 +46,7 @@ def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         matrix.data = matrix.data > options.threshold
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
         raise InputError(f"{source}: holds negative values; give --threshold if a number above it means present.")
-    return _checked(source, lambda: from_scipy(matrix, options.public_domain)), Source("row", False, "wide")
+    return _checked(source, lambda: from_scipy(matrix, options.public_domain)), _ROWS
 
 
 def _only_array(source: Input, names: list[str]) -> Any:
@@ -66,16 +65,11 @@ def _only_array(source: Input, names: list[str]) -> Any:
 
 def _checked_names(source: Input) -> list[str]:
     """The names of the arrays of a file whose size is sane."""
-    try:
-        with zipfile.ZipFile(source.path) as archive:
-            unpacked = sum(one.file_size for one in archive.infolist())
-            names = [one.filename.removesuffix(".npy") for one in archive.infolist()]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        raise InputError(f"{source}: is damaged or cut short; write it again.") from None
-    size = source.path.stat().st_size
-    if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * size):
+    members = zip_members(source.path, f"{source}: is damaged or cut short; write it again.")
+    unpacked = sum(one.file_size for one in members)
+    if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * source.path.stat().st_size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
-    return names
+    return [one.filename.removesuffix(".npy") for one in members]
 
 
 def _checked(source: Input, make: Any) -> Records:
@@ -114,34 +108,26 @@ def _read_matrix(matrix: Any, source: Input, options: ReadOptions) -> tuple[Reco
     flat = matrix.reshape(len(matrix), -1)
     image = domain.item_set
     if isinstance(image, Image) and image.levels > 2 and matrix.shape[1:] == (image.height, image.columns):
-        return _checked(source, lambda: _grey_records(flat, domain, image, options)), Source("row", False, "wide")
+        return _checked(source, lambda: _grey_records(flat, domain, image, options)), _ROWS
     if flat.shape[1] != domain.width:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
-    read = _checked(source, lambda: _dense_records(flat, domain, options.threshold, options.room))
-    return read, Source("row", False, "wide")
+    return _checked(source, lambda: _binary_records(flat, domain, options.threshold, options.room)), _ROWS
 
 
 def _grey_records(matrix: NDArray[Any], domain: Domain, image: Image, options: ReadOptions) -> Records:
     """Images of more than two levels: whole numbers are grey values of 0 .. 255, others of 0 .. 1."""
     if options.threshold is not None:
         raise UsageError("--threshold belongs to binary images; this domain states grey levels, so leave it out.")
-    room = options.room
-    return joined_records(_grey_parts(matrix, domain, image, room.limit is not None), domain, room)
 
-
-def _grey_parts(matrix: NDArray[Any], domain: Domain, image: Image, limited: bool) -> Iterator[Records]:
-    step = max(1, (_FEW_CELLS if limited else _CELLS) // domain.width)
-    for start in range(0, max(len(matrix), 1), step):
-        piece = np.asarray(matrix[start : start + step])
+    def bits(piece: NDArray[Any], first: int) -> NDArray[np.bool_]:
         white = WHITE if piece.dtype.kind in "iu" else 1
         inside = (piece >= 0) & (piece <= white)  # False for NaN
-        if not inside.all():
-            row = start + int(np.argmin(inside.all(axis=1)))
-            raise InputError(f"row {row + 1}: holds a grey value outside 0 to {white}; correct the file.")
-        levels = nearest_levels(piece * (WHITE / white), image)
-        yield Records.from_dense(level_bits(levels, image), domain)
+        _refuse_rows(inside, first, f"holds a grey value outside 0 to {white}; correct the file.")
+        return level_bits(nearest_levels(piece * (WHITE / white), image), image)
+
+    return _records_of(matrix, domain, bits, options.room)
 
 
 def _natural_domain(shape: tuple[int, ...]) -> Domain:
@@ -150,25 +136,39 @@ def _natural_domain(shape: tuple[int, ...]) -> Domain:
     return Domain.of_items(shape[1])
 
 
-def _dense_records(matrix: NDArray[Any], domain: Domain, threshold: float | None, room: Room) -> Records:
-    """Rows of a matrix, which may be mapped from its file, a piece at a time."""
-    return joined_records(_dense_parts(matrix, domain, threshold, room.limit is not None), domain, room)
+def _binary_records(matrix: NDArray[Any], domain: Domain, threshold: float | None, room: Room) -> Records:
+    """Matrices of 0 and 1, or of numbers that are present above a threshold."""
+
+    def bits(piece: NDArray[Any], first: int) -> NDArray[np.bool_]:
+        if piece.dtype.kind == "f":
+            _refuse_rows(np.isfinite(piece), first, "holds NaN or an infinite value; correct the file.")
+        if threshold is not None:
+            return piece > threshold
+        present: NDArray[np.bool_] = piece == 1
+        fault = (
+            "holds a value that is neither 0 nor 1; say which are present with --threshold, or state grey images in a"
+            " domain (kind: image, levels: 8)."
+        )
+        _refuse_rows(present | (piece == 0), first, fault)
+        return present
+
+    return _records_of(matrix, domain, bits, room)
 
 
-def _dense_parts(matrix: NDArray[Any], domain: Domain, threshold: float | None, limited: bool) -> Iterator[Records]:
-    step = max(1, (_FEW_CELLS if limited else _CELLS) // domain.width)
-    for start in range(0, max(len(matrix), 1), step):
-        piece = np.asarray(matrix[start : start + step])
-        if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-            row = start + int(np.argmin(np.isfinite(piece).all(axis=1)))
-            raise InputError(f"row {row + 1}: holds NaN or an infinite value; correct the file.")
-        if threshold is None and not ((piece == 0) | (piece == 1)).all():
-            row = start + int(np.argmin(((piece == 0) | (piece == 1)).all(axis=1)))
-            raise InputError(
-                f"row {row + 1}: holds a value that is neither 0 nor 1; say which are present with --threshold, or"
-                " state grey images in a domain (kind: image, levels: 8)."
-            )
-        yield Records.from_dense(piece != 0 if threshold is None else piece > threshold, domain)
+def _refuse_rows(good: NDArray[np.bool_], first: int, fault: str) -> None:
+    """Refuse a piece of a matrix, whose first row has this number, at the first row that is not all good."""
+    if not good.all():
+        raise InputError(f"row {first + int(np.argmin(good.all(axis=1))) + 1}: {fault}")
+
+
+def _records_of(
+    matrix: NDArray[Any], domain: Domain, bits: Callable[[NDArray[Any], int], NDArray[np.bool_]], room: Room
+) -> Records:
+    """Rows of a matrix, which may be mapped from its file, a piece at a time; `bits` are the positions they fill."""
+    size = max(1, (_CELLS if room.limit is None else _FEW_CELLS) // domain.width)
+    starts = range(0, max(len(matrix), 1), size)
+    pieces = ((np.asarray(matrix[start : start + size]), start) for start in starts)
+    return joined_records((Records.from_dense(bits(*one), domain) for one in pieces), domain, room)
 
 
 def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
@@ -188,7 +188,7 @@ def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         records = _grey_records(flat, domain, image, options)
     else:
         threshold = 127 if options.threshold is None else options.threshold
-        records = _dense_records(flat, domain, threshold, options.room)
+        records = _binary_records(flat, domain, threshold, options.room)
     if options.labels is not None:
         records = _with_labels(records, locate(options.labels), source)
     if given is not None:
@@ -198,7 +198,7 @@ def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
                 f"{source}: the domain does not match images of {images.shape[1]} x {images.shape[2]}."
             )
         records = Records(given, records.indptr, records.indices)
-    return records, Source("row", False, "wide")
+    return records, _ROWS
 
 
 def _with_labels(records: Records, labels_file: Input, source: Input) -> Records:
@@ -235,7 +235,7 @@ def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
 def is_idx(source: Input) -> bool:
     """Whether the file starts as idx images do."""
     with open_bytes(source) as stream:
-        return io.BytesIO(stream.read(4)).getvalue() == b"\0\0\x08\x03"
+        return stream.read(4) == b"\0\0\x08\x03"
 
 
 def refuse_labels(source: Input, options: ReadOptions) -> None:

@@ -14,7 +14,7 @@ from dpgm.data.delimited import cells_of
 from dpgm.data.domain import MAX_WIDTH
 from dpgm.data.formats import Layout, Source
 from dpgm.data.gathering import BasketGatherer
-from dpgm.data.items import Place, parse_integers, refuse_joined, refuse_negative
+from dpgm.data.items import Place, kept_codes, parse_integers, refuse_joined, refuse_negative
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
@@ -65,8 +65,8 @@ def add_basket_block(
         return block.place(row if kept is None else kept[row])
 
     items = gatherer.goal.items
-    numbers = integers or items.integers
-    parsed = integer_tokens(text, separator) if numbers and options.item_separator is None else None
+    plain_numbers = (integers or items.integers) and options.item_separator is None
+    parsed = integer_tokens(text, separator) if plain_numbers else None
     if parsed is not None:
         values, lengths = parsed
         cells = None
@@ -77,9 +77,9 @@ def add_basket_block(
         else:
             rows = block.rows()
             rows = rows if kept is None else [rows[at] for at in kept]
-            found = [_items_of(row, separator, block.quoted, at, place_of_row) for at, row in enumerate(rows)]
-            lengths = np.fromiter((len(row) for row in found), dtype=np.int64, count=len(found))
-            cells = pa.array([cell for row in found for cell in row], type=pa.string())
+            lists = [_items_of(row, separator, block.quoted, at, place_of_row) for at, row in enumerate(rows)]
+            lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
+            cells = pa.array([cell for row in lists for cell in row], type=pa.string())
         if options.item_separator:
             cells, lengths = _split_again(cells, lengths, options.item_separator)
     if len(lengths) and lengths.max() > MAX_WIDTH:
@@ -94,19 +94,15 @@ def add_basket_block(
     if cells is None:
         codes = items.from_integers(values, place)
     elif integers:
-        whole = parse_integers(cells, place)
-        refuse_negative(whole, place)
-        codes = items.from_integers(whole, place)
+        numbers = parse_integers(cells, place)
+        refuse_negative(numbers < 0, place)
+        codes = items.from_integers(numbers, place)
     else:
         marked = any(mark in text for mark in _MARKS if mark != separator.encode())
         if marked and options.item_separator is None and not items.integers:
             refuse_joined(cells, items, place)
         codes = items.from_texts(cells, place)
-    keep = codes >= 0
-    if not keep.all():
-        rows_of = np.repeat(np.arange(len(lengths)), lengths)[keep]
-        codes, lengths = codes[keep], np.bincount(rows_of, minlength=len(lengths))
-    gatherer.add(codes, lengths)
+    gatherer.add(*kept_codes(codes, lengths))
 
 
 def _split_again(

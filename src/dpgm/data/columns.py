@@ -1,7 +1,7 @@
 """A file as named columns, chunk by chunk; and what its columns hold: texts, numbers, items, lists of items."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.formats import Shape
-from dpgm.data.items import Codes, Items, Place, escape_formula, refuse_joined
+from dpgm.data.items import Codes, Items, Place, escape_formula, kept_codes, refuse_joined, refuse_negative
 from dpgm.data.values import decimal_texts, float_texts, moment_texts, object_lists
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
@@ -100,17 +100,12 @@ def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Code
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = pc.list_flatten(column)
-    row_of = _row_finder(lengths)
+    ends = np.cumsum(lengths)
 
     def place(at: int) -> str:
-        return where(row_of(at))
+        return where(int(np.searchsorted(ends, at, side="right")))
 
-    codes = item_codes(values, items, place)
-    if len(codes) and codes.min() < 0:
-        keep = codes >= 0
-        rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
-        return codes[keep], np.bincount(rows, minlength=len(lengths))
-    return codes, lengths
+    return kept_codes(item_codes(values, items, place), lengths)
 
 
 def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
@@ -131,11 +126,7 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
         return np.empty(0, dtype=np.int64)
     if kinds.is_floating(values.type) or kinds.is_decimal(values.type):
         texts = as_texts(values, place)
-        negative = pc.starts_with(texts, "-").to_numpy(zero_copy_only=False)
-        if negative.any():
-            raise InputError(
-                f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file."
-            )
+        refuse_negative(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place)
         return items.from_texts(texts, place)
     if kinds.is_integer(values.type):
         if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
@@ -143,16 +134,11 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
         numbers = values.to_numpy(zero_copy_only=False)
         if numbers.dtype != np.int64 and numbers.dtype != np.int32:
             numbers = numbers.astype(np.int64)
-        negative = len(numbers) > 0 and numbers.min() < 0
-        if negative:
-            row = int(np.argmax(numbers < 0))
-            raise InputError(f"{place(row)}: item numbers must not be negative; correct the file.")
-        codes = items.from_integers(numbers, place)
-    elif kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
-        codes = items.from_texts(values.cast(pa.string()), place)
-    else:
-        raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
-    return codes
+        refuse_negative(numbers < 0, place)
+        return items.from_integers(numbers, place)
+    if kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
+        return items.from_texts(values.cast(pa.string()), place)
+    raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
 
 
 def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
@@ -235,11 +221,6 @@ def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
         return column.cast(pa.string())
     return column
-
-
-def _row_finder(lengths: NDArray[np.int64]) -> Callable[[int], int]:
-    ends = np.cumsum(lengths)
-    return lambda at: int(np.searchsorted(ends, at, side="right"))
 
 
 def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":

@@ -14,7 +14,7 @@ import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dpgm.data.conditions import (
     LABELLED,
@@ -36,9 +36,9 @@ from dpgm.data.conditions import (
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
-_LONGEST = 4000  # characters of one condition
-_DEEPEST = 40  # parentheses and "not" within each other
-_MOST_COMBINATIONS = 10_000
+_MAX_LENGTH = 4000  # characters of one condition
+_MAX_DEPTH = 40  # parentheses and "not" within each other
+_MAX_COMBINATIONS = 10_000
 _TOKENS = re.compile(
     r"""\s*(?:
     (?P<date>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?)(?![\w-])
@@ -106,15 +106,13 @@ def parse_constraints(
     given: Iterable[object], fields: Sequence[Any], others: Collection[str] = ()
 ) -> tuple[Constraint, ...]:
     """Constraints parsed; those that are parsed already stay as they are, if the fields they refer to are there."""
-    made = []
+    known, parsed = {field.name for field in fields}, []
     for one in given:
-        parsed = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
-        known = {field.name for field in fields}
-        _check_names(
-            list(fields_of_constraint(parsed)), known | set(others) if isinstance(parsed, Unique) else known
-        )
-        made.append(parsed)
-    return tuple(made)
+        constraint = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
+        names = known.union(others) if isinstance(constraint, Unique) else known
+        _check_names(list(fields_of_constraint(constraint)), names)
+        parsed.append(constraint)
+    return tuple(parsed)
 
 
 def _check_names(names: object, known: Collection[str]) -> None:
@@ -129,9 +127,9 @@ def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
     names, rows = plain["fields"], plain["allowed"]
     _check_names(names, fields)
     good = isinstance(rows, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
-    if not good or not rows or len(rows) > _MOST_COMBINATIONS:
+    if not good or not rows or len(rows) > _MAX_COMBINATIONS:
         raise UsageError(
-            f"`allowed` of a constraint must list 1 to {_MOST_COMBINATIONS:,} rows with one value per field."
+            f"`allowed` of a constraint must list 1 to {_MAX_COMBINATIONS:,} rows with one value per field."
         )
     distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
     # Where a row lists `missing`, a missing value is a value like the others; else it may stand for any.
@@ -155,10 +153,15 @@ def _equal(field: Any, value: str) -> Condition:
         return OneOf(field.name, (_label(field, value),))
     if value == MISSING:
         return OneOf(field.name, (None,))
+    return _compared(field, "=", value)
+
+
+def _compared(field: Any, operator: Operator, value: str) -> Linear:
+    """A field of numbers or dates compared with one value."""
     number = _number(value)
     if number is None:
         raise UsageError(f"the field {field.name!r} holds numbers or dates, and {value!r} is neither.")
-    return Linear(((1.0, field.name),), -number, "=")
+    return Linear(((1.0, field.name),), -number, operator)
 
 
 def _label(field: Any, value: str) -> str | None:
@@ -180,8 +183,7 @@ def _number(text: str) -> float | None:
     return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
     text: str
 
@@ -197,8 +199,8 @@ class _Side:
 
 class _Parser:
     def __init__(self, text: str, fields: Fields) -> None:
-        if len(text) > _LONGEST:
-            raise UsageError(f"a condition must not exceed {_LONGEST:,} characters.")
+        if len(text) > _MAX_LENGTH:
+            raise UsageError(f"a condition must not exceed {_MAX_LENGTH:,} characters.")
         self._text, self._fields, self._at, self._depth = text, fields, 0, 0
         self._tokens = self._split(text)
 
@@ -248,28 +250,29 @@ class _Parser:
             raise self._wrong()
 
     def alternatives(self) -> Condition:
+        """Conditions joined by `or`, each of them of parts joined by `and`."""
         parts = [self._conjunction()]
         while self.take("or"):
             parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+        return _any_of(parts)
 
     def _conjunction(self) -> Condition:
-        parts = [self._claim()]
+        parts = [self._part()]
         while self.take("and"):
-            parts.append(self._claim())
+            parts.append(self._part())
         return parts[0] if len(parts) == 1 else All(tuple(parts))
 
-    def _claim(self) -> Condition:
+    def _part(self) -> Condition:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise UsageError(f"a condition must not nest more than {_DEEPEST} deep; write it in parts.")
-        made = self._inner_claim()
+        if self._depth > _MAX_DEPTH:
+            raise UsageError(f"a condition must not nest more than {_MAX_DEPTH} deep; write it in parts.")
+        made = self._inner_part()
         self._depth -= 1
         return made
 
-    def _inner_claim(self) -> Condition:
+    def _inner_part(self) -> Condition:
         if self.take("not"):
-            return Not(self._claim())
+            return Not(self._part())
         if self.take("("):
             inner = self.alternatives()
             if not self.take(")"):
@@ -280,8 +283,7 @@ class _Parser:
             negated = self.take("not")
             if not self.take("in"):
                 raise self._wrong()
-            chosen = self._list(self._only_field(left))
-            return Not(chosen) if negated else chosen
+            return _negated_if(negated, self._list(self._only_field(left)))
         token = self._next()
         if token.kind != "operator":
             raise self._wrong()
@@ -289,45 +291,31 @@ class _Parser:
         return self._comparison(left, operator, self._side(left=False))
 
     def _side(self, *, left: bool) -> _Side:
+        """A sum such as `net + 2 * tax - 5`; on the right also one value, be it quoted or no field's name."""
         terms: list[tuple[float, str]] = []
-        constant, sign, values = 0.0, 1.0, []
+        constant, values = 0.0, []
         while True:
-            while self._peek().kind == "mark" and self._peek().text in "+-":
-                sign = -sign if self._next().text == "-" else sign
-            factor, name = self._term(left=left)
-            if isinstance(name, str) and factor is None:
-                values.append(name)
-            elif name is None:
-                constant += sign * (factor or 0.0)
-            else:
-                terms.append((sign * (factor or 1.0), name))
-            if not (self._peek().kind == "mark" and self._peek().text in "+-"):
-                break
             sign = 1.0
-        if values:
-            if terms or len(values) > 1 or constant:
+            while self._peek() in (("mark", "+"), ("mark", "-")):
+                sign = -sign if self._next().text == "-" else sign
+            token = self._next()
+            if token.kind == "number" and self.take("*"):
+                terms.append((sign * float(token.text), self._field(self._next())))
+            elif token.kind in ("number", "date"):
+                constant += sign * (_number(token.text) or 0.0)
+            elif token.kind not in ("word", "quoted"):
                 raise self._wrong()
-            return _Side(value=values[0])
-        return _Side(tuple(terms), constant)
-
-    def _term(self, *, left: bool) -> tuple[float | None, str | None]:
-        """(factor, field), (number, None) or (None, value)."""
-        token = self._next()
-        if token.kind == "number":
-            number = float(token.text)
-            if self.take("*"):
-                return number, self._field(self._next())
-            return number, None
-        if token.kind == "date":
-            return _number(token.text), None
-        if token.kind == "word" or (token.kind == "quoted" and left):
-            if token.text in self._fields:
-                return 1.0, token.text
-            if left:
-                self._field(token)
-        if token.kind in ("word", "quoted"):
-            return None, token.text
-        raise self._wrong()
+            elif left or (token.kind == "word" and token.text in self._fields):
+                terms.append((sign, self._field(token)))
+            else:
+                values.append(token.text)
+            if self._peek() not in (("mark", "+"), ("mark", "-")):
+                break
+        if not values:
+            return _Side(tuple(terms), constant)
+        if terms or len(values) > 1 or constant:
+            raise self._wrong()
+        return _Side(value=values[0])
 
     def _field(self, token: _Token) -> str:
         if token.kind not in ("word", "quoted") or token.text not in self._fields:
@@ -358,8 +346,7 @@ class _Parser:
                 raise self._wrong()
         if field.kind in LABELLED:
             return OneOf(field.name, tuple(_label(field, value) for value in values))
-        parts = tuple(_equal(field, value) for value in values)
-        return parts[0] if len(parts) == 1 else AnyOf(parts)
+        return _any_of([_equal(field, value) for value in values])
 
     def _comparison(self, left: _Side, operator: Operator, right: _Side) -> Condition:
         if left.terms and all(self._fields[name].kind in LABELLED for _, name in left.terms):
@@ -369,16 +356,9 @@ class _Parser:
             right = _Side(((1.0, str(right.value)),))
         if right.value is not None:
             field = self._only_field(left)
-            made = _equal(field, right.value) if operator in ("=", "!=") else None
-            number = _number(right.value)
-            if made is None and number is not None:
-                made = Linear(((1.0, field.name),), -number, operator)
-                return made
-            if made is None:
-                raise UsageError(
-                    f"the field {field.name!r} holds numbers or dates, and {right.value!r} is neither."
-                )
-            return Not(made) if operator == "!=" else made
+            if operator in ("=", "!="):
+                return _negated_if(operator == "!=", _equal(field, right.value))
+            return _compared(field, operator, right.value)
         terms = [*left.terms, *((-factor, name) for factor, name in right.terms)]
         constant = left.constant - right.constant
         for _, name in terms:
@@ -394,17 +374,22 @@ class _Parser:
     def _labels(self, field: Any, operator: Operator, right: _Side) -> Condition:
         if operator not in ("=", "!="):
             raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
-        made: Condition
         if len(right.terms) == 1 and not right.constant and right.terms[0][0] == 1:
             other = self._fields[right.terms[0][1]]
             if other.kind not in LABELLED:
                 raise UsageError(
                     f"{field.name!r} holds labels and {other.name!r} numbers; they cannot be compared."
                 )
-            made = Same(field.name, other.name)
-        elif right.terms:
+            return _negated_if(operator == "!=", Same(field.name, other.name))
+        if right.terms:
             raise self._wrong()
-        else:
-            value = right.value if right.value is not None else f"{right.constant:g}"
-            made = OneOf(field.name, (_label(field, value),))
-        return Not(made) if operator == "!=" else made
+        value = right.value if right.value is not None else f"{right.constant:g}"
+        return _negated_if(operator == "!=", OneOf(field.name, (_label(field, value),)))
+
+
+def _any_of(parts: Sequence[Condition]) -> Condition:
+    return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+
+def _negated_if(negated: bool, condition: Condition) -> Condition:
+    return Not(condition) if negated else condition

@@ -91,8 +91,7 @@ class Rule:
     def sets(self) -> "Linear | None":
         """The claim, where it says what one number is (`total = net + tax`): then the number is computed."""
         claim = self.claim
-        simple = isinstance(claim, Linear) and claim.operator == "=" and claim.terms[0][0] == 1
-        return claim if simple and isinstance(claim, Linear) else None
+        return claim if isinstance(claim, Linear) and claim.operator == "=" and claim.terms[0][0] == 1 else None
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def check_values(condition: Condition, domain: "Domain") -> None:
             raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
     if isinstance(condition, OneOf):
         field = domain.field(condition.field)
-        if getattr(field, "is_open", False):
+        if field.is_open:
             return  # its values are found later
         known = [] if only_missing else labels_of(field)
         for value in condition.values:
@@ -170,7 +169,7 @@ class Values:
             for field, block in zip(records.domain.fields, records.domain.blocks, strict=True)
         }
 
-    def holds_any(self, name: str, positions: NDArray[np.bool_]) -> Mask:
+    def has_any(self, name: str, positions: NDArray[np.bool_]) -> Mask:
         """Which records hold one of the positions (a mask within the field)."""
         _, block = self._blocks[name]
         inside = (self.records.indices >= block.start) & (self.records.indices < block.stop)
@@ -189,7 +188,7 @@ class Values:
         known = np.ones(block.width, dtype=np.bool_)
         if getattr(field, "missing", False):
             known[-1] = False
-        return ~self.holds_any(name, known)
+        return ~self.has_any(name, known)
 
     def number(self, name: str) -> NDArray[np.float64]:
         """The numbers of a field, NaN where missing."""
@@ -219,7 +218,7 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
         true = np.zeros(len(values.records), dtype=np.bool_)
         for label in set(names[0]) & set(names[1]):
             masks = [
-                values.holds_any(name, _mask(values.field(name), [label]))
+                values.has_any(name, _mask(values.field(name), [label]))
                 for name in (condition.first, condition.second)
             ]
             true |= masks[0] & masks[1]
@@ -247,16 +246,12 @@ def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
 
 
 def _truth_of_labels(condition: OneOf, values: Values) -> tuple[Mask, Mask]:
+    missing = values.missing(condition.field)
     labels = [value for value in condition.values if value is not None]
-    asked_missing = None in condition.values
-    gone = values.missing(condition.field)
-    true = np.zeros(len(values.records), dtype=np.bool_)
-    if labels:
-        true = values.holds_any(condition.field, _mask(values.field(condition.field), labels))
-    if asked_missing:
-        true = true | gone
-        return true, ~true
-    return true, ~true & ~gone
+    true = values.has_any(condition.field, _mask(values.field(condition.field), labels))
+    if None in condition.values:
+        return true | missing, ~true & ~missing
+    return true, ~true & ~missing
 
 
 def _mask(field: Any, labels: Sequence[str]) -> Mask:

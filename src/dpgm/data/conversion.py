@@ -12,8 +12,8 @@ from dpgm.data.dates import seconds_of
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import Place
-from dpgm.data.records import Records, concatenate, sort_rows
-from dpgm.data.sinks import long_table
+from dpgm.data.records import Records, concatenate, row_pointers, sort_rows
+from dpgm.data.sinks import binary_table, long_table
 from dpgm.data.table import TableEncoder, decode
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
@@ -112,12 +112,9 @@ def to_scipy(records: Records) -> "scipy.sparse.csr_array":
 
 def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
     """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
-    import pyarrow as pa
-
     field, layout = records.domain.fields[0], records.domain.layout
     if layout is not None and layout.shape == "wide" and isinstance(field, ItemSet):
-        dense = records.to_dense(np.uint8)
-        return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
+        return binary_table(records, field)
     table = decode(records, rng=np.random.default_rng() if rng is None else rng)
     if layout is None or layout.shape == "wide":
         return table
@@ -199,9 +196,7 @@ def from_scipy(matrix: Any, domain: Domain | None = None) -> Records:
     indptr, indices = csr.indptr.astype(np.int64), csr.indices
     if not csr.data.all():
         keep = csr.data != 0
-        kept = np.zeros(len(keep) + 1, dtype=np.int64)
-        np.cumsum(keep, out=kept[1:])
-        indptr, indices = kept[indptr], indices[keep]
+        indptr, indices = row_pointers(keep)[indptr], indices[keep]
     if len(indices) and (indices.min() < 0 or indices.max() >= domain.width):
         raise InputError("the sparse matrix is damaged: a column lies outside its shape.")
     return _one_value_per_column(Records(domain, *sort_rows(indptr, indices, domain.width)))

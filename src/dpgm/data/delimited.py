@@ -248,7 +248,7 @@ def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
 
 def _chunks(source: Input, options: ReadOptions, layout: RowLayout) -> Iterator[Chunk]:
     skip_header, comment = layout.header, options.comment
-    wanted = _wanted(layout.names, options)
+    needed = options.columns_to_read(layout.names)
     for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
         text, kept = block.text, None
         if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
@@ -264,26 +264,13 @@ def _chunks(source: Input, options: ReadOptions, layout: RowLayout) -> Iterator[
             return block.place(row if kept is None else kept[row])
 
         count = len(block.ends) if kept is None else len(kept)
-        yield Chunk(_parse(text, count, layout.names, wanted, layout.separator, place), place)
-
-
-def _wanted(names: tuple[str, ...], options: ReadOptions) -> list[str]:
-    """The columns that will be looked at; the rest is not unpacked."""
-    if len(set(names)) < len(names):
-        return list(names)
-    chosen = {options.person, options.item, options.count} - {None}
-    if options.item is not None and options.person is not None:
-        return [name for name in names if name in chosen] or list(names)
-    if options.table_domain is not None:
-        chosen |= {field.name for field in options.table_domain.fields}
-        return [name for name in names if name in chosen] or list(names)
-    return list(names)
+        yield Chunk(_parse(text, count, layout.names, needed, layout.separator, place), place)
 
 
 def _parse(
-    text: bytes, rows: int, names: tuple[str, ...], wanted: list[str], separator: str, place: Place
+    text: bytes, rows: int, names: tuple[str, ...], needed: list[str], separator: str, place: Place
 ) -> "pyarrow.Table":
-    """The wanted columns of `rows` rows of text, all as texts."""
+    """The columns `needed` of `rows` rows of text, all as texts."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -308,7 +295,7 @@ def _parse(
             ),
             pyarrow.csv.ConvertOptions(
                 column_types={key: pa.string() for key in keys.values()},
-                include_columns=[keys[name] for name in wanted],
+                include_columns=[keys[name] for name in needed],
                 strings_can_be_null=False,
                 check_utf8=False,
             ),
@@ -328,4 +315,4 @@ def _parse(
             f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or say"
             " `--shape basket` if rows are lists of items."
         )
-    return table.rename_columns(wanted)
+    return table.rename_columns(needed)

@@ -5,14 +5,13 @@ domain and not from the cells, as in delimited text.
 """
 
 import warnings
-import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from dpgm.data.columns import Chunk, Columns, plain_name
 from dpgm.data.delimited import distinct_names
-from dpgm.data.opening import Input
+from dpgm.data.opening import Input, zip_members
 from dpgm.data.options import ReadOptions
 from dpgm.data.values import object_texts, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
@@ -91,13 +90,8 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
 
 
 def _check_size(source: Input) -> None:
-    try:
-        with zipfile.ZipFile(source.path) as archive:
-            unpacked = sum(one.file_size for one in archive.infolist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        raise InputError(
-            f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again."
-        ) from None
+    fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again."
+    unpacked = sum(one.file_size for one in zip_members(source.path, fault))
     packed = source.path.stat().st_size
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * packed):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 20:,} MB; save the sheet as CSV.")

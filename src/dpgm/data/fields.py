@@ -6,7 +6,7 @@ then its width is a nominal, public number that plans are made with.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -119,6 +119,7 @@ class Image:
     columns: int
     levels: int = 2
     kind: Literal["image"] = "image"
+    is_open: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -131,11 +132,6 @@ class Image:
             raise UsageError(
                 f"field {self.name!r}: an image must not exceed {MAX_WIDTH:,} pixels times levels less one."
             )
-
-    @property
-    def is_open(self) -> bool:
-        """Never: the shape says everything."""
-        return False
 
     @property
     def pixels(self) -> int:
@@ -196,7 +192,7 @@ class Categorical:
     def position_names(self) -> list[str]:
         """A readable name per position."""
         names = [f"{self.name}={value}" for value in self.values]
-        return [*names, f"{self.name} missing"] if self.missing else names
+        return names_with_missing(self.name, names, self.missing)
 
 
 @dataclass(frozen=True)
@@ -206,14 +202,10 @@ class Boolean:
     name: str
     missing: bool = False
     kind: Literal["boolean"] = "boolean"
+    is_open: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name)
-
-    @property
-    def is_open(self) -> bool:
-        """Never: the values are known."""
-        return False
 
     @property
     def width(self) -> int:
@@ -223,8 +215,7 @@ class Boolean:
     @property
     def position_names(self) -> list[str]:
         """A readable name per position."""
-        names = [f"{self.name}=false", f"{self.name}=true"]
-        return [*names, f"{self.name} missing"] if self.missing else names
+        return names_with_missing(self.name, [f"{self.name}=false", f"{self.name}=true"], self.missing)
 
 
 @dataclass(frozen=True)
@@ -247,6 +238,11 @@ class Ignored:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+
+
+def names_with_missing(field: str, names: list[str], missing: bool | None) -> list[str]:
+    """Names of positions, and that of the last one where it stands for a missing value."""
+    return [*names, f"{field} missing"] if missing else names
 
 
 def _check_discover(name: str, labels: object, discover: object, what: str) -> None:

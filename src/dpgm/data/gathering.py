@@ -12,7 +12,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only, in_column
 from dpgm.data.options import ReadOptions
-from dpgm.data.records import Records, concatenate, index_dtype, sort_rows
+from dpgm.data.records import Records, concatenate, index_dtype, row_pointers, sort_rows
 from dpgm.data.row_store import EVERYTHING, Room, RowStore
 from dpgm.errors import InputError
 
@@ -77,9 +77,7 @@ def _sorted_rows(
     lengths: NDArray[np.int64], codes: NDArray[Any], width: int
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Rows with their positions sorted and distinct, as lengths and positions."""
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    indptr, positions = sort_rows(indptr, codes, width)
+    indptr, positions = sort_rows(row_pointers(lengths), codes, width)
     return np.diff(indptr), positions
 
 

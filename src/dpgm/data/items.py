@@ -55,11 +55,19 @@ class Items(Protocol):
         """Codes of texts (no nulls); -1 for those to drop."""
 
 
-def refuse_negative(values: NDArray[np.int64], place: Place) -> None:
+def kept_codes(codes: Codes, lengths: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
+    """Codes row after row and their number in each row, without those to drop."""
+    keep = codes >= 0
+    if keep.all():
+        return codes, lengths
+    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    return codes[keep], np.bincount(rows, minlength=len(lengths))
+
+
+def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:
     """Item numbers count from zero."""
-    if len(values) and values.min() < 0:
-        row = int(np.argmax(values < 0))
-        raise InputError(f"{place(row)}: item numbers must not be negative; correct the file.")
+    if negative.any():
+        raise InputError(f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file.")
 
 
 def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
@@ -163,7 +171,7 @@ class KnownItems:
         if self.integers:
             numbers = parse_integers(values, place)
             if not self._negative:
-                refuse_negative(numbers, place)
+                refuse_negative(numbers < 0, place)
             return self.from_integers(numbers, place)
         if self._texts is None:
             self._prepare_texts()
@@ -223,7 +231,7 @@ class OccurringItems:
 
     def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
         """Codes of whole numbers, new ones numbered."""
-        refuse_negative(values, place)
+        refuse_negative(values < 0, place)
         if len(values) and values.max() < _LOOKUP_LIMIT:
             return self._from_small(values, place)
         distinct, inverse = np.unique(values, return_inverse=True)

@@ -158,11 +158,7 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
 
 
 def _choose_member(file: Path, member: str | None) -> str:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        raise InputError(f"{file}: the zip archive is damaged or cut short; get it again.") from None
+    members = zip_members(file, f"{file}: the zip archive is damaged or cut short; get it again.")
     plain = [one for one in members if not one.is_dir() and not one.filename.startswith(_IGNORED)]
     for one in plain:
         parts = one.filename.replace("\\", "/").split("/")
@@ -185,6 +181,15 @@ def _choose_member(file: Path, member: str | None) -> str:
     if matching[0].file_size == 0:
         raise InputError(f"{file}: the member is empty; give a file with records.")
     return matching[0].filename
+
+
+def zip_members(path: Path, fault: str) -> list[zipfile.ZipInfo]:
+    """What a zip file claims to hold; `fault` is the message if it cannot be opened."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        raise InputError(fault) from None
 
 
 class _Guarded(io.RawIOBase):

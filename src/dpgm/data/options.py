@@ -181,6 +181,20 @@ class ReadOptions:
             named += [field.name for field in self.table_domain.fields]
         return tuple(dict.fromkeys(named))
 
+    def columns_to_read(self, names: Sequence[str], lists: Sequence[str] = ()) -> list[str]:
+        """Which of a file's columns will be looked at, of which some hold `lists`; the others need not be unpacked."""
+        named = {self.person, self.item, self.count}
+        if self.person is not None and self.item is not None:
+            needed = [name for name in names if name in named]
+        elif self.table_domain is not None:
+            named |= {field.name for field in self.table_domain.fields}
+            needed = [name for name in names if name in named]
+        elif self.domain is None and self.shape in (None, "basket") and len(lists) == 1:
+            needed = [name for name in names if name in lists or name in named]
+        else:
+            needed = []
+        return list(names) if not needed or len(set(names)) < len(names) else needed
+
 
 class ReadKeywords(TypedDict, total=False):
     """The fields of `ReadOptions` as keywords of `read_records`, `read_source` and `inspect_file`."""

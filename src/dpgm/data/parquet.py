@@ -41,30 +41,9 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
     names = tuple(field.name for field in schema if field.name not in nested)
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    return Columns(
-        str(source),
-        names,
-        lists,
-        _chunks(
-            source,
-            _wanted(names, lists, options),
-            groups,
-            _BATCH if options.memory is None else _SMALL_BATCH,
-        ),
-        truths=truths,
-        schema=schema,
-    )
-
-
-def _wanted(names: tuple[str, ...], lists: tuple[str, ...], options: ReadOptions) -> list[str]:
-    chosen = [name for name in dict.fromkeys((options.person, options.item, options.count)) if name in names]
-    if options.person is not None and options.item is not None and len(chosen) >= 2:
-        return chosen  # type: ignore[return-value]
-    if options.shape in (None, "basket") and len(lists) == 1 and options.domain is None:
-        return [name for name in names if name in lists or name == options.person]
-    if options.stated_shape == "wide" and options.table_domain is not None:
-        return [name for name in names if name in options.named_columns] or list(names)
-    return list(names)
+    size = _BATCH if options.memory is None else _SMALL_BATCH
+    chunks = _chunks(source, options.columns_to_read(names, lists), groups, size)
+    return Columns(str(source), names, lists, chunks, truths=truths, schema=schema)
 
 
 def _text_columns(source: Input) -> list[str]:

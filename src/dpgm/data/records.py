@@ -28,6 +28,17 @@ def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
     return np.int16 if width <= np.iinfo(np.int16).max else np.int32
 
 
+def row_pointers(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Where every row starts in a flat array (and the last one ends), from the number of entries in each.
+
+    >>> row_pointers(np.array([2, 0, 1])).tolist()
+    [0, 2, 2, 3]
+    """
+    pointers = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=pointers[1:])
+    return pointers
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """N records as sorted, distinct positions of the domain's binary vector.
@@ -43,12 +54,9 @@ class Records:
     domain: Domain
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
-    decoded: "pyarrow.Table | None" = dataclasses.field(
-        default=None, kw_only=True, repr=False
-    )  # values drawn before
-    dtypes: tuple[tuple[str, str], ...] = dataclasses.field(
-        default=(), kw_only=True, repr=False
-    )  # of pandas' columns, as they were stated
+    # Values drawn before, and the dtypes of pandas' columns as they were stated.
+    decoded: "pyarrow.Table | None" = dataclasses.field(default=None, kw_only=True, repr=False)
+    dtypes: tuple[tuple[str, str], ...] = dataclasses.field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -95,16 +103,13 @@ class Records:
         """
         if len(positions) and (positions.min() < 0 or positions.max() >= domain.width):
             raise UsageError(f"positions must lie in [0, {domain.width}).")
-        indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        return cls(domain, *sort_rows(indptr, positions, domain.width))
+        return cls(domain, *sort_rows(row_pointers(lengths), positions, domain.width))
 
     @classmethod
     def from_dense(cls, matrix: NDArray[np.generic], domain: Domain) -> "Records":
         """Records from a dense (N, m) matrix; non-zero means present."""
         rows, columns = np.nonzero(matrix)
-        indptr = np.zeros(len(matrix) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=len(matrix)), out=indptr[1:])
+        indptr = row_pointers(np.bincount(rows, minlength=len(matrix)))
         return cls(domain, indptr, columns.astype(index_dtype(domain.width)))
 
     def check(self) -> None:
@@ -148,8 +153,7 @@ class Records:
             rows = np.flatnonzero(rows)
         starts = self.indptr[rows]
         lengths = self.indptr[rows + 1] - starts
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
+        indptr = row_pointers(lengths)
         indices = np.empty(int(indptr[-1]), dtype=self.indices.dtype)
         shifts = starts - indptr[:-1]
         for first, last in _pieces(indptr):
@@ -250,9 +254,7 @@ def sort_rows(
         row, column = np.divmod(keys[fresh], width)
         counts[first:last] = np.bincount(row, minlength=last - first)
         parts.append(column.astype(index_dtype(width)))
-    pointers = np.zeros(len(indptr), dtype=np.int64)
-    np.cumsum(counts, out=pointers[1:])
-    return pointers, np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
+    return row_pointers(counts), np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
@@ -266,9 +268,7 @@ def concatenate(parts: Sequence[Records]) -> Records:
         from dpgm.data.open_records import OpenRecords, joined_open
 
         return joined_open([part for part in parts if isinstance(part, OpenRecords)])
-    lengths = np.concatenate([part.lengths for part in parts])
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
+    indptr = row_pointers(np.concatenate([part.lengths for part in parts]))
     tables = [part.decoded for part in parts]
     decoded = None
     if all(table is not None for table in tables):

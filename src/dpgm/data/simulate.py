@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.records import Records, concatenate, index_dtype
+from dpgm.data.records import Records, concatenate, index_dtype, row_pointers
 from dpgm.validation import whole
 
 BLOCK = 50_000
@@ -170,9 +170,7 @@ def _people(town: Town, city: City, domain: Domain, rng: np.random.Generator) ->
     commuters = everyone[lengths > 1]
     keys = np.concatenate([everyone * town.places + home, commuters * town.places + work[commuters]])
     keys = _fill(_distinct(keys), lengths, draw, town.places, rng)
-    indptr = np.zeros(BLOCK + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    return Records(domain, indptr, (keys % town.places).astype(index_dtype(town.places)))
+    return Records(domain, row_pointers(lengths), (keys % town.places).astype(index_dtype(town.places)))
 
 
 def _distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dpgm.data.domain import Domain, Image
+from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.pictures import byte_values
 from dpgm.data.records import Records, concatenate
@@ -79,12 +79,9 @@ class ParquetSink:
         self._append(self._table(Records.from_lists([], domain), 0))
 
     def _table(self, records: Records, first: int) -> "pyarrow.Table":
-        import pyarrow as pa
-
         field = self._domain.item_set
         if field is not None and self._shape == "wide":
-            dense = records.to_dense(np.uint8)
-            return pa.table([pa.array(column) for column in dense.T], names=[str(name) for name in field.items])
+            return binary_table(records, field)
         table = decode(records, rng=self._rng)
         if field is None:
             return table
@@ -107,6 +104,14 @@ class ParquetSink:
     def close(self, count: int) -> None:
         """Complete the file."""
         self._writer.close()
+
+
+def binary_table(records: Records, field: ItemSet | Image) -> "pyarrow.Table":
+    """One 0/1 column per item."""
+    import pyarrow as pa
+
+    dense = records.to_dense(np.uint8)
+    return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
 
 
 def long_table(lists: Any, first: int, person: str, item: str) -> "pyarrow.Table":
@@ -146,68 +151,52 @@ class NpzSink:
             scipy.sparse.save_npz(file, concatenate(self._parts).to_scipy())
 
 
-class NpySink:
-    """A dense matrix of bytes: zeros and ones or, of grey images, 0 to 255.
+class MatrixSink:
+    """Images or zeros and ones as bytes (npy, or MNIST's idx): a header, then the rows.
 
-    The header is written again when the number of rows is known.
+    The header holds the number of rows, so that it is written again at the end; compressed files are packed then.
     """
 
-    def __init__(self, path: Path, domain: Domain, stack: ExitStack) -> None:
-        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
-        self._width = domain.width
+    def __init__(self, path: Path, domain: Domain, *, idx: bool, zipped: bool, stack: ExitStack) -> None:
         field = domain.item_set
-        self._grey = field if isinstance(field, Image) and field.levels > 2 else None
-        self._header(0)
+        self._image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # bytes 0 to 255
+        self._shape = (domain.width,) if self._image is None else (self._image.height, self._image.columns)
+        self._path, self._idx, self._zipped = path, idx, zipped
+        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
+        self._write_header(0)
 
-    def _header(self, count: int) -> None:
+    def _write_header(self, count: int) -> None:
+        if self._idx:
+            self._file.write(struct.pack(">IIII", 0x0803, count, *self._shape))
+            return
         # numpy pads the header so that a longer count still fits.
-        image = self._grey
-        shape = (count, self._width) if image is None else (count, image.height, image.columns)
-        layout = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        layout = {"descr": "|u1", "fortran_order": False, "shape": (count, *self._shape)}
         np.lib.format.write_array_header_1_0(self._file, layout)
 
     def write(self, records: Records, first: int) -> None:
         """Append records."""
-        rows = records.to_dense(np.uint8) if self._grey is None else byte_values(records, self._grey)
+        rows = records.to_dense(np.uint8) if self._image is None else byte_values(records, self._image)
         self._file.write(rows.tobytes())
 
     def close(self, count: int) -> None:
         """Complete the file."""
         self._file.seek(0)
-        self._header(count)
-
-
-class IdxSink:
-    """MNIST's idx format, grey values up to 255; compressed at the end, since the header holds the number of images."""
-
-    def __init__(self, path: Path, domain: Domain, zipped: bool, stack: ExitStack) -> None:
-        field = domain.item_set
-        assert isinstance(field, Image)
-        self._path, self._field, self._zipped = path, field, zipped
-        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed by the stack)
-        self._header(0)
-
-    def _header(self, count: int) -> None:
-        self._file.write(struct.pack(">IIII", 0x0803, count, self._field.height, self._field.columns))
-
-    def write(self, records: Records, first: int) -> None:
-        """Append records."""
-        self._file.write(byte_values(records, self._field).tobytes())
-
-    def close(self, count: int) -> None:
-        """Complete the file."""
-        self._file.seek(0)
-        self._header(count)
+        self._write_header(count)
         self._file.close()
         if self._zipped:
-            packed = self._path.with_name(self._path.name + ".gz")
-            try:
-                with (
-                    open(self._path, "rb") as source,
-                    open(packed, "wb") as raw,
-                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
-                ):
-                    shutil.copyfileobj(source, target)
-                os.replace(packed, self._path)
-            finally:
-                packed.unlink(missing_ok=True)
+            _compress(self._path)
+
+
+def _compress(path: Path) -> None:
+    """Replace a file by itself compressed."""
+    packed = path.with_name(path.name + ".gz")
+    try:
+        with (
+            open(path, "rb") as source,
+            open(packed, "wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
+        ):
+            shutil.copyfileobj(source, target)
+        os.replace(packed, path)
+    finally:
+        packed.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgm.data.items import Place
+from dpgm.data.records import row_pointers
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
@@ -151,8 +152,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> "pyarrow.Array":
             lengths.append(len(items))
         else:
             raise InputError(f"{where(row)}: must hold a list of items; correct the file, or choose another shape.")
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = row_pointers(np.array(lengths, dtype=np.int64))
     values = None
     if set(map(type, flat)) == {int}:
         try:

@@ -10,6 +10,7 @@ from dpgm.data.basket_lines import add_basket_block
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Source
 from dpgm.data.gathering import BasketGatherer, ItemGoal
+from dpgm.data.items import kept_codes
 from dpgm.data.lines import TextBlock, blocks_of
 from dpgm.data.opening import Input
 from dpgm.data.options import ReadOptions
@@ -57,9 +58,7 @@ def read_msweb(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         goal = ItemGoal(Domain((ItemSet("areas", tuple(sorted(areas))),)))
     codes = goal.items.from_integers(np.asarray(votes, dtype=np.int64), lambda at: f"{source}: line {places[at]}")
     gatherer = BasketGatherer(goal, options.room)
-    keep = codes >= 0
-    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
-    gatherer.add(codes[keep], np.bincount(rows, minlength=len(lengths)))
+    gatherer.add(*kept_codes(codes, np.array(lengths)))
     return gatherer.finish(str(source)), Source("row", False, "basket")
 
 

@@ -24,7 +24,7 @@ from dpgm.data.rendering import (
     render_long_json,
     render_table_csv,
 )
-from dpgm.data.sinks import IdxSink, NpySink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
+from dpgm.data.sinks import MatrixSink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
 from dpgm.errors import UsageError
 
 _CHUNK = 65_536
@@ -115,10 +115,9 @@ class RecordWriter:
         name = self._format.name
         if name == "npz":
             return NpzSink(temporary, self.domain)
-        if name == "npy":
-            return NpySink(temporary, self.domain, self._stack)
-        if name == "idx":
-            return IdxSink(temporary, self.domain, self._format.gzip, self._stack)
+        if name in ("npy", "idx"):
+            zipped = self._format.gzip
+            return MatrixSink(temporary, self.domain, idx=name == "idx", zipped=zipped, stack=self._stack)
         return self._text_or_parquet(self._stack.enter_context(open(temporary, "wb")))
 
     def _text_or_parquet(self, raw: IO[bytes]) -> Sink:
