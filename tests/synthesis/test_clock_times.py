@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 
 import dpgm
+from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_fields import NumberFormat
-from dpgm.data.open_records import draw_shaped, shaped_codes
 from dpgm.errors import UsageError
 from dpgm.evaluation.column_faults import column_faults
 from dpgm.mechanisms.gateway import Gateway

@@ -295,7 +295,8 @@ def test_conditions_may_be_mappings_and_lists():
 
 
 def shaped(name, kind, atoms, edges, starts, missing=False):
-    from dpgm.data.number_fields import NumberFormat, ShapedNumber
+    from dpgm.data.domain import ShapedNumber
+    from dpgm.data.number_fields import NumberFormat
 
     form = NumberFormat(kind, 2 if kind == "decimal" else 0)
     return ShapedNumber(name, form, atoms, edges, (1.0,) * (len(edges) - 1), starts, missing)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpgm
+from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import (
     Boolean,
@@ -24,7 +25,7 @@ from dpgm.data.domain import (
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_fields import NumberFormat
 from dpgm.data.number_grid import grid_of
-from dpgm.data.open_records import OpenRecords, draw_shaped, shaped_codes
+from dpgm.data.open_records import OpenRecords
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness

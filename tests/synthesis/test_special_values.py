@@ -5,10 +5,10 @@ import pandas as pd
 import pyarrow as pa
 
 import dpgm
+from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import domain_to_plain
-from dpgm.data.open_records import draw_shaped, shaped_codes
 from dpgm.evaluation.column_faults import column_faults
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness

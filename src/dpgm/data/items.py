@@ -55,7 +55,7 @@ class Items(Protocol):
         """Codes of texts (no nulls); -1 for those to drop."""
 
 
-def kept_codes(codes: Codes, lengths: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
+def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Codes row after row and their number in each row, without those to drop."""
     keep = codes >= 0
     if keep.all():

@@ -12,16 +12,15 @@ import math
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.fields import NOMINAL_VALUES, check_name
+from dpgm.data.fields import NOMINAL_VALUES, check_name, names_with_missing
 from dpgm.errors import UsageError
 
 MAX_BINS = 100_000
-MAX_CELLS = 100_000
 MAX_DECIMALS = 12
 _LONGEST_PATTERN = 100
 LARGEST_TICK = 2**52  # whole numbers up to it are exact in double precision, and so are their sums of two
@@ -111,7 +110,7 @@ class Numeric:
                     raise UsageError(
                         f"field {self.name!r}: bins need bounds; leave `bins` out, or state low and high."
                     )
-            elif not _is_number(bound):
+            elif not is_number(bound):
                 raise UsageError(f"field {self.name!r}: low and high must be finite numbers (or `discover`).")
         if self.bins is not None:
             self._check_closed()
@@ -158,7 +157,7 @@ class Numeric:
         if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
             raise UsageError(f"field {self.name!r}: low must be below high.")
         for special in self.specials:
-            if not _is_number(special) or abs(special) > LARGEST_TICK:
+            if not is_number(special) or abs(special) > LARGEST_TICK:
                 raise UsageError(f"field {self.name!r}: specials must be finite numbers.")
             if self.integer and special != int(special):
                 raise UsageError(f"field {self.name!r}: specials of an integer field must be whole numbers.")
@@ -206,7 +205,7 @@ class Numeric:
         step = (self.high - self.low) / self.bins
         edges = [self.low + step * at for at in range(self.bins + 1)]
         names = [f"{self.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
-        return [*names, f"{self.name} missing"] if self.missing else names
+        return names_with_missing(self.name, names, self.missing)
 
 
 class _Moments:
@@ -216,16 +215,13 @@ class _Moments:
     high: str
     missing: bool | None
     after: str | None
+    is_open: ClassVar[bool] = True
+    special_ticks: ClassVar[tuple[float, ...]] = ()
 
     @property
     def _step(self) -> int:
         """Seconds of one tick."""
         return SECONDS["day"]
-
-    @property
-    def is_open(self) -> bool:
-        """Always: bins are found privately."""
-        return True
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -236,11 +232,6 @@ class _Moments:
         if self.after is None:
             return low, high
         return 0.0, None if low is None or high is None else high - low
-
-    @property
-    def special_ticks(self) -> tuple[float, ...]:
-        """None."""
-        return ()
 
     @property
     def scale(self) -> Scale:
@@ -328,87 +319,9 @@ class DateTime(_Moments):
 OpenNumber: TypeAlias = Numeric | Date | DateTime
 
 
-@dataclass(frozen=True)
-class ShapedNumber:
-    """A number as it is modelled: popular values on their own, bins for the rest, and a shape within each bin.
-
-    Attributes:
-        format: what ticks stand for.
-        atoms: values (in ticks) with a position of their own, rising.
-        edges: borders of fine cells in ticks, rising; cell j holds [edges[j], edges[j + 1]). For numbers in steps all
-            borders are whole and the last one is one step above the highest value; else the last is the highest value.
-        weights: how often values of each cell occur, in relation to the other cells of its bin.
-        starts: the first cell of every bin.
-        missing: the last position stands for a missing value.
-        after: the field of dates since which the number counts.
-        clock: how often each hour of the day occurs, for moments whose cells are whole days; else nothing.
-        pattern: how a text file writes a date, as `Date` has it.
-
-    Positions: the atoms, the bins, missing.
-    """
-
-    name: str
-    format: NumberFormat
-    atoms: tuple[float, ...]
-    edges: tuple[float, ...]
-    weights: tuple[float, ...]
-    starts: tuple[int, ...]
-    missing: bool = False
-    after: str | None = None
-    clock: tuple[float, ...] = ()
-    pattern: str | None = None
-    kind: Literal["shaped"] = "shaped"
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        for entry in ("atoms", "edges", "weights", "starts", "clock"):
-            object.__setattr__(self, entry, tuple(getattr(self, entry)))
-        good = len(self.edges) <= MAX_CELLS and len(self.atoms) <= MAX_BINS
-        good = good and all(_is_number(one) for one in (*self.atoms, *self.edges, *self.weights))
-        good = good and all(isinstance(one, int) and not isinstance(one, bool) for one in self.starts)
-        cells = max(0, len(self.edges) - 1)
-        good = good and len(self.weights) == cells and bool(self.starts) == (cells > 0)
-        good = good and all(
-            low < high for rising in (self.atoms, self.edges, self.starts) for low, high in pairwise(rising)
-        )
-        good = good and all(weight >= 0 for weight in self.weights)
-        good = good and (not self.starts or (self.starts[0] == 0 and self.starts[-1] < cells))
-        if good and self.format.in_steps:
-            good = all(one == int(one) and abs(one) <= 2 * LARGEST_TICK for one in (*self.atoms, *self.edges))
-        good = good and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
-        good = good and (not self.clock or self._has_hours())
-        good = good and (self.pattern is None or is_pattern(self.pattern))
-        if not good or not (self.atoms or self.starts) or not isinstance(self.missing, bool):
-            raise UsageError(f"field {self.name!r}: its atoms, edges, weights and starts do not make a histogram.")
-
-    def _has_hours(self) -> bool:
-        good = self.format.kind == "datetime" and self.format.unit != "day" and len(self.clock) == 24
-        good = good and all(_is_number(weight) and weight >= 0 for weight in self.clock)
-        return good and 0 < sum(self.clock) < math.inf
-
-    @property
-    def is_open(self) -> bool:
-        """Never: everything was found."""
-        return False
-
-    @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return len(self.atoms) + len(self.starts) + self.missing
-
-    @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
-        text = self.format.text
-        names = [f"{self.name}={text(atom)}" for atom in self.atoms]
-        for first, after in pairwise((*self.starts, len(self.weights))):
-            last = self.edges[after] - (1 if self.format.in_steps else 0)
-            names.append(f"{self.name} {text(self.edges[first])} to {text(last)}")
-        return [*names, f"{self.name} missing"] if self.missing else names
-
-
-def _is_number(value: object) -> bool:
-    # Compared, not asked for being finite: a whole number may be too large for a float.
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number, not a boolean."""
+    # Compared, since a whole number may be too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 

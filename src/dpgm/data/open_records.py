@@ -6,16 +6,15 @@ turns every record into positions of a closed domain, one by one: a public map, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.binned_numbers import shaped_codes
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
-from dpgm.data.items import Codes, Place
-from dpgm.data.number_fields import SECONDS
-from dpgm.data.records import Records
+from dpgm.data.items import Codes, Place, kept_codes
+from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -121,8 +120,7 @@ class SetColumn:
         """The entries at `rows`."""
         chosen = np.arange(len(self.indptr) - 1)[rows]
         starts, lengths = self.indptr[chosen], np.diff(self.indptr)[chosen]
-        indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
+        indptr = row_pointers(lengths)
         where = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
         return SetColumn(indptr, self.codes[where], self.vocabulary)
 
@@ -156,14 +154,8 @@ class OpenRecords(Records):
             raise UsageError("items can be discovered only where the domain is one item set.")
         vocabulary = Vocabulary()
         place = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
-        codes = place[records.indices]
-        indptr = records.indptr
-        if len(codes) and codes.min() < 0:
-            rows = np.repeat(np.arange(len(records)), records.lengths)[codes >= 0]
-            indptr = np.zeros(len(records) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(rows, minlength=len(records)), out=indptr[1:])
-            codes = codes[codes >= 0]
-        return cls.of(domain, len(records), (SetColumn(indptr, codes, vocabulary),))
+        codes, lengths = kept_codes(place[records.indices], records.lengths)
+        return cls.of(domain, len(records), (SetColumn(row_pointers(lengths), codes, vocabulary),))
 
     def __repr__(self) -> str:
         return f"OpenRecords({len(self):,} records, {len(self.columns)} open columns)"
@@ -268,9 +260,7 @@ def joined_open(parts: Sequence[OpenRecords]) -> OpenRecords:
         vocabulary, codes = _merged(several)
         if isinstance(first, SetColumn):
             lengths = np.concatenate([np.diff(column.indptr) for column in several])
-            indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-            np.cumsum(lengths, out=indptr[1:])
-            columns.append(SetColumn(indptr, codes, vocabulary))
+            columns.append(SetColumn(row_pointers(lengths), codes, vocabulary))
         else:
             columns.append(CodeColumn(codes, vocabulary))
     return OpenRecords.of(parts[0].domain, sum(len(part) for part in parts), columns)
@@ -293,9 +283,7 @@ def _closed_sets(column: SetColumn, field: Field) -> tuple[Codes, NDArray[np.int
     if column.vocabulary is None:
         return codes, lengths
     assert isinstance(field, ItemSet)
-    codes = _places(column.vocabulary, field.items)[codes]
-    rows = np.repeat(np.arange(len(lengths)), lengths)[codes >= 0]
-    return codes[codes >= 0], np.bincount(rows, minlength=len(lengths))
+    return kept_codes(_places(column.vocabulary, field.items)[codes], lengths)
 
 
 def _closed_codes(column: CodeColumn, field: Field) -> Codes:
@@ -310,95 +298,3 @@ def _places(vocabulary: Vocabulary, labels: Sequence[Any]) -> Codes:
     """The position of every private code, -1 where it was not published; and one more -1, for missing codes."""
     known = {str(label): at for at, label in enumerate(labels)}
     return np.array([*(known.get(label, -1) for label in vocabulary.labels), -1], dtype=np.int64)
-
-
-def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
-    """The position of every value: its atom, else its bin; -1 where missing. Values outside go to the nearer end."""
-    gone = np.isnan(ticks)
-    values = np.where(gone, 0.0, ticks)
-    codes = np.zeros(len(values), dtype=np.int64)
-    atoms = np.array(field.atoms)
-    if field.starts:
-        edges = np.array(field.edges)
-        borders = edges[np.array(field.starts)]
-        values = np.clip(values, edges[0], edges[-1] - (1 if field.format.in_steps else 0))
-        codes = len(atoms) + np.clip(np.searchsorted(borders, values, side="right") - 1, 0, len(borders) - 1)
-    elif len(atoms) > 1:
-        codes = np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values, side="right").astype(np.int64)
-    if len(atoms) and field.starts:
-        # First brought to the bounds, then as it stands: a special value may lie beyond the bounds.
-        for exact in (values, np.where(gone, 0.0, ticks)):
-            at = np.minimum(np.searchsorted(atoms, exact), len(atoms) - 1)
-            codes = np.where(atoms[at] == exact, at, codes)
-    return np.where(gone, -1, codes)
-
-
-def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator) -> Floats:
-    """A value (in ticks) of every position: the atom, or drawn from the fine histogram of the bin.
-
-    Draws of one bin are spread evenly over its histogram: each follows it, and together they show it, where independent
-    ones would add chance errors to counts that the generator has met.
-    """
-    atoms, edges = np.array(field.atoms), np.array(field.edges)
-    ticks = np.zeros(len(positions))
-    on_atom = positions < len(atoms)
-    ticks[on_atom] = atoms[positions[on_atom]] if len(atoms) else 0.0
-    rows = np.flatnonzero(~on_atom)
-    if not len(rows):
-        return ticks
-    cells, within = _drawn_cells(field, positions[rows] - len(atoms), rng)
-    low, high = edges[cells], edges[cells + 1]
-    drawn = low + within * (high - low)
-    if field.clock:
-        ticks[rows] = np.clip(_at_hours(field, np.floor(drawn), rng), low, high - 1)
-    elif field.format.in_steps:
-        ticks[rows] = np.clip(np.floor(drawn), low, high - 1)
-    else:
-        ticks[rows] = np.clip(drawn, low, np.nextafter(high, low))
-    return ticks
-
-
-def _at_hours(field: ShapedNumber, ticks: Floats, rng: np.random.Generator) -> Floats:
-    """The same days, at hours as often as they occur."""
-    day = SECONDS["day"] // SECONDS[field.format.unit]
-    upto = np.concatenate([[0.0], np.cumsum(field.clock)])
-    points = _spread(np.zeros(len(ticks), dtype=np.int64), rng) * upto[-1]
-    hours = np.clip(np.searchsorted(upto, points, side="right") - 1, 0, len(field.clock) - 1)
-    within = np.clip((points - upto[hours]) / np.maximum(np.array(field.clock)[hours], 1e-300), 0.0, 1.0)
-    length = day / len(field.clock)
-    clock = np.clip(np.floor((hours + within) * length), hours * length, (hours + 1) * length - 1)
-    moved: Floats = np.floor(ticks / day) * day + clock
-    return moved
-
-
-def _drawn_cells(field: ShapedNumber, bins: Codes, rng: np.random.Generator) -> tuple[Codes, Floats]:
-    """A cell of every bin and how far into it; by weight, or by width where a bin has none (but for an atom's cell)."""
-    weights, edges = np.array(field.weights, dtype=np.float64), np.array(field.edges)
-    starts = np.array([*field.starts, len(weights)])
-    widths = np.diff(edges)
-    if field.format.in_steps:
-        widths = np.where((widths == 1) & np.isin(edges[:-1], field.atoms), 0.0, widths)
-    owner = np.repeat(np.arange(len(field.starts)), np.diff(starts))
-    empty = np.bincount(owner, weights) <= 0
-    weights = np.where(empty[owner], widths, weights)
-    weights = np.where((np.bincount(owner, weights) <= 0)[owner], 1.0, weights)
-    upto = np.concatenate([[0.0], np.cumsum(weights)])
-    first, last = upto[starts[bins]], upto[starts[bins + 1]]
-    points = first + _spread(bins, rng) * (last - first)
-    cells = np.searchsorted(upto, points, side="right") - 1
-    # rounding may point past the last cell, or at one without weight
-    cells = np.clip(cells, starts[bins], starts[bins + 1] - 1)
-    heaviest = np.array([low + int(np.argmax(weights[low:high])) for low, high in pairwise(starts.tolist())])
-    cells = np.where(weights[cells] > 0, cells, heaviest[bins])
-    return cells, np.clip((points - upto[cells]) / weights[cells], 0.0, 1.0)
-
-
-def _spread(bins: Codes, rng: np.random.Generator) -> Floats:
-    """A number in [0, 1) for every entry: uniform for each, and those of one bin one in each of as many equal parts."""
-    shuffled = rng.permutation(len(bins))
-    order = shuffled[np.argsort(bins[shuffled], kind="stable")]
-    counts = np.bincount(bins)
-    part = np.arange(len(bins)) - np.repeat(np.cumsum(counts) - counts, counts)
-    spread = np.empty(len(bins))
-    spread[order] = (part + rng.random(len(bins))) / np.repeat(counts, counts)
-    return spread

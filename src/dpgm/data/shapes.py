@@ -26,11 +26,10 @@ from dpgm.data.columns import (
     split_lists,
     written_numbers,
 )
-from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric
+from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer, joined_records, people_of
 from dpgm.data.items import KnownItems, Place, in_column
-from dpgm.data.number_fields import ShapedNumber
 from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records

@@ -8,11 +8,12 @@ within its bin: uniformly, or by the fine histogram that a closed domain holds.
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.binned_numbers import bin_of, draw_in_bin, draw_shaped, shaped_codes
 from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes, split_lists
 from dpgm.data.dates import seconds_of
 from dpgm.data.domain import (
@@ -38,15 +39,15 @@ from dpgm.data.open_records import (
     RawColumn,
     SetColumn,
     Vocabulary,
-    draw_shaped,
     positions_side_by_side,
-    shaped_codes,
 )
-from dpgm.data.records import Records, sort_rows
+from dpgm.data.records import Records, row_pointers, sort_rows
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
+
+_Number: TypeAlias = Numeric | Date | DateTime | ShapedNumber
 
 
 def numbered_row(row: int) -> str:
@@ -102,10 +103,8 @@ class TableEncoder:
         private = vocabulary if isinstance(vocabulary, Vocabulary) else None
         if isinstance(field, (ItemSet, Image)):
             codes, lengths = self._sets(field, flat_column(table, field.name), place)
-            indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-            np.cumsum(lengths, out=indptr[1:])
             width = len(private) if private is not None else field.width
-            indptr, codes = sort_rows(indptr, codes, max(width, 1))
+            indptr, codes = sort_rows(row_pointers(lengths), codes, max(width, 1))
             return SetColumn(indptr, codes.astype(np.int32), private)
         return CodeColumn(self._codes(field, table, place).astype(np.int32), private)
 
@@ -113,7 +112,8 @@ class TableEncoder:
         """The position of every row within a field that has one per record; -1 where missing in an open field."""
         column = flat_column(table, field.name)
         if isinstance(field, Numeric):
-            return self._numbers(field, column, place)
+            values, missing = self._numbers(field, field.format, column, in_column(place, field.name))
+            return np.where(missing, field.width - 1, bin_of(field, values))
         if isinstance(field, ShapedNumber):
             codes = shaped_codes(field, self._modelled(field, table, place))
             return np.where(codes < 0, field.width - 1, codes)
@@ -122,9 +122,7 @@ class TableEncoder:
         assert isinstance(field, Categorical)
         return self._categories(field, column, place)
 
-    def _modelled(
-        self, field: Numeric | Date | DateTime | ShapedNumber, table: "pyarrow.Table", place: Place
-    ) -> NDArray[np.float64]:
+    def _modelled(self, field: _Number, table: "pyarrow.Table", place: Place) -> NDArray[np.float64]:
         """What is modelled of a number or date, in ticks: itself, or the time since the date it comes after."""
         column = flat_column(table, field.name)
         if isinstance(field, Numeric) or field.after is None:
@@ -135,7 +133,7 @@ class TableEncoder:
 
     def _ticks(
         self,
-        field: Numeric | Date | DateTime | ShapedNumber,
+        field: _Number,
         format: NumberFormat,
         column: "pyarrow.Array",
         place: Place,
@@ -144,50 +142,43 @@ class TableEncoder:
         where = in_column(place, field.name)
         if format.kind in ("date", "datetime"):
             pattern = None if isinstance(field, Numeric) else field.pattern
-            seconds, gone = seconds_of(column, where, self._missing, pattern)
+            seconds, missing = seconds_of(column, where, self._missing, pattern)
             ticks = np.floor(seconds / SECONDS[format.unit if format.kind == "datetime" else "day"])
+            _refuse_missing(field, missing, where)
         else:
-            values, gone = floats(column, where, self._missing)
-            if format.kind == "integer" and not np.array_equal(values, np.floor(values)):
-                row = int(np.argmax(values != np.floor(values)))
-                raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
+            values, missing = self._numbers(field, format, column, where)
             ticks = format.ticks(values)
-        if gone.any() and field.missing is False:
-            advice = (
-                "the fit has found too few such rows to model them; to compare the data with a sample, give"
-                " `dpgm.evaluate` the frame or the file itself"
-                if isinstance(field, ShapedNumber)
-                else "correct the file, or give the field `missing: true`"
-            )
-            raise InputError(f"{where(int(np.argmax(gone)))}: the value is missing; {advice}.")
-        return np.where(gone, np.nan, ticks)
+        return np.where(missing, np.nan, ticks)
+
+    def _numbers(
+        self, field: _Number, format: NumberFormat, column: "pyarrow.Array", where: Place
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The numbers of a column (0 where missing), and which are missing."""
+        values, missing = floats(column, where, self._missing)
+        if format.kind == "integer" and not np.array_equal(values, np.floor(values)):
+            row = int(np.argmax(values != np.floor(values)))
+            raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
+        _refuse_missing(field, missing, where)
+        return values, missing
 
     def _booleans(self, field: Boolean, column: "pyarrow.Array", place: Place) -> Codes:
         where = in_column(place, field.name)
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
-        codes = np.full(len(texts), 2, dtype=np.int64)
-        for row, text in enumerate(texts):
-            if text is None or text in self._missing:
-                continue
-            known = TRUTH.get(text.lower())
-            if known is None:
-                raise InputError(
-                    f"{where(row)}: the value is not true or false (yes/no, 1/0 do as well); correct the file, or make"
-                    " the field categorical."
-                )
-            codes[row] = known
-        if not field.missing and (codes == 2).any():
+        known = (2 if text is None or text in self._missing else TRUTH.get(text.lower(), -1) for text in texts)
+        codes = np.fromiter(known, dtype=np.int64, count=len(texts))
+        if (codes < 0).any():
             raise InputError(
-                f"{where(int(np.argmax(codes == 2)))}: the value is missing; correct the file, or give the field"
-                " `missing: true`."
+                f"{where(int(np.argmin(codes)))}: the value is not true or false (yes/no, 1/0 do as well); correct the"
+                " file, or make the field categorical."
             )
+        _refuse_missing(field, codes == 2, where)
         return codes
 
     def _sets(self, field: Field, column: "pyarrow.Array", place: Place) -> tuple[Codes, NDArray[np.int64]]:
         import pyarrow as pa
 
         where = in_column(place, field.name)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if pa.types.is_string(column.type):
             separator = self._item_separator
             column = parse_lists(column, where) if separator is None else split_lists(column, separator, where)
         return set_codes(column, self._items[field.name], where)
@@ -197,11 +188,9 @@ class TableEncoder:
         import pyarrow.compute as pc
 
         where = in_column(place, field.name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
         texts = as_texts(column, where)
         if self._suffix:
-            texts = _strip_suffix(texts, self._suffix)
+            texts = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(self._suffix) + "$", "")
         known = self._items[field.name]
         # A token for "missing" that the domain lists as a value is that value.
         codes = np.full(len(texts), -1, dtype=np.int64)
@@ -212,11 +201,10 @@ class TableEncoder:
             valid[valid] = whole.to_numpy(zero_copy_only=False)
             present = present.filter(whole)
         if isinstance(known, Vocabulary):
-            import pyarrow as pa
-
-            told = pc.is_in(pc.utf8_trim_whitespace(present), value_set=pa.array(self._missing, type=pa.string()))
-            valid[valid] = ~told.to_numpy(zero_copy_only=False)
-            codes[valid] = known.from_texts(present.filter(pc.invert(told)), where)
+            tokens = pa.array(self._missing, type=pa.string())
+            stated = pc.invert(pc.is_in(pc.utf8_trim_whitespace(present), value_set=tokens))
+            valid[valid] = stated.to_numpy(zero_copy_only=False)
+            codes[valid] = known.from_texts(present.filter(stated), where)
             return codes
         codes[valid] = known.from_texts(present, where)
         unknown = codes < 0
@@ -231,22 +219,6 @@ class TableEncoder:
             codes[unknown] = len(field.values)
         return codes
 
-    def _numbers(self, field: Numeric, column: "pyarrow.Array", place: Place) -> Codes:
-        where = in_column(place, field.name)
-        values, gone = floats(column, where, self._missing)
-        if gone.any() and not field.missing:
-            row = int(np.argmax(gone))
-            raise InputError(
-                f"{where(row)}: the value is missing; correct the file, or give the field `missing: true`."
-            )
-        codes = np.full(len(values), field.bins, dtype=np.int64)
-        present = values[~gone]
-        if field.integer and not np.array_equal(present, np.floor(present)):
-            row = int(np.flatnonzero(~gone)[np.argmax(present != np.floor(present))])
-            raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
-        codes[~gone] = bin_of(field, present)
-        return codes
-
 
 # How files write booleans; the last position stands for missing.
 TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
@@ -258,35 +230,17 @@ def _items_of(field: ItemSet | Image | Categorical) -> Items:
     return KnownItems(field.values, negative=True) if isinstance(field, Categorical) else KnownItems(field.items)
 
 
-def encode(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """The records of a table with one column per field."""
-    return TableEncoder(domain, missing).encode(table)
-
-
-def bin_of(field: Numeric, values: NDArray[Any]) -> Codes:
-    """The bin of every number, clamped to the closed field's range."""
-    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
-    above = np.clip(values, field.low, field.high) - field.low
-    if field.integer:
-        whole: Codes = (above.astype(np.int64) * field.bins) // int(field.high - field.low + 1)
-        return whole
-    bins: Codes = np.floor(above * (field.bins / (field.high - field.low))).astype(np.int64)
-    return np.clip(bins, 0, field.bins - 1)
-
-
-def draw_in_bin(field: Numeric, bins: Codes, rng: np.random.Generator) -> NDArray[Any]:
-    """A number of every bin, uniformly; whole numbers for an integer field."""
-    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
-    if field.integer:
-        span = int(field.high - field.low) + 1
-        first = -((-bins * span) // field.bins)
-        after = -((-(bins + 1) * span) // field.bins)
-        return int(field.low) + rng.integers(first, after)
-    step = (field.high - field.low) / field.bins
-    values = field.low + (bins + rng.random(len(bins))) * step
-    middle = field.low + (bins + 0.5) * step
-    # Rounding may push a draw over the edge of its bin; the middle never is.
-    return np.where(bin_of(field, values) == bins, values, middle)
+def _refuse_missing(field: Boolean | _Number, missing: NDArray[np.bool_], where: Place) -> None:
+    """Refuse missing values of a field that has none."""
+    if field.missing is not False or not missing.any():
+        return
+    advice = "correct the file, or give the field `missing: true`"
+    if isinstance(field, ShapedNumber):
+        advice = (
+            "the fit has found too few such rows to model them; to compare the data with a sample, give `dpgm.evaluate`"
+            " the frame or the file itself"
+        )
+    raise InputError(f"{where(int(np.argmax(missing)))}: the value is missing; {advice}.")
 
 
 def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
@@ -303,8 +257,7 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
             inside = (records.indices >= block.start) & (records.indices < block.stop)  # type: ignore[assignment]
         codes = records.indices[inside].astype(np.int64) - block.start
         if isinstance(field, (ItemSet, Image)):
-            offsets = np.zeros(len(records) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(rows[inside], minlength=len(records)), out=offsets[1:])
+            offsets = row_pointers(np.bincount(rows[inside], minlength=len(records)))
             columns[field.name] = list_array(field, codes, offsets)
         else:
             chosen = np.full(len(records), -1, dtype=np.int64)
@@ -390,9 +343,3 @@ def _moved(dates: "pyarrow.Array", ticks: "pyarrow.Array", format: NumberFormat)
         return pc.add(dates.cast(pa.int32()).cast(pa.int64()), ticks).cast(pa.int32()).cast(pa.date32())
     seconds = pc.multiply(ticks, SECONDS[format.unit])
     return pc.add(dates.cast(pa.int64()), seconds).cast(pa.timestamp("s"))
-
-
-def _strip_suffix(texts: "pyarrow.Array", suffix: str) -> "pyarrow.Array":
-    import pyarrow.compute as pc
-
-    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(suffix) + "$", "")
