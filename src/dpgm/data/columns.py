@@ -1,7 +1,7 @@
 """A file as named columns, chunk by chunk; and what its columns hold: texts, numbers, items, lists of items."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.formats import Shape
 from dpgm.data.items import Codes, Items, Place, escape_formula, kept_codes, refuse_joined, refuse_negative
-from dpgm.data.values import decimal_texts, float_texts, moment_texts, object_lists
+from dpgm.data.values import as_texts, object_lists
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -139,74 +139,6 @@ def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
     if kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
         return items.from_texts(values.cast(pa.string()), place)
     raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
-
-
-def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of texts, numbers, booleans or dates as texts, value by value."""
-    import pyarrow as pa
-
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kinds.is_string(column.type):
-        return column
-    if kinds.is_floating(column.type):
-        return float_texts(column, where)
-    if kinds.is_decimal(column.type):
-        return decimal_texts(column)
-    if kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_time(column.type):
-        return moment_texts(column, where)
-    plain = kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)
-    if not plain and not kinds.is_large_string(column.type) and not kinds.is_string_view(column.type):
-        raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
-    return column.cast(pa.string())
-
-
-def written_numbers(column: "pyarrow.Array") -> NDArray[np.bool_]:
-    """Which texts are numbers written with digits and a point (nulls count as such)."""
-    import pyarrow.compute as pc
-
-    plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-    found: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
-    return found
-
-
-def floats(
-    column: "pyarrow.Array", where: Place, missing: Sequence[str]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The finite numbers of a column (0 where missing), and which are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = pc.utf8_trim_whitespace(column)
-        absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
-        column = pc.if_else(absent, pa.scalar(None, type=column.type), column)
-        plain = written_numbers(column)
-        if not plain.all():
-            raise InputError(
-                f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
-                " correct the file."
-            )
-        column = pc.utf8_ltrim(column, "+").cast(pa.float64())
-    elif not (
-        pa.types.is_integer(column.type)
-        or pa.types.is_floating(column.type)
-        or pa.types.is_boolean(column.type)
-        or pa.types.is_decimal(column.type)
-        or pa.types.is_null(column.type)
-    ):
-        raise InputError(f"{where(0)}: the column does not hold numbers; correct the domain or the file.")
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    gone = column.is_null().to_numpy(zero_copy_only=False)
-    values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"{where(row)}: the value is not a finite number; correct the file.")
-    return values, gone
 
 
 def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.dates import seconds_of
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import Place
+from dpgm.data.parsing import seconds_of
 from dpgm.data.records import Records, concatenate, row_pointers, sort_rows
 from dpgm.data.sinks import binary_table, long_table
 from dpgm.data.table import TableEncoder, decode

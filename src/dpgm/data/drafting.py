@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import Columns, as_texts, flat_column, floats, is_list, listed_names
+from dpgm.data.columns import Columns, flat_column, is_list, listed_names
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
-from dpgm.data.dates import DATE_PATTERNS, DateOrders, fitting_patterns, order_rule, seconds_of
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -29,20 +28,24 @@ from dpgm.data.domain import (
     Numeric,
     Unread,
 )
-from dpgm.data.missing_codes import CodeCounts, code_hint
-from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
-from dpgm.data.number_marks import plain_texts, without_signs
-from dpgm.data.options import ReadOptions
-from dpgm.data.reading_hints import (
+from dpgm.data.hints import (
+    CodeCounts,
+    DateOrders,
     NumberMarks,
     absent_words,
     called_id,
     clock_or_brackets,
+    code_hint,
     far_dates,
     joining_mark,
     names_persons,
+    order_rule,
     ways_of_dates,
 )
+from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
+from dpgm.data.options import ReadOptions
+from dpgm.data.parsing import DATE_PATTERNS, fitting_patterns, floats, plain_texts, seconds_of, without_signs
+from dpgm.data.values import as_texts
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 

@@ -14,7 +14,7 @@ from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
 from dpgm.data.lines import UTF8, checked_encoding
-from dpgm.data.number_marks import NumberStyle, checked_style
+from dpgm.data.parsing import NumberStyle, checked_style
 from dpgm.data.row_store import Room
 from dpgm.errors import UsageError
 

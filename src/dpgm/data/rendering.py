@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.dates import as_written
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.items import escape_formula
+from dpgm.data.parsing import as_written
 from dpgm.data.records import Records
 from dpgm.data.table import decode
 

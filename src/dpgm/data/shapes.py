@@ -16,7 +16,6 @@ from dpgm.data.columns import (
     Columns,
     cell_lists,
     flat_column,
-    floats,
     is_list,
     listed_names,
     need,
@@ -24,14 +23,13 @@ from dpgm.data.columns import (
     refuse_joined_cells,
     set_codes,
     split_lists,
-    written_numbers,
 )
 from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer, joined_records, people_of
 from dpgm.data.items import KnownItems, Place, in_column
-from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
+from dpgm.data.parsing import floats, required_floats, with_plain_numbers, written_numbers
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder
 from dpgm.errors import InputError, UsageError
@@ -111,7 +109,7 @@ def _read_long(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
         persons, items = flat_column(chunk.table, person), flat_column(chunk.table, item)
         where, present = in_column(chunk.place, item), None
         if count is not None:
-            present = numbers(flat_column(chunk.table, count), in_column(chunk.place, count)) > 0
+            present = required_floats(flat_column(chunk.table, count), in_column(chunk.place, count)) > 0
         if options.item_separator and not is_list(items.type):
             items = split_lists(items, options.item_separator, where)
         if is_list(items.type):
@@ -279,7 +277,7 @@ def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> A
     if pa.types.is_boolean(column.type) and not column.null_count:
         return column.to_numpy(zero_copy_only=False)
     if threshold is not None:
-        return numbers(column, where) > threshold
+        return required_floats(column, where) > threshold
     if pa.types.is_string(column.type):
         column = pc.utf8_trim_whitespace(column)
         ones = pc.is_in(column, value_set=pa.array(_ONES))
@@ -296,11 +294,3 @@ def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> A
             " (`dpgm inspect` drafts one), or give --threshold if a number above it means present."
         )
     return values == 1
-
-
-def numbers(column: "pyarrow.Array", where: Place) -> Any:
-    """The finite numbers of a column, none missing."""
-    values, gone = floats(column, where, ("",))
-    if gone.any():
-        raise InputError(f"{where(int(np.argmax(gone)))}: the value is missing; correct the file.")
-    return values

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.binned_numbers import bin_of, draw_in_bin, draw_shaped, shaped_codes
-from dpgm.data.columns import as_texts, flat_column, floats, parse_lists, set_codes, split_lists
-from dpgm.data.dates import seconds_of
+from dpgm.data.columns import flat_column, parse_lists, set_codes, split_lists
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -41,7 +40,9 @@ from dpgm.data.open_records import (
     Vocabulary,
     positions_side_by_side,
 )
+from dpgm.data.parsing import floats, seconds_of
 from dpgm.data.records import Records, row_pointers, sort_rows
+from dpgm.data.values import as_texts
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:

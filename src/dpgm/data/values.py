@@ -41,7 +41,7 @@ def decimal_text(value: Decimal) -> str:
     return str(int(value)) if value == value.to_integral_value() else format(value.normalize(), "f")
 
 
-def float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+def _float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     """A column of floating numbers as texts; a value that is not finite is refused."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -63,7 +63,7 @@ def float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
 
 
-def decimal_texts(column: "pyarrow.Array") -> "pyarrow.Array":
+def _decimal_texts(column: "pyarrow.Array") -> "pyarrow.Array":
     """A column of decimals as texts."""
     import pyarrow as pa
 
@@ -72,7 +72,7 @@ def decimal_texts(column: "pyarrow.Array") -> "pyarrow.Array":
     return pa.array(written, type=pa.string()).take(encoded.indices)
 
 
-def moment_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+def _moment_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     """A column of days, moments or times of day as texts: as Python writes each, whatever unit the column has."""
     import pyarrow as pa
 
@@ -82,6 +82,27 @@ def moment_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     except (ValueError, OverflowError):
         raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
     return pa.array(written, type=pa.string()).take(encoded.indices)
+
+
+def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """A column of texts, numbers, booleans or dates as texts, value by value."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_string(column.type):
+        return column
+    if kinds.is_floating(column.type):
+        return _float_texts(column, where)
+    if kinds.is_decimal(column.type):
+        return _decimal_texts(column)
+    if kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_time(column.type):
+        return _moment_texts(column, where)
+    plain = kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)
+    if not plain and not kinds.is_large_string(column.type) and not kinds.is_string_view(column.type):
+        raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
+    return column.cast(pa.string())
 
 
 def scalar_text(value: Any) -> str | None:

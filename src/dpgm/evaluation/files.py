@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgm.data.columns import Chunk
-from dpgm.data.dates import parse_dates
 from dpgm.data.domain import Date, DateTime, Domain, ShapedNumber
 from dpgm.data.guessing import guess_options, table_columns
-from dpgm.data.number_marks import with_plain_numbers
 from dpgm.data.opening import locate
 from dpgm.data.options import Paths, ReadOptions
+from dpgm.data.parsing import parse_dates, with_plain_numbers
 from dpgm.data.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError, InputError, UsageError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.dates import DATE_PATTERNS, fitting_patterns, parse_dates
 from dpgm.data.domain import Domain, Numeric
+from dpgm.data.parsing import DATE_PATTERNS, fitting_patterns, parse_dates
 from dpgm.data.table import TRUTH
 
 if TYPE_CHECKING:

@@ -1,14 +1,21 @@
-"""Texts that look like numbers written with other marks, or like lists: which option of the command line reads them.
+"""What a curator who looks at a file is pointed at: options that may read it better, and rules that its rows keep.
 
-For the curator who looks at a file; a fit reads numbers by the marks that are stated, and guesses nothing.
+Texts that look like numbers with other marks, like lists or like dates; numbers such as 999 that stand for "unknown";
+dates that never come after others. These are suggestions: a fit reads values as the options and the domain state, and
+guesses nothing, because it would have to look at other rows.
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
 from typing import TYPE_CHECKING
 
-from dpgm.data.number_marks import without_signs
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.parsing import without_signs
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +44,23 @@ _NEVER = re.compile(
 _MOST_NEVER = 3
 _IDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
 _PERSONS = {"user", "person", "patient", "customer", "client", "member", "visitor", "kunde", "employee", "student"}
-_ENOUGH = 3  # different cells with a mark, before one says that it joins items
+_ENOUGH_CELLS = 3  # different cells with a mark, before one says that it joins items
+# Nines, eights and sevens (of surveys: unknown, refused, does not apply), and -1; with places, as stations write them.
+_CODE_DIGITS = [float(digit * length) for digit in "789" for length in range(1, 7)]
+CODES = np.array(
+    sorted({-1.0, *_CODE_DIGITS, *(-code for code in _CODE_DIGITS), 99.9, 999.9, 9999.9, 99.99, 999.99})
+)
+_LEAST_ROWS = 3  # that hold a code; one or two are slips of the pen
+_LEAST_SHARE = 0.002  # of the rows
+_SMALL = 10.0  # codes of one digit are values of most counts: they must be held by ...
+_SMALL_SHARE = 0.02  # ... as many
+_FAR = 0.5  # how far a code lies from all other numbers, in units of their range
+_NEAR = 5.0  # numbers this near to a code are its neighbours
+_STANDS_OUT = 3  # times as many rows as all its neighbours together
+ENOUGH_ROWS = 20  # rows with both dates, from which an order may be more than chance
+_MOST_COLUMNS = 20
+_SOON = 0.25  # of the standard deviation of the first date: then the time between says more than the second date
+_DAY = 86_400
 
 
 class NumberMarks:
@@ -177,7 +200,7 @@ def joining_mark(cells: Collection[str]) -> str | None:
     for mark in _JOINING:
         marked = [cell for cell in cells if mark in cell]
         parts = {part.strip() for cell in cells for part in cell.split(mark)}
-        if len(marked) >= _ENOUGH and len(parts) < len(cells):
+        if len(marked) >= _ENOUGH_CELLS and len(parts) < len(cells):
             return mark
     return None
 
@@ -198,3 +221,119 @@ def names_persons(name: str) -> bool:
 
 def _words(name: str) -> set[str]:
     return set(re.split(r"[^a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
+
+
+class CodeCounts:
+    """How often a column of numbers holds each possible code, and where its other numbers lie."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._counts = np.zeros(len(CODES), dtype=np.int64)
+        self._near = np.zeros(len(CODES), dtype=np.int64)
+        self._low, self._high = np.inf, -np.inf
+
+    def see(self, numbers: NDArray[np.float64]) -> None:
+        """Count some numbers, none of them missing."""
+        self._rows += len(numbers)
+        at = np.minimum(np.searchsorted(CODES, numbers), len(CODES) - 1)
+        alike = CODES[at] == numbers
+        self._counts += np.bincount(at[alike], minlength=len(CODES))
+        others = np.sort(numbers[~alike])
+        if len(others):
+            self._low, self._high = min(self._low, float(others[0])), max(self._high, float(others[-1]))
+        ends = [
+            np.searchsorted(others, CODES - _NEAR, side="left"),
+            np.searchsorted(others, CODES + _NEAR, side="right"),
+        ]
+        self._near += ends[1] - ends[0]
+
+    def found(self) -> tuple[float, ...]:
+        """Codes at either end of the other numbers: far from them all, or held by many more rows than those near it.
+
+        >>> counts = CodeCounts()
+        >>> counts.see(np.array([18.0, 35.0, 60.0, 71.0, 999.0, 999.0, 999.0, -1.0, 9.0]))
+        >>> counts.found()
+        (999.0,)
+        """
+        if not np.isfinite(self._low):
+            return ()
+        span = max(self._high - self._low, 1.0)
+        found = []
+        for code, rows, near in zip(CODES.tolist(), self._counts.tolist(), self._near.tolist(), strict=True):
+            share = _SMALL_SHARE if abs(code) < _SMALL and code != -1 else _LEAST_SHARE
+            if rows < max(_LEAST_ROWS, share * self._rows) or self._low <= code <= self._high:
+                continue
+            alone_below = code < 0 <= self._low
+            apart = max(code - self._high, self._low - code) > _FAR * span
+            if alone_below or apart or (abs(code) >= _SMALL and rows > _STANDS_OUT * near):
+                found.append(code)
+        return tuple(found)
+
+
+def code_hint(codes: tuple[float, ...]) -> str:
+    """What to write into a drafted domain.
+
+    >>> code_hint((-1.0, 999.0))
+    '-1, 999 apart from all other numbers: if that means "unknown", add specials: [-1, 999] to its line in the draft'
+    """
+    listed = ", ".join(f"{code:g}" for code in codes)
+    return (
+        f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in the'
+        " draft"
+    )
+
+
+@dataclass
+class DateOrders:
+    """Pairs of date columns, and in how many rows the first one was before, with or after the second."""
+
+    before: dict[tuple[str, str], int] = field(default_factory=dict)
+    equal: dict[tuple[str, str], int] = field(default_factory=dict)
+    gaps: dict[tuple[str, str], float] = field(default_factory=dict)  # sums of the second minus the first
+    moments: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # number, sum and sum of squares, in days
+
+    def see(self, seconds: Mapping[str, NDArray[np.float64]]) -> None:
+        """Compare the dates of some rows, NaN where one is missing."""
+        for pair in permutations(list(seconds)[:_MOST_COLUMNS], 2):
+            first, second = seconds[pair[0]], seconds[pair[1]]
+            self.before[pair] = self.before.get(pair, 0) + int((first < second).sum())
+            self.equal[pair] = self.equal.get(pair, 0) + int((first == second).sum())
+            self.gaps[pair] = self.gaps.get(pair, 0.0) + float(np.nansum(second - first)) / _DAY
+        for name, dates in seconds.items():
+            days = dates[~np.isnan(dates)] / _DAY
+            sums = np.array([len(days), days.sum(), (days**2).sum()])
+            self.moments[name] = self.moments.get(name, np.zeros(3)) + sums
+
+    def is_close(self, first: str, second: str) -> bool:
+        """Whether the second date follows soon: by a fraction of how far the first ones lie apart, on average."""
+        rows = self.before[first, second] + self.equal[first, second]
+        count, total, squares = self.moments[first]
+        spread = max(squares / count - (total / count) ** 2, 0.0) ** 0.5
+        return bool(self.gaps[first, second] / rows < _SOON * spread)
+
+    def found(self, columns: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Pairs of these columns whose first never comes after the second; none that follows from two others."""
+        holds = {
+            pair
+            for pair, before in self.before.items()
+            if set(pair) <= set(columns) and before and not self.before.get((pair[1], pair[0]))
+            if before + self.equal[pair] >= ENOUGH_ROWS
+        }
+        return [
+            (first, last)
+            for first, last in sorted(holds, key=lambda pair: (columns.index(pair[0]), columns.index(pair[1])))
+            if not any((first, middle) in holds and (middle, last) in holds for middle in columns)
+        ]
+
+
+def order_rule(first: str, second: str) -> str:
+    """The rule as a domain file states it.
+
+    >>> order_rule("admitted", "day left")
+    'admitted <= "day left"'
+    """
+    return f"{_quoted(first)} <= {_quoted(second)}"
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f'"{name}"'
