@@ -55,8 +55,8 @@ def numbers_again(text, separator):
 @pytest.mark.parametrize(
     ("target", "fault", "name"),
     [
-        ("dpgm.data.columns.float_texts", whole_column, "table parquet doubles"),
-        ("dpgm.data.columns.float_texts", whole_column, "long parquet doubles"),
+        ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
+        ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
         ("dpgm.data.basket_lines.text_tokens", numbers_again, "basket.csv texts"),
     ],
 )
