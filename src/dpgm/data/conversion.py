@@ -42,8 +42,8 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
     if isinstance(data, np.ndarray):
         _refuse_fractions(data)
         return from_numpy(data, domain)
-    data = whole_frame(data)
-    package = type(data).__module__.partition(".")[0]
+    data = checked_frame(data)
+    package = package_of(data)
     if package == "scipy":
         _refuse_fractions(getattr(data, "data", None))
         return from_scipy(data, domain)
@@ -56,19 +56,19 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
         raise UsageError(
             "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
         )
-    table: Any = data
-    if package == "pandas":
-        return from_pandas(table, domain)
-    if package == "polars":
-        return from_polars(table, domain)
-    return from_arrow(table, domain)
+    return from_arrow(pandas_table(data, domain) if package == "pandas" else arrow_table(data), domain)
 
 
-def whole_frame(data: object) -> Any:
+def package_of(data: object) -> str:
+    """The package that the type of an object comes from, such as `pandas`."""
+    return type(data).__module__.partition(".")[0]
+
+
+def checked_frame(data: object) -> Any:
     """A frame that can be looked at: a lazy one collected, a batch of pyarrow as a table, one column refused."""
     import pyarrow as pa
 
-    package, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
         return data.collect()  # type: ignore[attr-defined]
     if isinstance(data, pa.RecordBatch):
@@ -76,6 +76,16 @@ def whole_frame(data: object) -> Any:
     if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
         raise UsageError("one column is not a frame; give a frame of one column, such as `df[['age']]`.")
     return data
+
+
+def arrow_table(frame: Any) -> "pyarrow.Table":
+    """A frame of polars or pyarrow as an Arrow table."""
+    if package_of(frame) != "polars":
+        return frame
+    try:
+        return frame.to_arrow()
+    except Exception:  # polars raises kinds of its own for columns of Python objects
+        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
 
 
 def _has_columns(names: Sequence[object], domain: Domain) -> None:
@@ -132,14 +142,14 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
     import pyarrow as pa
 
     nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.bool_(): pandas.BooleanDtype()}
-    came_in = dict(records.dtypes)
+    stated = dict(records.dtypes)
     table = to_arrow(records, rng=rng)
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         mapper = nullable.get if column.null_count else None
         series = column.to_pandas(types_mapper=mapper)
-        dtype = came_in.get(name)  # None: no frame of pandas came in
-        columns[name] = series if dtype is None else _as_it_came(series, dtype or _usual_dtype(column, series))
+        dtype = stated.get(name)  # None: the data were no frame of pandas
+        columns[name] = series if dtype is None else _with_dtype(series, dtype or _usual_dtype(column, series))
     frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
 
@@ -153,7 +163,7 @@ def _usual_dtype(column: Any, series: Any) -> str:
     return {"int32": "int64", "Int32": "Int64"}.get(str(series.dtype), str(series.dtype))
 
 
-def _as_it_came(series: Any, dtype: str) -> Any:
+def _with_dtype(series: Any, dtype: str) -> Any:
     """A column of a sample in the dtype that was stated, where that can hold it."""
     if str(series.dtype) == dtype:
         return series
@@ -226,10 +236,10 @@ def _one_value_per_column(records: Records) -> Records:
     return records
 
 
-def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
+def from_arrow(table: "pyarrow.Table", domain: Domain) -> Records:
     """Records from a pyarrow table with one column per field (item sets as lists)."""
     _has_columns(table.column_names, domain)
-    encoder = TableEncoder(domain, missing)
+    encoder = TableEncoder(domain)
     parts = [
         encoder.encode(table.slice(start, _CHUNK), lambda row, start=start: f"row {start + row + 1}")  # type: ignore[misc]
         for start in range(0, max(table.num_rows, 1), _CHUNK)
@@ -237,8 +247,8 @@ def from_arrow(table: "pyarrow.Table", domain: Domain, *, missing: Sequence[str]
     return concatenate(parts)
 
 
-def from_pandas(frame: "pandas.DataFrame", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """Records from a pandas frame with one column per field (item sets as lists).
+def pandas_table(frame: Any, domain: Domain) -> "pyarrow.Table":
+    """The columns of a pandas frame that the domain names, as an Arrow table (item sets as lists).
 
     Columns of objects are read value by value, so that a value of another type changes no other row.
     """
@@ -250,11 +260,11 @@ def from_pandas(frame: "pandas.DataFrame", domain: Domain, *, missing: Sequence[
     for field in domain.fields:
         if names.count(field.name) > 1:
             raise InputError(f"two columns of the frame are named {field.name!r}; names must differ.")
-        columns[field.name] = _pandas_column(frame.iloc[:, names.index(field.name)], field, missing)
-    return from_arrow(pa.table(columns), domain, missing=missing)
+        columns[field.name] = _pandas_column(frame.iloc[:, names.index(field.name)], field)
+    return pa.table(columns)
 
 
-def _pandas_column(series: "pandas.Series[Any]", field: Field, missing: Sequence[str]) -> "pyarrow.Array":
+def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array":
     import pyarrow as pa
 
     def place(row: int) -> str:
@@ -271,23 +281,21 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field, missing: Sequence
         if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
             values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
         if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
-            return _dates_beside_texts(values, field.pattern, ("", *missing), place)
+            return _dates_beside_texts(values, field.pattern, place)
         return object_texts(values, place)
 
 
-def _dates_beside_texts(
-    values: Sequence[Any], pattern: str, missing: Sequence[str], place: Place
-) -> "pyarrow.Array":
+def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> "pyarrow.Array":
     """Dates as they are, as in a column of dates alone, and texts by the pattern that they are written in."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
-    dates = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
-    told, unsaid = seconds_of(pc.if_else(dates, texts, nothing), place, missing)
-    written, gone = seconds_of(pc.if_else(dates, nothing, texts), place, missing, pattern)
-    seconds = pa.array(np.where(dates, told, written).astype(np.int64), mask=np.where(dates, unsaid, gone))
-    return seconds.cast(pa.timestamp("s"))
+    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
+    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
+    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
+    seconds = np.where(is_date, dates, written).astype(np.int64)
+    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
 
 
 def _listed(value: Any) -> Any:
@@ -298,15 +306,6 @@ def _listed(value: Any) -> Any:
         return json.loads(value) if value.strip() else None
     except (ValueError, RecursionError):
         return value  # refused as no list, by its row
-
-
-def from_polars(frame: "polars.DataFrame", domain: Domain, *, missing: Sequence[str] = ()) -> Records:
-    """Records from a polars frame with one column per field (item sets as lists)."""
-    try:
-        table = frame.to_arrow()
-    except Exception:  # polars raises kinds of its own for columns of Python objects
-        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
-    return from_arrow(table, domain, missing=missing)
 
 
 def _columns_domain(columns: int, domain: Domain | None) -> Domain:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpgm.data.columns import Chunk, Columns, flat_column, is_list, need
-from dpgm.data.conversion import as_records, whole_frame
+from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.drafting import draft_table
@@ -49,8 +49,7 @@ class FrameRecords:
 
 def is_frame(data: object) -> bool:
     """Whether this is a table of pandas, polars or pyarrow."""
-    package = type(data).__module__.partition(".")[0]
-    return package in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
+    return package_of(data) in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
 
 
 def read_frame(
@@ -74,7 +73,7 @@ def read_frame(
     """
     import pyarrow as pa
 
-    given, data = as_domain(domain), whole_frame(data)
+    given, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
         if person is not None or item is not None or rows_per_person is not None or discover:
             raise UsageError(
@@ -120,7 +119,7 @@ def draft_frame(
     data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
 ) -> Domain:
     """A draft for the curator of a frame, by the rules of `dpgm inspect`."""
-    data = whole_frame(data)
+    data = checked_frame(data)
     if not is_frame(data) or not _names(data):
         raise UsageError(
             "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
@@ -142,21 +141,21 @@ def frame_schema(data: Any) -> "pyarrow.Schema":
     """Names and types of a frame's columns, as its dtypes say; Python objects are texts."""
     import pyarrow as pa
 
-    if type(data).__module__.partition(".")[0] != "pandas":
-        return _arrow(data).schema
+    if package_of(data) != "pandas":
+        return arrow_table(data).schema
     head = data.iloc[:0]
     kinds = []
     for at, name in enumerate(head.columns):
         series = head.iloc[:, at]
         try:
-            kind = pa.string() if _says_little(series.dtype) else pa.array(series, from_pandas=True).type
+            kind = pa.string() if _is_untyped(series.dtype) else pa.array(series, from_pandas=True).type
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             kind = pa.null()  # cannot be modelled
         kinds.append((str(name), kind))
     return pa.schema(kinds)
 
 
-def _says_little(dtype: Any) -> bool:
+def _is_untyped(dtype: Any) -> bool:
     """Whether a dtype of pandas leaves open what the values are: objects, and categories of them."""
     return str(dtype) in ("object", "category")
 
@@ -170,24 +169,12 @@ def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
 
     One gap makes floats of whole numbers and one odd value objects of anything: samples in that dtype would tell of it.
     """
-    if type(data).__module__.partition(".")[0] != "pandas":
+    if package_of(data) != "pandas":
         return ()
     return tuple(
         (str(name), "" if _FROM_VALUES.fullmatch(str(dtype)) else str(dtype))
         for name, dtype in zip(data.columns, data.dtypes, strict=True)
     )
-
-
-def _arrow(data: Any) -> "pyarrow.Table":
-    """A frame of polars or pyarrow as an Arrow table."""
-    import pyarrow as pa
-
-    if type(data).__module__.partition(".")[0] == "polars":
-        try:
-            data = (data.collect() if hasattr(data, "collect") else data).to_arrow()
-        except Exception:  # polars raises kinds of its own for columns of Python objects
-            raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
-    return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
 
 def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
@@ -198,12 +185,12 @@ def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
     for at, name in enumerate(known):
         if name in known[:at]:
             raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
-    wanted = [name for name in names if name in known]
-    if type(data).__module__.partition(".")[0] == "pandas":
-        table = pa.table({name: _plain(data.iloc[:, known.index(name)], name, infer) for name in wanted})
+    chosen = [name for name in names if name in known]
+    if package_of(data) == "pandas":
+        table = pa.table({name: _plain(data.iloc[:, known.index(name)], name, infer) for name in chosen})
     else:
-        table = _arrow(data).select(wanted)
-        table = pa.table({name: _decoded(table.column(name)) for name in wanted})
+        table = arrow_table(data).select(chosen)
+        table = pa.table({name: _decoded(table.column(name)) for name in chosen})
 
     def chunks() -> Iterator[Chunk]:
         for start in range(0, max(table.num_rows, 1), _CHUNK):
@@ -258,6 +245,7 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
 
 def long_records(data: object, person: str, item: str) -> Records:
     """Records of a long frame with the items that occur in it: for comparisons, never for a fit."""
+    data = checked_frame(data)
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
     return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dpgm.data.conversion import as_records, whole_frame
+from dpgm.data.conversion import as_records, checked_frame, package_of
 from dpgm.data.domain import Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.frames import long_records
@@ -134,8 +134,8 @@ def as_table(data: object) -> Any:
     """A frame of pandas, polars or pyarrow as an Arrow table; None for anything else."""
     import pyarrow as pa
 
-    frame: Any = whole_frame(data)
-    package = type(frame).__module__.partition(".")[0]
+    frame: Any = checked_frame(data)
+    package = package_of(frame)
     if package == "pyarrow" and isinstance(frame, pa.Table):
         return frame
     if package == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
