@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
-from dpgm.data.gathering import joined_records
+from dpgm.data.gathering import join_records
 from dpgm.data.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.options import ReadOptions
 from dpgm.data.pictures import WHITE, level_bits, nearest_levels
@@ -168,7 +168,7 @@ def _records_of(
     size = max(1, (_CELLS if room.limit is None else _FEW_CELLS) // domain.width)
     starts = range(0, max(len(matrix), 1), size)
     pieces = ((np.asarray(matrix[start : start + size]), start) for start in starts)
-    return joined_records((Records.from_dense(bits(*one), domain) for one in pieces), domain, room)
+    return join_records((Records.from_dense(bits(*one), domain) for one in pieces), domain, room)
 
 
 def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:

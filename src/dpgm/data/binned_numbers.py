@@ -133,8 +133,8 @@ class ShapedNumber:
 
 def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
     """The position of every value: its atom, else its bin; -1 where missing. Values outside go to the nearer end."""
-    gone = np.isnan(ticks)
-    values = np.where(gone, 0.0, ticks)
+    missing = np.isnan(ticks)
+    values = np.where(missing, 0.0, ticks)
     codes = np.zeros(len(values), dtype=np.int64)
     atoms = np.array(field.atoms)
     if field.starts:
@@ -146,10 +146,10 @@ def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
         codes = np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values, side="right").astype(np.int64)
     if len(atoms) and field.starts:
         # First brought to the bounds, then as it stands: a special value may lie beyond the bounds.
-        for exact in (values, np.where(gone, 0.0, ticks)):
+        for exact in (values, np.where(missing, 0.0, ticks)):
             at = np.minimum(np.searchsorted(atoms, exact), len(atoms) - 1)
             codes = np.where(atoms[at] == exact, at, codes)
-    return np.where(gone, -1, codes)
+    return np.where(missing, -1, codes)
 
 
 def draw_shaped(field: ShapedNumber, positions: Codes, rng: np.random.Generator) -> Floats:

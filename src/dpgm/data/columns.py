@@ -46,7 +46,7 @@ class Columns:
     schema: Any = None  # pyarrow's, of formats that carry one
 
 
-def joined(files: Iterator[Columns]) -> Columns:
+def join_files(files: Iterator[Columns]) -> Columns:
     """Several files with the same columns, one after the other."""
     first = next(files)
     rest = list(files)
@@ -62,7 +62,7 @@ def plain_name(name: str) -> str:
     return name[1:] if name.startswith("'") and escape_formula(name[1:]) == name else name
 
 
-def need(columns: Columns, name: str | None, option: str) -> str:
+def required_column(columns: Columns, name: str | None, option: str) -> str:
     """A column that an option names and the file has."""
     if name is None:
         raise UsageError(f"{columns.file}: the long shape needs --{option} COLUMN.")

@@ -174,9 +174,9 @@ class Values:
         _, block = self._blocks[name]
         inside = (self.records.indices >= block.start) & (self.records.indices < block.stop)
         at = self.records.indices[inside].astype(np.int64) - block.start
-        held = np.zeros(len(self.records), dtype=np.bool_)
-        held[self._rows[inside][positions[at]]] = True
-        return held
+        present = np.zeros(len(self.records), dtype=np.bool_)
+        present[self._rows[inside][positions[at]]] = True
+        return present
 
     def missing(self, name: str) -> Mask:
         """Which records have no value there."""
@@ -212,7 +212,7 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
         return some([part[0] for part in parts]), every([part[1] for part in parts])
     if isinstance(condition, OneOf):
         return _truth_of_labels(condition, values)
-    gone = np.logical_or.reduce([values.missing(name) for name in fields_of(condition)])
+    missing = np.logical_or.reduce([values.missing(name) for name in fields_of(condition)])
     if isinstance(condition, Same):
         names = [labels_of(values.field(name)) for name in (condition.first, condition.second)]
         true = np.zeros(len(values.records), dtype=np.bool_)
@@ -222,12 +222,12 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
                 for name in (condition.first, condition.second)
             ]
             true |= masks[0] & masks[1]
-        return true & ~gone, ~true & ~gone
+        return true & ~missing, ~true & ~missing
     total = np.full(len(values.records), condition.constant)
     for factor, name in condition.terms:
         total = total + factor * values.number(name)
     true = compare(total, condition.operator)
-    return true & ~gone, ~true & ~gone
+    return true & ~missing, ~true & ~missing
 
 
 def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
@@ -257,8 +257,8 @@ def _truth_of_labels(condition: OneOf, values: Values) -> tuple[Mask, Mask]:
 def _mask(field: Any, labels: Sequence[str]) -> Mask:
     mask = np.zeros(field.width, dtype=np.bool_)
     if labels:
-        known, wanted = labels_of(field), set(labels)
-        mask[: len(known)] = [label in wanted for label in known]
+        known, chosen = labels_of(field), set(labels)
+        mask[: len(known)] = [label in chosen for label in known]
     return mask
 
 
@@ -275,7 +275,7 @@ def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = {}
+    numbers = {}
     for name in names:
         column = table.column(name)
         days = 1.0
@@ -283,5 +283,5 @@ def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64
             column = pc.cast(pc.cast(column, pa.timestamp("s")), pa.int64())
             days = _SECONDS_PER_DAY
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        found[name] = np.asarray(values, dtype=np.float64) / days
-    return found
+        numbers[name] = np.asarray(values, dtype=np.float64) / days
+    return numbers

@@ -161,20 +161,20 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     >>> distinct_names(["age", "q2", "q2", ""])
     ('age', 'q2', 'q2 (2)', 'column 4')
     """
-    taken, seen, made = set(names), set(), []
+    used, seen, distinct = set(names), set(), []
     following: dict[str, int] = {}  # the number to try next, so that names are made in linear time
     for at, name in enumerate(names):
         if name and name not in seen:
             seen.add(name)
-            made.append(name)
+            distinct.append(name)
             continue
         number = max(following.get(name, 0), 2 if name else at + 1)
-        while (fresh := f"{name} ({number})" if name else f"column {number}") in taken:
+        while (fresh := f"{name} ({number})" if name else f"column {number}") in used:
             number += 1
         following[name] = number + 1
-        taken.add(fresh)
-        made.append(fresh)
-    return tuple(made)
+        used.add(fresh)
+        distinct.append(fresh)
+    return tuple(distinct)
 
 
 def _refuse_title(names: list[str], place: str) -> None:

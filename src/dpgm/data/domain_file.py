@@ -125,19 +125,19 @@ def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
             plain[key] = [_short(value) for value in getattr(field, key)]
         if field.clock:
             plain["clock"] = [_short(weight) for weight in field.clock]
-        said = {"missing": field.missing or None, "after": field.after, "pattern": field.pattern}
-        return plain | {key: value for key, value in said.items() if value is not None}
+        optional = {"missing": field.missing or None, "after": field.after, "pattern": field.pattern}
+        return plain | {key: value for key, value in optional.items() if value is not None}
     needed, allowed = _KEYS[field.kind]
     for key in needed:
         plain[key] = getattr(field, key)
     for key in allowed:
         value = getattr(field, key)
-        unsaid = value is None or value == () or value == _DEFAULTS.get(key)
+        is_default = value is None or value == () or value == _DEFAULTS.get(key)
         if key in ("integer", "discover") or (key == "missing" and not _may_find_out(field)):
-            unsaid = value is False
+            is_default = value is False
         if key == "missing" and isinstance(field, Categorical) and field.discover:
-            unsaid = True
-        if not unsaid:
+            is_default = True
+        if not is_default:
             plain[key] = list(value) if isinstance(value, tuple) else value
     return plain
 
@@ -235,8 +235,8 @@ def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
 
 def _format_of(name: object, plain: dict[str, Any]) -> NumberFormat:
     kind, decimals, unit = plain["type"], plain.get("decimals", 0), plain.get("unit", "day")
-    whole = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MAX_DECIMALS
-    if kind not in get_args(NumberKind) or not whole or unit not in get_args(Unit):
+    valid_decimals = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MAX_DECIMALS
+    if kind not in get_args(NumberKind) or not valid_decimals or unit not in get_args(Unit):
         raise UsageError(f"field {str(name)[:60]!r}: its type, decimals or unit is not known; update dpgm.")
     return NumberFormat(kind, decimals if kind == "decimal" else 0, unit if kind == "datetime" else "day")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpgm.data.columns import Chunk, Columns, flat_column, is_list, need
+from dpgm.data.columns import Chunk, Columns, flat_column, is_list, required_column
 from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
@@ -111,8 +111,8 @@ def read_frame(
     columns = _named(data, [person])
     people = people_of(columns, named)
     for chunk in columns.chunks:
-        people.see(chunk)
-    return FrameRecords(*people.limited(records, "wide"), dtypes)
+        people.add(chunk)
+    return FrameRecords(*people.finish(records, "wide"), dtypes)
 
 
 def draft_frame(
@@ -128,7 +128,7 @@ def draft_frame(
     columns = _named(data, _names(data), infer=True)
     options = ReadOptions(person=person)
     if person is not None:
-        need(columns, person, "person")
+        required_column(columns, person, "person")
     items = [name for name in columns.names if name != person]
     if len(items) > 1 and not drop and not kinds:
         table = next(iter(columns.chunks)).table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import Chunk, Columns, flat_column, item_codes, need
+from dpgm.data.columns import Chunk, Columns, flat_column, item_codes, required_column
 from dpgm.data.domain import Domain
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only, in_column
@@ -82,7 +82,7 @@ def _sorted_rows(
     return np.diff(indptr), positions
 
 
-def joined_records(parts: Iterator[Records], domain: Domain, room: Room) -> Records:
+def join_records(parts: Iterator[Records], domain: Domain, room: Room) -> Records:
     """The records of all parts, in order, within the memory that there is room for."""
     if domain.is_open:
         return concatenate(list(parts))
@@ -217,14 +217,14 @@ class People:
         self._file, self._name, self._most = file, name, most
         self._persons: list[pyarrow.Array] = []
 
-    def see(self, chunk: Chunk) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Note the persons of a chunk."""
         if self._name is not None:
             place = in_column(chunk.place, self._name)
             persons = checked_persons(flat_column(chunk.table, self._name), place)
             self._persons.append(as_texts(persons, place).dictionary_encode())  # chunks may differ in type
 
-    def limited(
+    def finish(
         self,
         records: Records,
         shape: Shape,
@@ -257,7 +257,7 @@ class People:
 def people_of(columns: Columns, options: ReadOptions) -> People:
     """The persons of a file, as far as the user names their column."""
     if options.person is not None:
-        need(columns, options.person, "person")
+        required_column(columns, options.person, "person")
     return People(columns.file, options.person, options.rows_per_person)
 
 

@@ -150,8 +150,8 @@ def far_dates(cells: Collection[str]) -> str | None:
     far = sorted(cell for cell in cells if _NEVER.search(cell))
     if not far or len(far) > _MOST_NEVER:
         return None
-    told = " ".join(f"--missing '{cell}'" for cell in far)
-    return f"{', '.join(far)} among dates: say {told} if that means a missing value"
+    options = " ".join(f"--missing '{cell}'" for cell in far)
+    return f"{', '.join(far)} among dates: say {options} if that means a missing value"
 
 
 def absent_words(cells: Collection[str]) -> str | None:
@@ -166,8 +166,8 @@ def absent_words(cells: Collection[str]) -> str | None:
     others = [cell for cell in cells if cell.lower() not in _ABSENT]
     if not words or not others or not all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in others):
         return None
-    told = " ".join(f"--missing '{word}'" for word in words)
-    return f"numbers or dates, and {', '.join(map(repr, words))}: say {told} if that means a missing value"
+    options = " ".join(f"--missing '{word}'" for word in words)
+    return f"numbers or dates, and {', '.join(map(repr, words))}: say {options} if that means a missing value"
 
 
 def ways_of_dates(cells: Collection[str]) -> str | None:

@@ -69,7 +69,7 @@ class Inspection:
         """The inspection as lines of text."""
         if self.confirm:
             return [*self._head(), *self._checklist()]
-        found = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
+        origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
         shown = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
         if len(self.domain.fields) > 40:
             shown.append(f"  ... and {len(self.domain.fields) - 40} more")
@@ -78,7 +78,7 @@ class Inspection:
             f"positions  {self.domain.width:,}",
             f"lengths    mean {self.mean_length:.2f}, median {self.median_length:g}, longest {self.longest:,},"
             f" empty records {self.empty:,}",
-            f"fields     {len(self.domain.fields)} ({found})",
+            f"fields     {len(self.domain.fields)} ({origin})",
             *shown,
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
         ]
@@ -134,11 +134,11 @@ def _describe(field: Field) -> str:
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):
         return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
-    told = "dates" if isinstance(field, Date) else "times"
+    kind_of_date = "dates" if isinstance(field, Date) else "times"
     return (
-        f"{told}, range to be found"
+        f"{kind_of_date}, range to be found"
         if DISCOVER in (field.low, field.high)
-        else f"{told} from {field.low} to {field.high}"
+        else f"{kind_of_date} from {field.low} to {field.high}"
     )
 
 
@@ -218,10 +218,10 @@ def held_by_one(records: Records) -> int:
 
 def rarity_warning(records: Records) -> str | None:
     """A sentence for the curator's screen, if the domain came from the data and some of it is one person's alone."""
-    alone = held_by_one(records)
-    if not alone:
+    unique = held_by_one(records)
+    if not unique:
         return None
     return (
-        f"{alone:,} of the {records.width:,} items or values of the domain are held by one person only, and the domain"
+        f"{unique:,} of the {records.width:,} items or values of the domain are held by one person only, and the domain"
         " is published: make sure that all of them are public knowledge (curator only: this number is stored nowhere)"
     )

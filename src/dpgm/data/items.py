@@ -22,7 +22,7 @@ Place: TypeAlias = Callable[[int], str]
 Codes: TypeAlias = NDArray[np.int64]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_WHOLE = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]+")
 _LOOKUP_LIMIT = 5_000_000
 
 
@@ -196,8 +196,8 @@ class KnownItems:
         import pyarrow.compute as pc
 
         assert self._codes is not None
-        found = pc.fill_null(pc.index_in(values, value_set=self._texts), -1).to_numpy(zero_copy_only=False)
-        return np.where(found >= 0, self._codes[found], -1)
+        index = pc.fill_null(pc.index_in(values, value_set=self._texts), -1).to_numpy(zero_copy_only=False)
+        return np.where(index >= 0, self._codes[index], -1)
 
 
 class OccurringItems:
@@ -249,8 +249,7 @@ class OccurringItems:
             for label in np.unique(values[codes < 0]).tolist():
                 self._table[label] = self._number(self._integers, label, place)
             codes = self._table[values]
-        found: Codes = codes
-        return found
+        return np.asarray(codes)
 
     def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
         """Codes of texts with the white space around them taken off, new ones numbered."""
@@ -265,9 +264,8 @@ class OccurringItems:
         """The labels in their natural order, and the position of every code."""
         texts, integers = self._texts, self._integers
         position = np.empty(self._count, dtype=np.int64)
-        whole = all(_WHOLE.fullmatch(text) and str(int(text)) == text and 0 <= int(text) < 2**63 for text in texts)
         named: list[tuple[Label, int]]
-        if whole:
+        if all(_INTEGER.fullmatch(text) and str(int(text)) == text and 0 <= int(text) < 2**63 for text in texts):
             named = [*integers.items(), *((int(text), code) for text, code in texts.items())]
         else:
             named = [*((str(label), code) for label, code in integers.items()), *texts.items()]

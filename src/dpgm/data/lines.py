@@ -139,13 +139,13 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_line
                 return
             if data[-1:] not in (b"\n", b"\r"):
                 data += b"\n"
-        held = b""
+        pending = b""
         if raw and data.endswith(b"\r"):  # its newline may come with the next block
-            data, held = data[:-1], b"\r"
+            data, pending = data[:-1], b"\r"
         data = _one_line_end(data, quoted)
         ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
         cut = int(ends[-1]) + 1 if len(ends) else 0
-        text, carry = data[:cut], data[cut:] + held
+        text, carry = data[:cut], data[cut:] + pending
         if text:
             _check_text(text, first_line, file)
             text = _without_marks(text, ends)
@@ -165,18 +165,18 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_line
 
 def _after_lines(stream: IO[bytes], file: str, count: int) -> bytes:
     """Read past so many lines, whatever ends them; what was read of the next ones comes back."""
-    held = b""
+    data = b""
     for number in range(1, count + 1):
-        while not (end := _LINE_END.search(held)) or end.end() == len(held):
+        while not (end := _LINE_END.search(data)) or end.end() == len(data):
             more = stream.read(_TITLE)
-            held += more
-            if not more or len(held) > MAX_LINE:
+            data += more
+            if not more or len(data) > MAX_LINE:
                 break
-        end = _LINE_END.search(held)
+        end = _LINE_END.search(data)
         if end is None:
             raise InputError(f"{file}: ends at line {number}; leave out fewer lines with --skip-lines.")
-        held = held[end.end() :]
-    return held
+        data = data[end.end() :]
+    return data
 
 
 def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> Iterator[TextBlock]:

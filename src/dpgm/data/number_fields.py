@@ -144,8 +144,8 @@ class Numeric:
         if self.missing is not None and not isinstance(self.missing, bool):
             raise UsageError(f"field {self.name!r}: missing must be true or false.")
         if self.decimals is not None:
-            whole = isinstance(self.decimals, int) and not isinstance(self.decimals, bool)
-            if not whole or not 0 <= self.decimals <= MAX_DECIMALS:
+            is_integer = isinstance(self.decimals, int) and not isinstance(self.decimals, bool)
+            if not is_integer or not 0 <= self.decimals <= MAX_DECIMALS:
                 raise UsageError(f"field {self.name!r}: decimals must be a whole number from 0 to {MAX_DECIMALS}.")
             if self.integer and self.decimals:
                 raise UsageError(f"field {self.name!r}: an integer field has no decimals; state one of the two.")

@@ -225,12 +225,10 @@ class OpenRecords(Records):
             missing = getattr(field, "missing", False)
             fallback = field.width - 1 if missing else instead.get(field.name, 0)
             parts.append((np.where(codes < 0, fallback, codes) + offset, None))
-        return positions_side_by_side(parts, len(self), domain)
+        return join_fields(parts, len(self), domain)
 
 
-def positions_side_by_side(
-    parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain
-) -> Records:
+def join_fields(parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain) -> Records:
     """Records from the positions of every field: one per record, or (with lengths) several."""
     total = np.zeros(count, dtype=np.int64)
     for _, several in parts:
@@ -249,7 +247,7 @@ def positions_side_by_side(
     return Records.from_flat(flat, total, domain)
 
 
-def joined_open(parts: Sequence[OpenRecords]) -> OpenRecords:
+def concatenate_open(parts: Sequence[OpenRecords]) -> OpenRecords:
     """The records of all parts, in order; vocabularies are merged."""
     columns: list[RawColumn] = []
     for several in zip(*(part.columns for part in parts), strict=True):

@@ -93,18 +93,20 @@ def plain_texts(
     import pyarrow.compute as pc
 
     mark, text = re.escape(style.decimal), pc.utf8_trim_whitespace(column)
-    whole, between = "[0-9]+", ""
+    integer_part, between = "[0-9]+", ""
     if style.thousands is not None:
         between = _BLANK if style.thousands == " " else f"[{re.escape(style.thousands)}]"
-        whole = f"([0-9]{{1,3}}({between}[0-9]{{3}})+|[0-9]+)"
+        integer_part = f"([0-9]{{1,3}}({between}[0-9]{{3}})+|[0-9]+)"
     bare = without_signs(text, style.signs)
-    good = pc.match_substring_regex(bare, f"^[+-]?({whole}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?$")
+    is_number = pc.match_substring_regex(
+        bare, f"^[+-]?({integer_part}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?$"
+    )
     absent = pc.is_in(text, value_set=pa.array(missing, type=text.type))
-    fine = pc.fill_null(pc.or_(good, absent), True).to_numpy(zero_copy_only=False)
-    if not fine.all():
+    readable = pc.fill_null(pc.or_(is_number, absent), True).to_numpy(zero_copy_only=False)
+    if not readable.all():
         raise InputError(
-            f"{where(int(np.argmin(fine)))}: the value is not a number written with the marks of --decimal, --thousands"
-            " and --strip-from-numbers; correct them or the file."
+            f"{where(int(np.argmin(readable)))}: the value is not a number written with the marks of --decimal,"
+            " --thousands and --strip-from-numbers; correct them or the file."
         )
     plain = bare
     if style.thousands is not None:

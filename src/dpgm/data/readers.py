@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
 from dpgm.data.basket_lines import read_basket_lines
-from dpgm.data.columns import Columns, joined
+from dpgm.data.columns import Columns, join_files
 from dpgm.data.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
 from dpgm.data.excel import excel_columns
@@ -59,8 +59,8 @@ def read_source(
         return read_with(files[0], chosen)
     occurring = without_list(chosen)
     if occurring is None:
-        return read_columns(joined(columns_of(file, chosen) for file in files), chosen)
-    several = read_columns(joined(columns_of(file, occurring) for file in files), occurring)
+        return read_columns(join_files(columns_of(file, chosen) for file in files), chosen)
+    several = read_columns(join_files(columns_of(file, occurring) for file in files), occurring)
     return with_private_items(*several, chosen)
 
 
@@ -271,7 +271,7 @@ def read_share(
         return records.rows(len(records) * share // shares, len(records) * (share + 1) // shares), source
     mine = _share_of(groups, share, shares)
     chosen = mine or groups[:1]  # a process without rows still has to know their columns
-    columns = joined(
+    columns = join_files(
         parquet_columns(file, options, [number for one, number, _ in chosen if one == file])
         for file in dict.fromkeys(one for one, _, _ in chosen)
     )

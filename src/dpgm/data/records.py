@@ -265,9 +265,9 @@ def concatenate(parts: Sequence[Records]) -> Records:
     if any(part.domain is not domain and part.domain != domain for part in parts):
         raise UsageError("records of different domains cannot be concatenated.")
     if domain.is_open:
-        from dpgm.data.open_records import OpenRecords, joined_open
+        from dpgm.data.open_records import OpenRecords, concatenate_open
 
-        return joined_open([part for part in parts if isinstance(part, OpenRecords)])
+        return concatenate_open([part for part in parts if isinstance(part, OpenRecords)])
     indptr = row_pointers(np.concatenate([part.lengths for part in parts]))
     tables = [part.decoded for part in parts]
     decoded = None

@@ -68,8 +68,8 @@ def _joined(lines: Any) -> bytes:
 
     if not len(lines):
         return b""
-    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], type=pa.int32()), lines)
-    text: bytes = pc.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    one_list = pa.ListArray.from_arrays(pa.array([0, len(lines)], type=pa.int32()), lines)
+    text: bytes = pc.binary_join(one_list, "\n")[0].as_buffer().to_pybytes()
     return text + b"\n"
 
 

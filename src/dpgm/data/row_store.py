@@ -32,8 +32,8 @@ def bytes_of(size: str | int) -> int:
     >>> bytes_of("1.5GB"), bytes_of("200 MB"), bytes_of(4096)
     (1500000000, 200000000, 4096)
     """
-    found = _SIZE.fullmatch(str(size))
-    number = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
+    match = _SIZE.fullmatch(str(size))
+    number = 0 if match is None else int(float(match[1]) * _UNITS[match[2].upper()])
     if number < 1:
         raise UsageError(f"`memory` must be a size such as 4GB or 500MB; got {size!r}.")
     return number

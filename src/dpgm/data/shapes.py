@@ -18,15 +18,15 @@ from dpgm.data.columns import (
     flat_column,
     is_list,
     listed_names,
-    need,
     plain_name,
     refuse_joined_cells,
+    required_column,
     set_codes,
     split_lists,
 )
 from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
 from dpgm.data.formats import Layout, Shape, Source
-from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer, joined_records, people_of
+from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer, join_records, people_of
 from dpgm.data.items import KnownItems, Place, in_column
 from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.parsing import floats, required_floats, with_plain_numbers, written_numbers
@@ -102,8 +102,9 @@ def goal_for(options: ReadOptions, file: str, name: str = "items") -> ItemGoal:
 
 
 def _read_long(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
-    person, item = need(columns, options.person, "person"), need(columns, options.item, "item")
-    count = None if options.count is None else need(columns, options.count, "count")
+    person = required_column(columns, options.person, "person")
+    item = required_column(columns, options.item, "item")
+    count = None if options.count is None else required_column(columns, options.count, "count")
     gatherer = LongGatherer(goal_for(options, columns.file, plain_name(item)))
     for chunk in columns.chunks:
         persons, items = flat_column(chunk.table, person), flat_column(chunk.table, item)
@@ -156,7 +157,7 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
         name = others[0]
     if name is None:
         raise UsageError(f"{columns.file}: which column holds the lists of items? Say so with --item COLUMN.")
-    need(columns, name, "item")
+    required_column(columns, name, "item")
     gatherer = BasketGatherer(goal_for(options, columns.file, plain_name(name)), options.room)
     people = people_of(columns, options)
     for chunk in columns.chunks:
@@ -166,10 +167,10 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
                 refuse_joined_cells(column, gatherer.goal.items, where)
             column = cell_lists(column, options.item_separator, where)
         gatherer.add(*set_codes(column, gatherer.goal.items, where))
-        people.see(chunk)
+        people.add(chunk)
     records = gatherer.finish(columns.file)
     layout = Layout("basket", item=options.item or records.domain.fields[0].name)
-    return people.limited(records, "basket", items_assumed_public=options.domain is None, layout=layout)
+    return people.finish(records, "basket", items_assumed_public=options.domain is None, layout=layout)
 
 
 def is_binary(column: "pyarrow.Array", threshold: float | None = None) -> bool:
@@ -202,9 +203,9 @@ def _read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
             for chunk in columns.chunks:
                 table = with_plain_numbers(chunk.table, numeric, options.number_style, options.missing, chunk.place)
                 yield encoder.encode(table, chunk.place)
-                people.see(chunk)
+                people.add(chunk)
 
-        return people.limited(joined_records(encoded(), domain, options.room), "wide")
+        return people.finish(join_records(encoded(), domain, options.room), "wide")
     names = [name for name in columns.names if name != options.person]
     if domain is None:
         domain = Domain.of_items(_labels_of(names), "items")
@@ -217,15 +218,15 @@ def _read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
     def read() -> Iterator[Records]:
         for chunk in columns.chunks:
             yield _binary_records(chunk, names, positions, known, options.threshold, safe_names)
-            people.see(chunk)
+            people.add(chunk)
 
-    return people.limited(joined_records(read(), domain, options.room), "wide", layout=Layout("wide"))
+    return people.finish(join_records(read(), domain, options.room), "wide", layout=Layout("wide"))
 
 
 def _labels_of(names: list[str]) -> list[Label]:
     plain = [plain_name(name) for name in names]
-    whole = all(name.isascii() and name.isdigit() and str(int(name)) == name for name in plain)
-    return [int(name) for name in plain] if whole else list(plain)
+    integers = all(name.isascii() and name.isdigit() and str(int(name)) == name for name in plain)
+    return [int(name) for name in plain] if integers else list(plain)
 
 
 def _match(file: str, names: list[str], field: ItemSet | Image | None) -> Any:
@@ -239,9 +240,9 @@ def _match(file: str, names: list[str], field: ItemSet | Image | None) -> Any:
     else:
         positions = KnownItems(field.items).from_texts(pa.array(names, type=pa.string()), lambda row: file)
     if len(set(positions[positions >= 0].tolist())) < field.width:
-        gone = next(at for at in range(field.width) if at not in set(positions.tolist()))
+        lacking = next(at for at in range(field.width) if at not in set(positions.tolist()))
         raise InputError(
-            f"{file}: the domain's item {field.items[gone]!r} has no column in the file; correct the domain or"
+            f"{file}: the domain's item {field.items[lacking]!r} has no column in the file; correct the domain or"
             " the file."
         )
     return positions
@@ -256,15 +257,15 @@ def _binary_records(
     safe_names: list[str] | None,
 ) -> Records:
     """The rows of a chunk; `safe_names` are the names that a message may repeat (else it gives the column's number)."""
-    rows, found = [], []
+    rows, columns = [], []
     for number, (name, position) in enumerate(zip(names, positions.tolist(), strict=True), start=1):
         if position >= 0:
             where = in_column(chunk.place, number if safe_names is None else name)
             present = _binary(flat_column(chunk.table, name), threshold, where)
             here = np.flatnonzero(present)
             rows.append(here)
-            found.append(np.full(len(here), position, dtype=np.int32))
-    row, at = np.concatenate(rows), np.concatenate(found)
+            columns.append(np.full(len(here), position, dtype=np.int32))
+    row, at = np.concatenate(rows), np.concatenate(columns)
     order = np.argsort(row, kind="stable")
     return Records.from_flat(at[order], np.bincount(row, minlength=chunk.table.num_rows), domain)
 
@@ -286,11 +287,11 @@ def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> A
             return ones.to_numpy(zero_copy_only=False)
         other = ~written_numbers(column) & ~pc.or_(ones, zeros).to_numpy(zero_copy_only=False)
         column = pc.if_else(ones, "1", pc.if_else(zeros, "0", pc.if_else(pa.array(other), "", column)))
-    values, gone = floats(column, where, ("",))
-    good = ~gone & ((values == 0) | (values == 1))
-    if not good.all():
+    values, missing = floats(column, where, ("",))
+    valid = ~missing & ((values == 0) | (values == 1))
+    if not valid.all():
         raise InputError(
-            f"{where(int(np.argmin(good)))}: the value is neither 0 nor 1; describe the columns with --domain FILE"
+            f"{where(int(np.argmin(valid)))}: the value is neither 0 nor 1; describe the columns with --domain FILE"
             " (`dpgm inspect` drafts one), or give --threshold if a number above it means present."
         )
     return values == 1

@@ -191,8 +191,8 @@ def _fill(
     done = []
     for number in range(_ROUNDS):
         owner = keys // places
-        held = np.bincount(owner, minlength=len(lengths))
-        lacking = np.where(held > 0, lengths - held, 0)  # nobody here any more: already complete
+        visited = np.bincount(owner, minlength=len(lengths))
+        lacking = np.where(visited > 0, lengths - visited, 0)  # nobody here any more: already complete
         open_people = lacking > 0
         done.append(keys[~open_people[owner]])
         people = np.repeat(np.arange(len(lengths)), lacking)

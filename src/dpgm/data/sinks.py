@@ -125,11 +125,11 @@ def long_table(lists: Any, first: int, person: str, item: str) -> "pyarrow.Table
     persons = np.repeat(np.arange(first, first + len(lists)), np.maximum(lengths, 1))
     # A person without items keeps one row with a null item.
     values = pc.list_flatten(lists)
-    taken = np.ones(len(persons), dtype=bool)
+    has_item = np.ones(len(persons), dtype=bool)
     starts = np.cumsum(np.maximum(lengths, 1)) - np.maximum(lengths, 1)
-    taken[starts[lengths == 0]] = False
-    at = np.cumsum(taken) - 1
-    return pa.table({person: persons, item: values.take(pa.array(at, mask=~taken))})
+    has_item[starts[lengths == 0]] = False
+    at = np.cumsum(has_item) - 1
+    return pa.table({person: persons, item: values.take(pa.array(at, mask=~has_item))})
 
 
 class NpzSink:

@@ -38,7 +38,7 @@ from dpgm.data.open_records import (
     RawColumn,
     SetColumn,
     Vocabulary,
-    positions_side_by_side,
+    join_fields,
 )
 from dpgm.data.parsing import floats, seconds_of
 from dpgm.data.records import Records, row_pointers, sort_rows
@@ -94,7 +94,7 @@ class TableEncoder:
                 parts.append((codes + offset, lengths))
             else:
                 parts.append((self._codes(field, table, place) + offset, None))
-        return positions_side_by_side(parts, table.num_rows, self.domain)
+        return join_fields(parts, table.num_rows, self.domain)
 
     def _raw(self, field: Field, table: "pyarrow.Table", place: Place) -> RawColumn:
         """A column of an open domain: as it stands where the field is open, in positions where it is closed."""
@@ -198,9 +198,9 @@ class TableEncoder:
         valid = texts.is_valid().to_numpy(zero_copy_only=False)
         present = texts.filter(valid)
         if isinstance(known, KnownItems) and known.integers:
-            whole = pc.match_substring_regex(pc.utf8_trim_whitespace(present), r"^-?[0-9]{1,18}$")
-            valid[valid] = whole.to_numpy(zero_copy_only=False)
-            present = present.filter(whole)
+            is_integer = pc.match_substring_regex(pc.utf8_trim_whitespace(present), r"^-?[0-9]{1,18}$")
+            valid[valid] = is_integer.to_numpy(zero_copy_only=False)
+            present = present.filter(is_integer)
         if isinstance(known, Vocabulary):
             tokens = pa.array(self._missing, type=pa.string())
             stated = pc.invert(pc.is_in(pc.utf8_trim_whitespace(present), value_set=tokens))
@@ -212,9 +212,9 @@ class TableEncoder:
         if unknown.any():
             if not field.missing:
                 row = int(np.argmax(unknown))
-                gone = not texts[row].is_valid or texts[row].as_py().strip() in self._missing
-                fault = "missing" if gone else "not one of those the domain lists"
-                listing = "" if gone else "list the value if it is public, or "
+                is_missing = not texts[row].is_valid or texts[row].as_py().strip() in self._missing
+                fault = "missing" if is_missing else "not one of those the domain lists"
+                listing = "" if is_missing else "list the value if it is public, or "
                 advice = f"correct the file, or {listing}give the field `missing: true`"
                 raise InputError(f"{where(row)}: the value is {fault}; {advice}.")
             codes[unknown] = len(field.values)
@@ -327,12 +327,12 @@ def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArra
         return pa.array(ticks, mask=absent)
     if format.kind == "decimal":
         return pa.array(ticks / 10.0**format.decimals, mask=absent)
-    whole = ticks.astype(np.int64)
+    integers = ticks.astype(np.int64)
     if format.kind == "integer":
-        return pa.array(whole, mask=absent)
+        return pa.array(integers, mask=absent)
     if format.kind == "date":
-        return pa.array(whole.astype(np.int32), type=pa.int32(), mask=absent).cast(pa.date32())
-    return pa.array(whole * SECONDS[format.unit], mask=absent).cast(pa.timestamp("s"))
+        return pa.array(integers.astype(np.int32), type=pa.int32(), mask=absent).cast(pa.date32())
+    return pa.array(integers * SECONDS[format.unit], mask=absent).cast(pa.timestamp("s"))
 
 
 def _moved(dates: "pyarrow.Array", ticks: "pyarrow.Array", format: NumberFormat) -> "pyarrow.Array":

@@ -51,15 +51,15 @@ def _float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     finite = np.isfinite(values)
     if not finite.all():
         raise InputError(f"{where(int(np.argmin(finite)))}: the value is not a finite number; correct the file.")
-    whole = (values == np.floor(values)) & (np.abs(values) < _INT64)
-    texts = pa.array(np.where(whole, values, 0).astype(np.int64)).cast(pa.string())
-    if not whole.all():
-        distinct, which = np.unique(values[~whole], return_inverse=True)
+    is_integer = (values == np.floor(values)) & (np.abs(values) < _INT64)
+    texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
+    if not is_integer.all():
+        distinct, which = np.unique(values[~is_integer], return_inverse=True)
         # str of a 32-bit number is its own shortest form; of a 64-bit one it is Python's
         written = pa.array([str(value) for value in distinct], type=pa.string())
         at = np.zeros(len(values), dtype=np.int64)
-        at[~whole] = which
-        texts = pc.if_else(pa.array(whole), texts, written.take(pa.array(at)))
+        at[~is_integer] = which
+        texts = pc.if_else(pa.array(is_integer), texts, written.take(pa.array(at)))
     return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
 
 
