@@ -99,20 +99,31 @@ def _remove_unlocked(leftover: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def _disk_errors(target: Path, *, of_files_inside: bool = False) -> Iterator[None]:
+    """The operating system's complaints about an output, in plain sentences about the name that the user knows."""
+    try:
+        yield
+    except DiskError as error:
+        if of_files_inside and isinstance(error.__cause__, OSError):
+            raise disk_error(target, error.__cause__) from error
+        raise
+    except OSError as error:
+        if error.errno is None:  # not the operating system's complaint: leave it to whoever raised it
+            raise
+        raise disk_error(target, error) from error
+
+
 def _check_folder_of(path: Path, force: bool) -> None:
     if not path.name:
         raise DiskError(f"{path}: cannot be written: it is not the name of a file.")
-    try:
+    with _disk_errors(path):  # a name too long, a folder that may not be entered
         if not path.parent.exists():
-            raise disk_error(path, OSError(errno.ENOENT, ""))
+            raise OSError(errno.ENOENT, "")
         if not path.parent.is_dir():
-            raise disk_error(path, OSError(errno.ENOTDIR, ""))
+            raise OSError(errno.ENOTDIR, "")
         if path.exists() and not force:
-            raise disk_error(path, OSError(errno.EEXIST, ""))
-    except DiskError:
-        raise
-    except OSError as error:  # a name too long, a folder that may not be entered
-        raise disk_error(path, error) from error
+            raise OSError(errno.EEXIST, "")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -123,12 +134,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """
     target = Path(path)
     _check_folder_of(target, force=True)
-    try:
+    with _disk_errors(target):
         trial = _beside(target)
         trial.mkdir(mode=0o700)
         trial.rmdir()
-    except OSError as error:
-        raise disk_error(target, error) from error
 
 
 def check_output(
@@ -151,6 +160,13 @@ def check_output(
         raise UsageError(f"{target} exists already; choose another name or pass --force (force=True).")
 
 
+def _set_mode(temporary: Path, mode: int) -> None:
+    """Give a file or folder, so far its owner's alone, these permissions as far as new ones have them here."""
+    mask = os.umask(0)
+    os.umask(mask)
+    temporary.chmod(mode & ~mask)
+
+
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bool = False) -> Iterator[Path]:
     """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
@@ -169,22 +185,15 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     temporary = _beside(target)
     lock = -1
     try:
-        # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        lock = _locked(temporary)
-        yield temporary
-        _flush_file(temporary)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o600 if private else 0o666 & ~mask)
-        os.replace(temporary, target)
-        flush_folder(target.parent)
-    except DiskError:
-        raise
-    except OSError as error:
-        if error.errno is None:  # not the operating system's complaint: leave it to whoever raised it
-            raise
-        raise disk_error(target, error) from error
+        with _disk_errors(target):
+            # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            lock = _locked(temporary)
+            yield temporary
+            _flush_file(temporary)
+            _set_mode(temporary, 0o600 if private else 0o666)
+            os.replace(temporary, target)
+            flush_folder(target.parent)
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -208,35 +217,26 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
     aside: Path | None = None
     lock = -1
     try:
-        temporary.mkdir(mode=0o700)
-        lock = _locked(temporary)
-        yield temporary
-        for folder, _, files in os.walk(temporary, topdown=False):
-            for name in files:
-                _flush_file(Path(folder, name))
-            flush_folder(Path(folder))
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o777 & ~mask)
-        if force and target.exists():
-            aside = _beside(target, "old")
-            os.rename(target, aside)
-        try:
-            os.rename(temporary, target)
-        except OSError:
-            if aside is not None:
-                os.rename(aside, target)
-                aside = None
-            raise
-        flush_folder(target.parent)
-    except DiskError as error:  # of a file inside: say it of the name the user knows
-        if isinstance(error.__cause__, OSError):
-            raise disk_error(target, error.__cause__) from error
-        raise
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise disk_error(target, error) from error
+        with _disk_errors(target, of_files_inside=True):
+            temporary.mkdir(mode=0o700)
+            lock = _locked(temporary)
+            yield temporary
+            for folder, _, files in os.walk(temporary, topdown=False):
+                for name in files:
+                    _flush_file(Path(folder, name))
+                flush_folder(Path(folder))
+            _set_mode(temporary, 0o777)
+            if force and target.exists():
+                aside = _beside(target, "old")
+                os.rename(target, aside)
+            try:
+                os.rename(temporary, target)
+            except OSError:
+                if aside is not None:
+                    os.rename(aside, target)
+                    aside = None
+                raise
+            flush_folder(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if lock >= 0:

@@ -155,23 +155,6 @@ def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
     return column
 
 
-def parse_lists(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """Lists written as JSON arrays within the cells of a text file; an empty cell is an empty list."""
-    lists = []
-    for row, text in enumerate(column.to_pylist()):
-        try:
-            value = json.loads(text) if text and text.strip() else []
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, list):
-            raise InputError(
-                f"{where(row)}: the cell must hold a list such as [1, 2]; say --item-separator ';' if its items are"
-                " written side by side, or correct the file."
-            )
-        lists.append(value)
-    return object_lists(lists, where)
-
-
 def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarrow.Array":
     """Lists of items from the cells of a text column: cut at `separator`; the empty text leaves a cell whole."""
     import pyarrow as pa
@@ -189,30 +172,46 @@ def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarr
     return pa.ListArray.from_arrays(lists.offsets, items)
 
 
-def refuse_joined_cells(column: "pyarrow.Array", items: Items, where: Place) -> None:
-    """Refuse text cells that look like several items and that nobody said how to split; JSON lists say it."""
+def cell_lists(
+    column: "pyarrow.Array", separator: str | None, where: Place, items: Items | None = None
+) -> "pyarrow.Array":
+    """Lists of items from text cells: cut at the separator if one is stated, else JSON lists; an empty cell has none.
+
+    Args:
+        column: the cells.
+        separator: the text between items, if one is stated.
+        where: where a row is, for messages.
+        items: where given, a cell may also be one item without brackets, unless it looks like several.
+    """
+    if separator is not None:
+        return split_lists(column, separator, where)
+    texts = as_texts(column, where)
+    if items is not None:
+        _refuse_joined_cells(texts, items, where)
+    lists = []
+    for row, text in enumerate(texts.to_pylist()):
+        bare = (text or "").strip()
+        if items is not None and not bare.startswith("["):
+            lists.append([text] if bare else [])
+            continue
+        try:
+            value = json.loads(bare) if bare else []
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, list):
+            raise InputError(
+                f"{where(row)}: the cell must hold a list such as [1, 2]; say --item-separator ';' if its items are"
+                " written side by side, or correct the file."
+            )
+        lists.append(value)
+    return object_lists(lists, where)
+
+
+def _refuse_joined_cells(texts: "pyarrow.Array", items: Items, where: Place) -> None:
+    """Refuse cells that look like several items and that nobody said how to split; JSON lists say it."""
     import pyarrow.compute as pc
 
-    texts = pc.fill_null(as_texts(column, where), "")
+    texts = pc.fill_null(texts, "")
     bare = pc.invert(pc.starts_with(pc.utf8_trim_whitespace(texts), "["))
     rows = np.flatnonzero(bare.to_numpy(zero_copy_only=False))
     refuse_joined(texts.filter(bare), items, lambda at: where(int(rows[at])))
-
-
-def cell_lists(column: "pyarrow.Array", separator: str | None, where: Place) -> "pyarrow.Array":
-    """Lists of items from text cells: cut at the separator if one is stated, else a JSON list or one item each."""
-    if separator is not None:
-        return split_lists(column, separator, where)
-    lists = []
-    for row, text in enumerate(as_texts(column, where).to_pylist()):
-        bare = (text or "").strip()
-        if bare.startswith("["):
-            try:
-                lists.append(json.loads(bare))
-            except (ValueError, RecursionError):
-                raise InputError(
-                    f"{where(row)}: the cell must hold a list such as [1, 2]; correct the file."
-                ) from None
-        else:
-            lists.append([text] if bare else [])
-    return object_lists(lists, where)

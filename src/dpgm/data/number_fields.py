@@ -112,14 +112,18 @@ class Numeric:
                     )
             elif not is_number(bound):
                 raise UsageError(f"field {self.name!r}: low and high must be finite numbers (or `discover`).")
-        if self.bins is not None:
-            self._check_closed()
-        else:
+        if self.integer:
+            self._check_integer()
+        low, high = self.low, self.high
+        if not isinstance(low, str) and not isinstance(high, str):
+            if not low < high or not math.isfinite(float(high) - float(low)):
+                raise UsageError(f"field {self.name!r}: low must be below high.")
+            if self.bins is not None:
+                self._check_closed(low, high, self.bins)
+        if self.bins is None:
             self._check_open()
 
-    def _check_closed(self) -> None:
-        low, high, bins = self.low, self.high, self.bins
-        assert not isinstance(low, str) and not isinstance(high, str) and bins is not None  # noqa: PT018
+    def _check_closed(self, low: float, high: float, bins: int) -> None:
         if self.decimals is not None or self.specials or self.scale != "auto":
             raise UsageError(
                 f"field {self.name!r}: decimals, specials and scale belong to fields whose bins are found; leave"
@@ -127,12 +131,9 @@ class Numeric:
             )
         if self.missing is None:
             object.__setattr__(self, "missing", False)
-        if not low < high or not math.isfinite(float(high) - float(low)):
-            raise UsageError(f"field {self.name!r}: low must be below high.")
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
             raise UsageError(f"field {self.name!r}: bins must be a whole number from 1 to {MAX_BINS:,}.")
         if self.integer:
-            self._check_integer()
             if bins > high - low + 1:
                 raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number per bin.")
             if (high - low + 1) * bins > 2**62:
@@ -149,13 +150,9 @@ class Numeric:
                 raise UsageError(f"field {self.name!r}: decimals must be a whole number from 0 to {MAX_DECIMALS}.")
             if self.integer and self.decimals:
                 raise UsageError(f"field {self.name!r}: an integer field has no decimals; state one of the two.")
-        if self.integer:
-            self._check_integer()
         bounds = [bound for bound in (self.low, self.high) if not isinstance(bound, str)]
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
             raise UsageError(f"field {self.name!r}: low and high have more digits than can be kept exactly.")
-        if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
-            raise UsageError(f"field {self.name!r}: low must be below high.")
         for special in self.specials:
             if not is_number(special) or abs(special) > LARGEST_TICK:
                 raise UsageError(f"field {self.name!r}: specials must be finite numbers.")

@@ -11,6 +11,7 @@ import re
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -146,26 +147,27 @@ class RowStore:
         return _mapped(self._files[0], np.dtype(np.int64)), _mapped(self._files[1], self._dtype)
 
 
-def _put(file: BinaryIO, numbers: NDArray[Any]) -> None:
+@contextmanager
+def _disk_errors() -> Iterator[None]:
     try:
-        for start in range(0, len(numbers), _READ):
-            file.write(numbers[start : start + _READ].tobytes())
+        yield
     except OSError as error:
         raise DiskError(
             f"the rows beyond the memory limit could not be written ({error.strerror}); name a folder with more room"
             " with --cache."
         ) from None
+
+
+def _put(file: BinaryIO, numbers: NDArray[Any]) -> None:
+    with _disk_errors():
+        for start in range(0, len(numbers), _READ):
+            file.write(numbers[start : start + _READ].tobytes())
 
 
 def _mapped(file: BinaryIO, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The numbers in a file, read from it as they are looked at."""
-    try:
+    with _disk_errors():
         file.flush()
-    except OSError as error:
-        raise DiskError(
-            f"the rows beyond the memory limit could not be written ({error.strerror}); name a folder with more room"
-            " with --cache."
-        ) from None
     if not os.fstat(file.fileno()).st_size:
         return np.empty(0, dtype=dtype)
     return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)

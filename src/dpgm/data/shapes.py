@@ -19,7 +19,6 @@ from dpgm.data.columns import (
     is_list,
     listed_names,
     plain_name,
-    refuse_joined_cells,
     required_column,
     set_codes,
     split_lists,
@@ -163,9 +162,7 @@ def _read_baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Sour
     for chunk in columns.chunks:
         column, where = flat_column(chunk.table, name), in_column(chunk.place, name)
         if not is_list(column.type):
-            if options.item_separator is None:
-                refuse_joined_cells(column, gatherer.goal.items, where)
-            column = cell_lists(column, options.item_separator, where)
+            column = cell_lists(column, options.item_separator, where, gatherer.goal.items)
         gatherer.add(*set_codes(column, gatherer.goal.items, where))
         people.add(chunk)
     records = gatherer.finish(columns.file)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.binned_numbers import bin_of, draw_in_bin, draw_shaped, shaped_codes
-from dpgm.data.columns import flat_column, parse_lists, set_codes, split_lists
+from dpgm.data.columns import cell_lists, flat_column, set_codes
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -180,8 +180,7 @@ class TableEncoder:
 
         where = in_column(place, field.name)
         if pa.types.is_string(column.type):
-            separator = self._item_separator
-            column = parse_lists(column, where) if separator is None else split_lists(column, separator, where)
+            column = cell_lists(column, self._item_separator, where)
         return set_codes(column, self._items[field.name], where)
 
     def _categories(self, field: Categorical, column: "pyarrow.Array", place: Place) -> Codes:
