@@ -1,4 +1,4 @@
-"""Array files, whose shape is public by nature: scipy `.npz`, numpy `.npy` and MNIST idx."""
+"""Array files, which have a fixed public shape: scipy `.npz`, numpy `.npy` and MNIST idx."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from dpgm.data.records import Records
 from dpgm.data.row_store import Room
 from dpgm.errors import InputError, ResourceError, UsageError
 
-_CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # looked at in one go; where memory is limited
+_CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # per piece; per piece where memory is limited
 _MAX_BYTES = 1 << 36
 _SHOWN = 5  # names of arrays in a message
 _ROWS = Source("row", items_assumed_public=False, shape="wide")
@@ -73,7 +73,7 @@ def _checked_names(source: Input) -> list[str]:
 
 
 def _checked(source: Input, make: Any) -> Records:
-    """Records that are not empty; the file is named in whatever is wrong with them."""
+    """Records that are not empty; errors name the file."""
     try:
         records: Records = make()
     except InputError as error:

@@ -2,7 +2,7 @@
 
 A reader sees the old output or the new one, never half of one; after an error nothing is left behind. What a killed
 process left is removed by the next one that writes the same name: a temporary output is locked while it is written,
-so one without a lock belongs to nobody.
+so one without a lock is a leftover.
 """
 
 import errno
@@ -65,7 +65,7 @@ def _beside(path: Path, mark: str = "tmp") -> Path:
 def _locked(path: Path) -> int:
     """A handle of a temporary file or folder that says: somebody is writing this."""
     handle = os.open(path, os.O_RDONLY)
-    with suppress(OSError):  # a file system without locks: leftovers are not told from work, and stay
+    with suppress(OSError):  # a file system without locks: leftovers cannot be told from files in use, and stay
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle
 

@@ -35,7 +35,7 @@ def read_basket_lines(
 ) -> tuple[Records, Source]:
     """One record per line, its items separated; a blank line is a record without items.
 
-    With `integers` items are numbers whatever the domain (FIMI); else they are texts, and `01` is not `1` unless
+    With `integers` items are always numbers (FIMI); else they are texts, and `01` is not `1` unless
     the domain lists numbers.
     """
     if options.person is not None or options.item is not None:

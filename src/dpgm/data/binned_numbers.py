@@ -61,7 +61,7 @@ class ShapedNumber:
     """A number as it is modelled: popular values on their own, bins for the rest, and a shape within each bin.
 
     Attributes:
-        format: what ticks stand for.
+        format: what a tick means.
         atoms: values (in ticks) with a position of their own, rising.
         edges: borders of fine cells in ticks, rising; cell j holds [edges[j], edges[j + 1]). For numbers in steps all
             borders are whole and the last one is one step above the highest value; else the last is the highest value.
@@ -145,7 +145,7 @@ def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
     elif len(atoms) > 1:
         codes = np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values, side="right").astype(np.int64)
     if len(atoms) and field.starts:
-        # First brought to the bounds, then as it stands: a special value may lie beyond the bounds.
+        # Clipped to the bounds, then unclipped: a special value may lie beyond the bounds.
         for exact in (values, np.where(missing, 0.0, ticks)):
             at = np.minimum(np.searchsorted(atoms, exact), len(atoms) - 1)
             codes = np.where(atoms[at] == exact, at, codes)

@@ -32,8 +32,8 @@ class Columns:
     """A file as named columns: their names, those that hold lists or booleans, and the rows chunk by chunk.
 
     All but the chunks is known from the schema, the header, the options and the domain; `shape` is the one that the
-    format has where none is stated. Names are `certain` unless they are a first line of text that nobody said was a
-    header: it may be a record, so that no message may repeat it.
+    format has where none is stated. Names are `certain` unless they are a first line of text that was not stated to
+    be a header: it may be a record, so that no message may repeat it.
     """
 
     file: str
@@ -208,7 +208,7 @@ def cell_lists(
 
 
 def _refuse_joined_cells(texts: "pyarrow.Array", items: Items, where: Place) -> None:
-    """Refuse cells that look like several items and that nobody said how to split; JSON lists say it."""
+    """Refuse cells that look like several items and where no separator is stated; JSON lists are clear."""
     import pyarrow.compute as pc
 
     texts = pc.fill_null(texts, "")

@@ -132,7 +132,7 @@ def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
             f"`allowed` of a constraint must list 1 to {_MAX_COMBINATIONS:,} rows with one value per field."
         )
     distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
-    # Where a row lists `missing`, a missing value is a value like the others; else it may stand for any.
+    # Where a row lists `missing`, a missing value is a value like the others; else it matches any value.
     definite = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
     parts = tuple(
         All(tuple(_listed(fields[name], value, name in definite) for name, value in zip(names, row, strict=True)))

@@ -76,7 +76,7 @@ Condition: TypeAlias = OneOf | Linear | Same | Not | All | AnyOf
 
 @dataclass(frozen=True)
 class Rule:
-    """A public rule that every record meets: `claim`, wherever `when` holds (always, if it is None)."""
+    """A public rule that every record meets: `claim`, for records where `when` holds (all, if it is None)."""
 
     claim: Condition
     when: Condition | None

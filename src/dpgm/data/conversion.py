@@ -65,7 +65,7 @@ def package_of(data: object) -> str:
 
 
 def checked_frame(data: object) -> Any:
-    """A frame that can be looked at: a lazy one collected, a batch of pyarrow as a table, one column refused."""
+    """A frame ready to be read: lazy ones collected, batches of pyarrow as tables, a single column refused."""
     import pyarrow as pa
 
     package, kind = package_of(data), type(data).__name__
@@ -155,7 +155,7 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
 
 
 def _usual_dtype(column: Any, series: Any) -> str:
-    """The dtype in which pandas keeps such values, whatever the original had: whole numbers of 64 bits, moments."""
+    """The usual dtype of such values in pandas, independent of the original: whole numbers of 64 bits, moments."""
     import pyarrow as pa
 
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):

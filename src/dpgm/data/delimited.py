@@ -1,6 +1,6 @@
 """Delimited text as tables of columns, all of them texts; and whether its first line names them or is a record.
 
-Of the lines only the first is looked at, and it is a header only where it cannot be a record: it holds every name that
+Only the first line is examined, and it is a header only where it cannot be a record: it holds every name that
 the options or the domain give, or the user says so. A line that could be either is refused, because a record taken for
 a header would be published with the domain.
 """
@@ -35,7 +35,7 @@ _BINARY = {"0", "1", "true", "false"}  # how 0/1 columns are written
 class RowLayout:
     """How the rows of a delimited file are laid out.
 
-    `certain` tells that nobody can take the names for a record, so that messages may repeat them.
+    `certain`: the names cannot be a record, so that messages may repeat them.
     """
 
     separator: str
@@ -45,7 +45,7 @@ class RowLayout:
 
 
 class MarkInCellError(csv.Error):
-    """A quotation mark stands within a cell."""
+    """A quotation mark is inside a cell."""
 
 
 def split_cells(row: bytes, separator: str) -> list[str]:
@@ -213,7 +213,7 @@ def is_kept(row: bytes, comment: str | None) -> bool:
 
 
 def holds_lines_of_items(options: ReadOptions) -> bool:
-    """Whether rows are lists of items without columns: baskets where no header or column is spoken of."""
+    """Whether rows are lists of items without columns: baskets where the options name no header or column."""
     return options.shape == "basket" and not options.header and options.item is None and options.person is None
 
 

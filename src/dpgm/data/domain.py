@@ -84,12 +84,12 @@ class Domain:
     """An ordered list of fields; `label` names the field that conditions images and classifiers.
 
     `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
-    Identifiers and ignored columns may stand among the fields given; they take no positions, and are kept apart in
-    `unread`, each with its place in the order of all columns.
+    Identifiers and ignored columns may be among the given fields; they take no positions, and are listed in `unread`,
+    each with its place in the order of all columns.
     `origin` tells where the domain comes from: `stated` by the curator, kinds of columns `judged` by the rows of a
     frame (the certificate then says so), `drafted` from the data by `inspect`, values included, or such a draft
     `declared` public knowledge by the curator. A fit refuses a draft with values. `layout` is how a file of item sets
-    was laid out, for samples to be written alike.
+    was laid out, so that samples can be written in the same way.
     """
 
     fields: tuple[Field, ...]
@@ -232,7 +232,7 @@ class Domain:
 
     @classmethod
     def of_items(cls, items: Sequence[Label] | int, name: str = "items") -> "Domain":
-        """A domain of one item set; an integer m stands for the items 0 .. m-1."""
+        """A domain of one item set; an integer m means the items 0 .. m-1."""
         listed = range(items) if isinstance(items, int) else items
         return cls((ItemSet(name, tuple(listed)),))
 

@@ -270,7 +270,7 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
 
 
 def as_domain(domain: DomainLike | None) -> Domain | None:
-    """A domain from whatever a caller may give: a domain, a mapping or a YAML or JSON file.
+    """A domain from what a caller gives: a domain, a mapping or a YAML or JSON file.
 
     >>> as_domain({"fields": [{"name": "insured", "kind": "boolean"}]}).width
     2

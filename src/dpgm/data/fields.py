@@ -24,7 +24,7 @@ _INT64 = 2**63
 
 
 def check_name(name: object) -> None:
-    """A field's name can stand as the name of a column in any file."""
+    """Refuse names that cannot be the name of a column in a file."""
     if not isinstance(name, str) or not name.strip():
         raise UsageError("a field of the domain has no name; give every field a name that is not empty.")
     if name != name.strip() or "\0" in name:
@@ -220,7 +220,7 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column that tells people apart: never read; samples carry fresh identifiers of their own."""
+    """A column that identifies people: never read; samples carry fresh identifiers of their own."""
 
     name: str
     kind: Literal["identifier"] = "identifier"

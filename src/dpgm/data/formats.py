@@ -83,7 +83,7 @@ def check_shape(shape: str | None) -> Shape | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of item sets, and the columns they stood in.
+    """The shape of item sets, and the columns they were in.
 
     Attributes:
         shape: `basket` (one row per record), `long` (one row per person and item) or `wide` (a 0/1 column per item).
@@ -110,10 +110,10 @@ class Layout:
 class Source:
     """Facts about how records were read that a certificate must state.
 
-    `unit` is the unit of privacy: `person` where rows were grouped by, or checked to be distinct in, a person
-    column; `row` where the user's rows are taken as people. `items_assumed_public` tells that the list of items
-    came from the file, declared public by the custodian. `layout` is how item sets stood in the file, for samples to be
-    written alike. `rows_per_person` is how many rows a person keeps at most, where rows are not people.
+    `unit` is the unit of privacy: `person` where rows were grouped by, or checked to be distinct in, a person column;
+    `row` where every row is taken to be another person. `items_assumed_public`: the list of items came from the file,
+    declared public by the custodian. `layout` is how item sets were laid out in the file, so that samples can be
+    written in the same way. `rows_per_person` is how many rows a person keeps at most, where rows are not people.
     """
 
     unit: Literal["person", "row"]

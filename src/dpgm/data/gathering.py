@@ -25,7 +25,7 @@ _POWERS = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 
 
 class ItemGoal:
-    """Which items count, and the domain that comes of it: a public one, or the items that occur."""
+    """Which items are read, and the domain they make: a public one, or the items that occur."""
 
     def __init__(self, domain: Domain | None, name: str = "items") -> None:
         self._domain, self._name = domain, name
@@ -197,7 +197,7 @@ def _narrow(numbers: "pyarrow.Array") -> "pyarrow.Array":
 
 
 def _by_row(rows: NDArray[Any], codes: NDArray[Any], count: int, width: int) -> NDArray[Any]:
-    """Codes reordered so that equal rows stand together: a counting sort, in time linear in the rows."""
+    """Codes ordered by row: a counting sort, in time linear in the rows."""
     from scipy.sparse import csr_array
 
     # The transpose of a matrix with one entry per column: scipy's conversion is a counting sort by row.
@@ -276,7 +276,7 @@ def chosen_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
 
 
 def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":
-    """A column of persons: texts or whole numbers, none missing; white space around a text makes nobody another one."""
+    """A column of persons: texts or whole numbers, none missing; white space around a text is ignored."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""A look at a data file for its curator: shape, lengths, and a draft of a domain. Nothing here is private."""
+"""Inspecting a data file: shape, lengths, and a draft of a domain. For its curator only: nothing is protected here."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -183,6 +183,7 @@ def inspect_file(
             for last, first in drafted.follows:
                 note += f"\nor, better, `after: {first}` in the line of {last}: {_AFTER}"
         save_domain(domain, draft_domain, note=note, force=force)
+    notes = Drafted(domain, (), ()) if drafted is None else drafted
     return Inspection(
         file=str(source_file),
         source=source,
@@ -194,11 +195,11 @@ def inspect_file(
         mean_length=float(lengths.mean()),
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
-        left_out=() if drafted is None else drafted.left_out,
-        confirm=() if drafted is None else drafted.confirm,
-        orders=() if drafted is None else drafted.orders,
-        follows=() if drafted is None else drafted.follows,
-        hints=() if drafted is None else drafted.hints,
+        left_out=notes.left_out,
+        confirm=notes.confirm,
+        orders=notes.orders,
+        follows=notes.follows,
+        hints=notes.hints,
         unread=guess.unread,
     )
 

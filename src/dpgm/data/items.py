@@ -94,9 +94,9 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
 
 
 def refuse_joined(values: "pyarrow.Array", items: Items, place: Place) -> None:
-    """Cells that nobody said how to split: one that holds a mark people put between items is refused.
+    """Refuse cells that hold a mark people put between items, where no separator is stated.
 
-    Unless a public list names it as it stands. Otherwise `bread, milk, eggs` would be one item, held by one person.
+    Unless a public list names the cell exactly. Otherwise `bread, milk, eggs` would be one item, held by one person.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -159,13 +159,13 @@ class KnownItems:
 
             return self.from_texts(pa.array(values).cast(pa.string()), place)
         if self._table is not None:
-            last = len(self._table) - 1  # always -1: stands for everything above
+            last = len(self._table) - 1  # always -1: for everything above
             return self._table[np.where(values < 0, last, np.minimum(values, last))]
         at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
         return np.where(self._sorted[at] == values, self._order[at], -1)
 
     def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
-        """Codes of texts: as they stand, else with the white space around them taken off; -1 outside the list."""
+        """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
         import pyarrow.compute as pc
 
         if self.integers:

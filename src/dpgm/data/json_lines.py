@@ -1,6 +1,6 @@
 """JSON lines, or one JSON array: one object per row, or a bare list of items per record.
 
-The members that are looked at come from the options and the domain; every value is read by itself, so that a row of
+The members that are read come from the options and the domain; every value is read by itself, so that a row of
 other types changes no other row.
 """
 
@@ -101,7 +101,7 @@ def _refuse(_: str) -> None:
 
 
 def _rows(block: TextBlock, first: int) -> tuple[list[_Row | list[Any]], list[int]]:
-    """The objects and lists of some rows of a block and the row that each stands in."""
+    """The objects and lists of some rows of a block, and the row of each."""
     rows: list[_Row | list[Any]] = []
     kept = []
     for at, line in enumerate(block.rows(first, first + _ROWS), start=first):
@@ -206,7 +206,7 @@ def _chunks(
 
 
 def _basket(row: _Row | list[Any], options: ReadOptions, named: str | None, place: Place, at: int) -> _Row:
-    """A row with its list of items under the name that is asked for: by that name, or its only list."""
+    """A row with its list of items under the expected name: the member of that name, or its only list."""
     target = options.item or _BARE
     if isinstance(row, list):
         return {target: row}

@@ -1,8 +1,8 @@
 """Text in blocks of whole lines: UTF-8 checked, line ends made one, quoted line breaks respected, lengths capped.
 
 Every text format reads through here, so that a fault is named by its line and never by its content, and memory
-stays that of a few blocks whatever the file holds. Text in another encoding is turned into UTF-8 as it is read; only
-encodings in which a character means the same wherever it stands: with the others, such as those that shift between
+stays that of a few blocks for any file. Text in another encoding is turned into UTF-8 as it is read; only
+encodings in which a character has the same meaning at any position: with the others, such as those that shift between
 alphabets, one row could change how the next is read.
 """
 
@@ -125,7 +125,7 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
 def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_lines: int = 0) -> Iterator[TextBlock]:
     """Blocks of whole rows; with `quoted`, a line break within double quotes does not end a row.
 
-    The first `skip_lines` lines are left out, whatever they hold; lines keep their numbers in messages.
+    The first `skip_lines` lines are left out; lines keep their numbers in messages.
     """
     carry, first_line, start = _after_lines(stream, file, skip_lines), 1 + skip_lines, skip_lines == 0
     while True:
@@ -164,7 +164,7 @@ def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_line
 
 
 def _after_lines(stream: IO[bytes], file: str, count: int) -> bytes:
-    """Read past so many lines, whatever ends them; what was read of the next ones comes back."""
+    """Skip `count` lines; returns what was already read of the lines after them."""
     data = b""
     for number in range(1, count + 1):
         while not (end := _LINE_END.search(data)) or end.end() == len(data):
@@ -196,7 +196,7 @@ def first_block(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines
 
 
 def checked_encoding(name: str) -> str:
-    """The encoding by the name used here, whatever its spelling.
+    """The encoding by the name used here, from any spelling of it.
 
     >>> checked_encoding("Windows-1252"), checked_encoding("UTF8")
     ('cp1252', 'utf-8')

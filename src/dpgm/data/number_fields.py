@@ -1,4 +1,4 @@
-"""Fields of numbers and of dates: as users state them, and as they are modelled.
+"""Fields of numbers and of dates, as users state them (`binned_numbers` has them as they are modelled).
 
 Numbers that come in steps (whole numbers, decimals, dates, times) are kept in *ticks*, whole multiples of the step
 since 0 or since 1970: exact, and one code path for all of them. Numbers without a stated step are their own ticks.
@@ -232,7 +232,7 @@ class _Moments:
 
     @property
     def scale(self) -> Scale:
-        """Dates are all alike, but short times since another are told apart more finely than long ones."""
+        """Dates are equally fine everywhere; times since another date are finer where they are short."""
         return "linear" if self.after is None else "auto"
 
     @property
@@ -328,7 +328,7 @@ def is_pattern(pattern: object) -> bool:
 
 
 def _iso_seconds(text: str) -> float:
-    """Seconds since 1970 of an ISO date or time, which is taken as it stands (no time zones)."""
+    """Seconds since 1970 of an ISO date or time, without its time zone."""
     moment = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
     return (moment - datetime.datetime(1970, 1, 1)).total_seconds()
 

@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 class Vocabulary:
     """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
 
-    Every label is a text, whatever type a file holds it in, so that no label changes the type of the others. Labels
+    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
     that could not be published (empty, over 1 kB) are dropped.
     """
 
@@ -87,10 +87,6 @@ class NumberColumn:
         """The entries at `rows`."""
         return NumberColumn(self.ticks[rows])
 
-    def buffers(self) -> Iterator[NDArray[Any]]:
-        """The arrays behind the column."""
-        yield self.ticks
-
 
 @dataclass(frozen=True, eq=False)
 class CodeColumn:
@@ -102,10 +98,6 @@ class CodeColumn:
     def take(self, rows: Any) -> "CodeColumn":
         """The entries at `rows`."""
         return CodeColumn(self.codes[rows], self.vocabulary)
-
-    def buffers(self) -> Iterator[NDArray[Any]]:
-        """The arrays behind the column."""
-        yield self.codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +115,6 @@ class SetColumn:
         indptr = row_pointers(lengths)
         where = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
         return SetColumn(indptr, self.codes[where], self.vocabulary)
-
-    def buffers(self) -> Iterator[NDArray[Any]]:
-        """The arrays behind the column."""
-        yield self.indptr
-        yield self.codes
 
 
 RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
@@ -189,9 +176,11 @@ class OpenRecords(Records):
     def buffers(self) -> Iterator[NDArray[Any]]:
         """The arrays behind the records, for a digest; labels included."""
         for column in self.columns:
-            yield from column.buffers()
-            if not isinstance(column, NumberColumn) and column.vocabulary is not None:
-                yield np.frombuffer("\0".join(column.vocabulary.labels).encode("utf-8", "replace"), dtype=np.uint8)
+            for part in vars(column).values():
+                if isinstance(part, Vocabulary):
+                    yield np.frombuffer("\0".join(part.labels).encode("utf-8", "replace"), dtype=np.uint8)
+                elif part is not None:
+                    yield part
 
     def in_steps(self, domain: Domain, steps: Mapping[str, int]) -> "OpenRecords":
         """These records with numbers in larger steps, by name of their field: so many ticks make one."""

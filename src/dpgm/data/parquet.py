@@ -115,7 +115,7 @@ def _survives(metadata: Any) -> bool:
                 for column in range(group.num_columns):
                     group.column(column)
         finally:
-            os._exit(0)  # what Python can catch is told by the reader
+            os._exit(0)  # what Python can catch is reported by the reader
     return os.waitpid(child, 0)[1] == 0
 
 

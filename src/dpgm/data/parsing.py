@@ -1,7 +1,7 @@
-"""Columns of texts as numbers and dates, whatever type or text holds them: each value is read by itself.
+"""Columns of any type as numbers or dates: each value is read by itself.
 
 Numbers may be written with a decimal comma, marks between thousands or signs such as €, where the options say so. Dates
-are seconds since 1970; time zones are left aside.
+are seconds since 1970; time zones are ignored.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Reading records from files, whatever their format and shape, whole or one process's share of them.
+"""Reading records from files of every format and shape: all of them, or one process's share.
 
 Values may still be unknown (`discover`): item sets without a list of items, tables of which only the schema is known.
 Kinds and names of columns come from the user, from the domain file or from the schema of a Parquet file or frame: never
