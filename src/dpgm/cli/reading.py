@@ -71,7 +71,9 @@ READ_OPTIONS: dict[str, Any] = {
     "count": _option(str | None, "--count", "Long shape: 0 here means not there.", "COLUMN"),
     "threshold": _option(float | None, "--threshold", "Numbers above it mean present (images: 127)."),
     "labels": _option(Path | None, "--labels", "The idx labels of idx images.", "FILE"),
-    "member": _option(str | None, "--member", "The file to read within a .zip.", "NAME"),
+    "member": _option(
+        str | None, "--member", "The file to read within a .zip, or the sheet of a workbook.", "NAME"
+    ),
     "separator": _option(str | None, "--separator", "The character between cells (`tab` for a tabulator)."),
     "item_separator": _option(
         str | None, "--item-separator", "The text between the items of one cell; '' if a cell is one item."

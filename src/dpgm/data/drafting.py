@@ -121,6 +121,8 @@ def draft_table(
             left_out.append((name, "as you said" if name in drop else why))
         else:
             confirm.append(f"{name}: {why}")
+    schema = () if columns.schema is None else columns.schema.names
+    left_out += [(name, "it is nested; flatten it to have it") for name in schema if name not in columns.names]
     if all(isinstance(field, (Identifier, Ignored)) for field in fields):
         raise UsageError(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
@@ -356,7 +358,8 @@ class _Column:
             )
             return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
-            return self._stated("datetime" if self.clock else "date"), self._about_dates()
+            days = not self.clock or self._unit == "day"  # spreadsheets write midnight beside a day
+            return self._stated("date" if days else "datetime"), self._about_dates()
         if telling and not self.blanks and self.longest <= _LONG:
             return Identifier(self.name), "texts that differ in nearly every row: an identifier"
         if telling:

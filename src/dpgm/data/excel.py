@@ -1,4 +1,4 @@
-"""Excel workbooks (.xlsx) of one sheet as named columns of texts, read cell by cell.
+"""A sheet of an Excel workbook (.xlsx) as named columns of texts, read cell by cell.
 
 Formulas are never evaluated: a cell that holds one is read as the value that was saved with it. Types come from the
 domain and not from the cells, as in delimited text.
@@ -20,10 +20,14 @@ _ROWS = 16_384
 _MAX_UNPACKED = 4 << 30
 _MAX_RATIO = 200  # sheets are XML, which compresses some twenty times
 _RATIO_FROM = 64 << 20
+_SHOWN = 5  # names of sheets in a message
+_TITLES = 20  # rows at the top among which titles are looked for
 
 
 def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False) -> Columns:
-    """The only sheet of a workbook as named columns; the first row that is read names them unless `header` is False."""
+    """A sheet of a workbook as named columns; the first row that is read names them unless `header` is False."""
+    if is_table:
+        _refuse_title(source, options)
     first = next(islice(_rows(source), options.skip_lines, None), None)
     if first is None:
         raise InputError(f"{source}: holds no records; give a file with at least one.")
@@ -48,7 +52,7 @@ def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False
 
 
 def _rows(source: Input) -> Iterator[list[str | None]]:
-    """The rows of the only sheet as texts, without empty cells at their ends; the place of a fault is told."""
+    """The rows of a sheet as texts, without empty cells at their ends; the place of a fault is told."""
     if source.member is not None:
         raise InputError(f"{source}: Excel workbooks are read from the disk; unpack the archive first.")
     try:
@@ -68,11 +72,7 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
     except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
         raise InputError(fault) from None
     try:
-        if len(book.worksheets) != 1:
-            raise InputError(
-                f"{source}: holds {len(book.worksheets)} sheets; save the one to read as a file of its own."
-            )
-        values = book.worksheets[0].iter_rows(values_only=True)
+        values = _sheet(book, source).iter_rows(values_only=True)
         for number in range(1, 1 << 31):
             try:
                 with warnings.catch_warnings():  # they repeat cells, such as a date beyond all calendars
@@ -87,6 +87,30 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
             yield _texts(row, f"{source}: row {number}")
     finally:
         book.close()
+
+
+def _sheet(book: Any, source: Input) -> Any:
+    """The sheet that is asked for, or the only one."""
+    sheets = {sheet.title: sheet for sheet in book.worksheets}
+    listed = ", ".join(list(sheets)[:_SHOWN]) + (", ..." if len(sheets) > _SHOWN else "")
+    if source.sheet is None and len(sheets) != 1:
+        raise InputError(f"{source}: holds {len(sheets)} sheets ({listed}); choose one with --member NAME.")
+    if source.sheet is not None and source.sheet not in sheets:
+        raise InputError(f"{source}: there is no such sheet; it holds {listed}.")
+    return next(iter(sheets.values())) if source.sheet is None else sheets[source.sheet]
+
+
+def _refuse_title(source: Input, options: ReadOptions) -> None:
+    """Say how to leave out rows above a table: of one cell at most, and wider ones below. For drafts alone."""
+    top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLES))
+    filled = [sum(cell is not None for cell in row) for row in top]
+    names = next((at for at, cells in enumerate(filled) if cells > 1), 0)
+    if names and len(top) > names + 1:
+        row = options.skip_lines + names
+        raise InputError(
+            f"{source}: row {options.skip_lines + 1} looks like a title above a table whose names of columns are in row"
+            f" {row + 1}; leave out what is above them with --skip-lines {row}."
+        )
 
 
 def _check_size(source: Input) -> None:

@@ -103,11 +103,12 @@ def _ending_of(head: bytes, label: str) -> str:
 
 @dataclass(frozen=True)
 class Input:
-    """A path, and the member of it if it is a zip archive; or data from a pipe."""
+    """A path, and the member of it if it is a zip archive, or the sheet of a workbook; or data from a pipe."""
 
     path: Path
     member: str | None = None
     pipe: Spooled | None = None
+    sheet: str | None = None
 
     def __str__(self) -> str:
         if self.pipe is not None:
@@ -142,7 +143,7 @@ def check_regular(path: Path) -> int:
 
 
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
-    """The file, and for a zip archive the member to read (`archive.zip::member` names it, too)."""
+    """The file, and the member of a zip archive or sheet of a workbook to read (`archive.zip::member` says it, too)."""
     text = os.fspath(path)
     if isinstance(path, Spooled):
         return Input(Path(text), None, path)
@@ -150,9 +151,11 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
         text, member = text.split("::", 1)
     file = Path(text)
     check_regular(file)
+    if file.suffix.lower() == ".xlsx":
+        return Input(file, sheet=member)
     if file.suffix.lower() != ".zip":
         if member is not None:
-            raise InputError(f"{file}: is not a .zip archive; leave out the member.")
+            raise InputError(f"{file}: is neither a .zip archive nor a workbook; leave out the member.")
         return Input(file)
     return Input(file, _choose_member(file, member))
 

@@ -51,7 +51,7 @@ class ReadOptions:
         count: In the long shape, a column of counts: 0 means that the item is not there.
         threshold: For numbers where 0 and 1 are expected: above it means present (idx images: 127).
         labels: For idx images, the idx file of their labels; they become a field named `label`.
-        member: The file to read within a .zip.
+        member: The file to read within a .zip, or the sheet of a workbook.
         separator: The character between cells (by default the comma, in .tsv the tab, or the one that the header
             line is written with).
         item_separator: The text between the items of one cell, such as `;` in `bread; milk`. The empty text says

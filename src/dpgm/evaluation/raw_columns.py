@@ -194,6 +194,8 @@ def _days(column: Any) -> NDArray[np.float64] | None:
     kinds = pa.types
     if not (kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_string(column.type)):
         return np.full(len(column), np.nan) if kinds.is_null(column.type) else None
+    if kinds.is_timestamp(column.type) and column.type.tz is not None:
+        column = pc.local_timestamp(column)  # what a clock shows there, as readers take it
     try:
         seconds = pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -45,7 +45,8 @@ def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discovery
     if in_steps:  # noise may stand out between 0 and 1, where no whole number lies
         found_low, found_high = float(np.ceil(found_low)), float(np.floor(found_high))
     low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
-    high = max(found_high, low + 1) if high is None else high
+    if high is None:
+        high = found_high if found_high > low else low + 1
     return low, high
 
 
@@ -143,7 +144,7 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: D
             own = counts[first:last]
             possible = own > -np.inf
             if len(held) == 1 and len(grid.levels) > 1:
-                possible &= _within_sight(own, std, rules)
+                possible &= _within_sight(own, std, float(held[0]), rules)
             if possible.any():
                 middles = starts[first:last] + sizes / 2
                 middle = np.average(middles[possible], weights=sizes[possible])
@@ -190,15 +191,31 @@ def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
     return np.clip(slopes / np.maximum(density, 1e-12), -2 / sizes, 2 / sizes)
 
 
-def _within_sight(counts: Floats, std: float, rules: DiscoveryRules) -> NDArray[np.bool_]:
-    """From the first to the last group that stands out, with the tails beside them; all of them where none does."""
+def _within_sight(counts: Floats, std: float, total: float, rules: DiscoveryRules) -> NDArray[np.bool_]:
+    """From the first to the last group that stands out, with the tails beside them; all of them where none does.
+
+    At least the fewest neighbours that hold the total but for noise: of few records no group may stand out.
+    """
     clear = np.flatnonzero(counts > rules.far * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
         first = len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(clear[0]), std, rules.tails, rules)
         last = _outermost(counts, int(clear[-1]), std, rules.tails, rules)
+        fewest = _explaining(counts, total, rules.unexplained * std)
+        first, last = min(first, fewest[0]), max(last, fewest[1])
         inside[:first] = inside[last + 1 :] = False
     return inside
+
+
+def _explaining(counts: Floats, total: float, least: float) -> tuple[int, int]:
+    """First and last of the fewest neighbours whose sum is the total, less noise; of as many, those that hold most."""
+    upto = np.concatenate([[0.0], np.cumsum(counts)])
+    for size in range(1, len(counts)):
+        sums = upto[size:] - upto[:-size]
+        first = int(np.argmax(sums))
+        if sums[first] >= total - least * size**0.5:
+            return first, first + size - 1
+    return 0, len(counts) - 1
 
 
 def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules: DiscoveryRules) -> Floats:
