@@ -2,14 +2,14 @@
 
 import pytest
 
-from dpgm.cli.app import is_first, launched, run
+from dpgm.cli.app import is_first, rank_and_size, run
 
 
 @pytest.mark.parametrize("others", [{"RANK": "3"}, {"RANK": "1", "WORLD_SIZE": "4"}])
 def test_a_rank_that_torchrun_did_not_give_is_not_looked_at(monkeypatch, others):
     for name, value in others.items():
         monkeypatch.setenv(name, value)
-    assert launched() == (0, 1)
+    assert rank_and_size() == (0, 1)
     assert is_first()
 
 

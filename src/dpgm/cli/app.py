@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 
 
-def launched() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """Which process this is and out of how many, by what torchrun says; (0, 1) without it.
 
     Other programs set RANK as well: it counts only where torchrun has left its own mark.
@@ -47,13 +47,13 @@ def launched() -> tuple[int, int]:
 
 def is_first() -> bool:
     """Whether this process writes and speaks: the only one, or the first of several."""
-    return launched()[0] == 0
+    return rank_and_size()[0] == 0
 
 
 @contextmanager
-def together(arguments: Sequence[str]) -> Iterator[None]:
+def process_group(arguments: Sequence[str]) -> Iterator[None]:
     """While `dpgm fit` runs in several processes, these can add up their sums."""
-    if launched()[1] == 1 or list(arguments[:1]) != ["fit"]:
+    if rank_and_size()[1] == 1 or list(arguments[:1]) != ["fit"]:
         yield
         return
     from dpgm.compute.parallel import several_processes
@@ -62,8 +62,8 @@ def together(arguments: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"dpgm {__version__}")
         raise typer.Exit
 
@@ -83,7 +83,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
-def complain(kind: str, message: str) -> None:
+def print_error(kind: str, message: str) -> None:
     """One plain line on stderr."""
     typer.echo(f"dpgm: error[{kind}]: {printable(message)}", err=True)
 
@@ -116,19 +116,19 @@ def run(arguments: list[str]) -> int:
     arguments = _with_json_target([argument for argument in arguments if argument != "--debug"])
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        with together(arguments):
+        with process_group(arguments):
             result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
     except _CommandLineError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
             typer.echo(error.format_message(), err=True)
             return 2
-        complain("E-USAGE", str(error.format_message()))
+        print_error("E-USAGE", str(error.format_message()))
         return 2
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("dpgm: interrupted", err=True)
         return 130
     except DpgmError as error:
-        complain(error.kind, str(error))
+        print_error(error.kind, str(error))
         if debug:
             traceback.print_exc()
         return 1 if isinstance(error, CheckFailed) else 2
@@ -136,19 +136,23 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except MemoryError:
-        complain("E-RESOURCE", "not enough memory; use a smaller input or a larger machine.")
+        print_error("E-RESOURCE", "not enough memory; use a smaller input or a larger machine.")
         return 2
     except OSError as error:
-        complain("E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}.")
+        print_error("E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}.")
         if debug:
             traceback.print_exc()
         return 2
     except Exception as error:
-        if isinstance(error, RuntimeError) and launched()[1] > 1:  # how a process notices that another one is gone
+        if (
+            isinstance(error, RuntimeError) and rank_and_size()[1] > 1
+        ):  # how a process notices that another one is gone
             if is_first():
-                complain("E-RESOURCE", "another process of this fit stopped; see its message, then add --resume.")
+                print_error(
+                    "E-RESOURCE", "another process of this fit stopped; see its message, then add --resume."
+                )
             return 2
-        complain("E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where.")
+        print_error("E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where.")
         if debug:
             traceback.print_exc()
         return 2

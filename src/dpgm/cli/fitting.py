@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgm.cli.app import OUTPUT, AsJson, Force, Quiet, app, is_first, launched
+from dpgm.cli.app import OUTPUT, AsJson, Force, Quiet, app, is_first, rank_and_size
 from dpgm.cli.reading import Data, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe, reporting_spent_budget
 
@@ -327,7 +327,7 @@ def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Sou
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
     (path,) = read_stdin(data, look=False, format=options.format, folder=options.cache)
-    records, source = read_share(path, options, *launched())
+    records, source = read_share(path, options, *rank_and_size())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
         announce(warning)
@@ -349,7 +349,7 @@ def _announce_fit(
         )
     if planned is not None and choose_device(device) == "cpu":
         limit = None if options.memory is None else bytes_of(options.memory)
-        expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=launched()[1])
+        expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=rank_and_size()[1])
         announce(f"{expected} on a machine that does nothing else")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpgm.cli.app import OUTPUT, Force, Quiet, app, launched
+from dpgm.cli.app import OUTPUT, Force, Quiet, app, rank_and_size
 from dpgm.cli.fitting import Epsilon
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_errors, refuse_pipe
 
@@ -62,7 +62,7 @@ def sample(
     opened = load(release, unverified=unverified)
     if unverified:
         announce(f"{release} was not verified; what its certificate says may be false")
-    number, processes = launched()
+    number, processes = rank_and_size()
     records = opened.certificate.records if records is None else records
     count, file = records, out
     if processes > 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dpgm.cli.app import is_first, launched, printable
+from dpgm.cli.app import is_first, printable, rank_and_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ def read_stdin(
         raise UsageError("`-` stands for stdin and can be given once; name the other file.")
     if not look and format is None:
         raise UsageError("data from stdin have no name that tells their format; say it, such as --format csv.")
-    if launched()[1] > 1:
+    if rank_and_size()[1] > 1:
         raise UsageError("several processes cannot read one stdin; save the data to a file first.")
     copy = spooled(sys.stdin.buffer, "stdin", look=look, folder=folder)
     return tuple(copy if is_pipe(path) else path for path in paths)

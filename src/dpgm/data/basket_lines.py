@@ -4,7 +4,7 @@ Blocks of plain numbers or plain texts are parsed as arrays (`integer_tokens`, `
 anything else is read line by line, which can name the line at fault.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MARKS = (b'"', b",", b";", b"|", b"\t")
 _DIGITS = b"0123456789"
 _LONGEST_CELL = 131_072  # of Python's csv module
+_Tokens: TypeAlias = tuple[Any, NDArray[np.int64]]  # numbers or Arrow texts, and how many are in each line
 
 
 def read_basket_lines(
@@ -52,36 +53,22 @@ def read_basket_lines(
 def add_basket_block(
     gatherer: BasketGatherer, block: TextBlock, separator: str, *, integers: bool, options: ReadOptions
 ) -> None:
-    """Append the lines of a block: by whole arrays where they are plain, else cell by cell; with the same result."""
-    import pyarrow as pa
-
-    text, kept = block.text, None
+    """Append the lines of a block: as arrays where they are plain, else cell by cell; with the same result."""
+    text = block.text
+    rows: list[bytes] | None = None
+    place_of_row: Place = block.place
     if options.comment is not None:
-        rows = block.rows()
-        kept = [at for at, row in enumerate(rows) if not row.startswith(options.comment.encode())]
-        text = b"".join(rows[at] + b"\n" for at in kept)
-
-    def place_of_row(row: int) -> str:
-        return block.place(row if kept is None else kept[row])
-
+        text, rows, place_of_row = _without_comments(block, options.comment)
     items = gatherer.goal.items
-    plain_numbers = (integers or items.integers) and options.item_separator is None
-    parsed = integer_tokens(text, separator) if plain_numbers else None
-    if parsed is not None:
-        values, lengths = parsed
-        cells = None
-    else:
-        plain = None if integers else text_tokens(text, separator)
-        if plain is not None:
-            cells, lengths = plain
-        else:
-            rows = block.rows()
-            rows = rows if kept is None else [rows[at] for at in kept]
-            lists = [_items_of(row, separator, block.quoted, at, place_of_row) for at, row in enumerate(rows)]
-            lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
-            cells = pa.array([cell for row in lists for cell in row], type=pa.string())
-        if options.item_separator:
-            cells, lengths = _split_again(cells, lengths, options.item_separator)
+    numbers = (integers or items.integers) and options.item_separator is None
+    tokens: _Tokens | None = integer_tokens(text, separator) if numbers else None
+    if tokens is None and not integers:
+        tokens = text_tokens(text, separator)
+    if tokens is None:
+        tokens = _tokens_of_rows(block.rows() if rows is None else rows, separator, block.quoted, place_of_row)
+    cells, lengths = tokens
+    if options.item_separator:
+        cells, lengths = _split_again(cells, lengths, options.item_separator)
     if len(lengths) and lengths.max() > MAX_WIDTH:
         raise InputError(
             f"{place_of_row(int(lengths.argmax()))}: has more than {MAX_WIDTH:,} items; correct the file."
@@ -91,18 +78,34 @@ def add_basket_block(
     def place(at: int) -> str:
         return place_of_row(int(np.searchsorted(ends, at, side="right")))
 
-    if cells is None:
-        codes = items.from_integers(values, place)
-    elif integers:
-        numbers = parse_integers(cells, place)
-        refuse_negative(numbers < 0, place)
-        codes = items.from_integers(numbers, place)
+    if integers and not isinstance(cells, np.ndarray):
+        cells = parse_integers(cells, place)
+        refuse_negative(cells < 0, place)
+    if isinstance(cells, np.ndarray):
+        codes = items.from_integers(cells, place)
     else:
         marked = any(mark in text for mark in _MARKS if mark != separator.encode())
         if marked and options.item_separator is None and not items.integers:
             refuse_joined(cells, items, place)
         codes = items.from_texts(cells, place)
     gatherer.add(*kept_codes(codes, lengths))
+
+
+def _without_comments(block: TextBlock, comment: str) -> tuple[bytes, list[bytes], Place]:
+    """The text and the rows of a block that are no comments, and the place of each."""
+    rows = block.rows()
+    kept = [at for at, row in enumerate(rows) if not row.startswith(comment.encode())]
+    chosen = [rows[at] for at in kept]
+    return b"".join(row + b"\n" for row in chosen), chosen, lambda row: block.place(kept[row])
+
+
+def _tokens_of_rows(rows: list[bytes], separator: str, quoted: bool, place: Place) -> _Tokens:
+    """All cells and how many are in each row, read one by one."""
+    import pyarrow as pa
+
+    lists = [_items_of(row, separator, quoted, at, place) for at, row in enumerate(rows)]
+    lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
+    return pa.array([cell for row in lists for cell in row], type=pa.string()), lengths
 
 
 def _split_again(

@@ -86,14 +86,7 @@ def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _KEYS = {kind: _keys_of(made) for kind, made in _CLASSES.items()}
 _KEYS["shaped"] = (
     ("type", "atoms", "edges", "weights", "starts"),
-    (
-        "decimals",
-        "unit",
-        "missing",
-        "after",
-        "clock",
-        "pattern",
-    ),
+    ("decimals", "unit", "missing", "after", "clock", "pattern"),
 )
 _LAYOUT_KEYS = ("shape", "person", "item")
 _DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
