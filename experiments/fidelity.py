@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 
 from dpgm.data.records import Records
 from dpgm.errors import PrivacyWarning, UsageError
-from dpgm.evaluation.cooccurrence import co_occurrence
 from dpgm.evaluation.counting_queries import (
     Queries,
     Reading,
@@ -48,7 +47,7 @@ from dpgm.evaluation.counting_queries import (
     popular_queries,
     query_error,
 )
-from dpgm.evaluation.marginals import record_lengths, table_pairs
+from dpgm.evaluation.marginals import co_occurrence, record_lengths, table_pairs
 
 RESULTS = Path(__file__).parent / "results"
 RUN = ("data", "method", "epsilon", "delta_records", "seed")

@@ -15,7 +15,7 @@ from spanning_tree import zcdp
 
 from dpgm.baselines.factored_weights import FactoredWeights
 from dpgm.data.records import Records, concatenate
-from dpgm.evaluation.cooccurrence import pair_counts
+from dpgm.evaluation.marginals import pair_counts
 
 WHOLE = 17  # up to so many items the distribution has one table of all cells
 LARGEST = 12  # items of a group beyond that

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import splu
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
-from dpgm.evaluation.cooccurrence import pair_counts
+from dpgm.evaluation.marginals import pair_counts
 
 Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.cooccurrence import co_occurrence, frequent_sets, pair_counts, top_sets
-from dpgm.evaluation.marginals import one_way, record_lengths, table_pairs, two_way
+from dpgm.evaluation.marginals import (
+    co_occurrence,
+    frequent_sets,
+    one_way,
+    pair_counts,
+    record_lengths,
+    table_pairs,
+    top_sets,
+    two_way,
+)
 
 WIDTH = 6
 rows = st.lists(st.sets(st.integers(0, WIDTH - 1)).map(sorted), min_size=1, max_size=30)

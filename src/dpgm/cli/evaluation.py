@@ -169,7 +169,7 @@ def print_columns(made: "Evaluation") -> None:
     from rich.table import Table
 
     from dpgm.cli.app import printable
-    from dpgm.evaluation.column_faults import column_faults, columns_off, share_text, shown
+    from dpgm.evaluation.column_faults import column_faults, columns_off, share_text, value_text
 
     off = columns_off(made)
     fine = [column for column in made.columns if column not in off]
@@ -181,7 +181,7 @@ def print_columns(made: "Evaluation") -> None:
     table.add_column("")
     for column in listed[:_SHOWN_COLUMNS]:
         middles = [
-            shown(column, side.quantiles[2]) if side.quantiles else "" for side in (column.real, column.synthetic)
+            value_text(column, side.quantiles[2]) if side.quantiles else "" for side in (column.real, column.synthetic)
         ]
         shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
         table.add_row(

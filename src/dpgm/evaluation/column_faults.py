@@ -47,11 +47,11 @@ def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tupl
         faults.append(_missing_fault(column))
     if column.median_shift is not None and column.median_shift > rules.median_shift:
         at = len(column.real.quantiles) // 2
-        ours, theirs = (shown(column, side.quantiles[at]) for side in (column.synthetic, column.real))
+        ours, theirs = (value_text(column, side.quantiles[at]) for side in (column.synthetic, column.real))
         faults.append(f"the median is {ours} instead of {theirs}")
     if column.mean_shift is not None and column.mean_shift > rules.mean_shift:
         faults.append(
-            f"the mean is {shown(column, column.synthetic.mean)} instead of {shown(column, column.real.mean)}"
+            f"the mean is {value_text(column, column.synthetic.mean)} instead of {value_text(column, column.real.mean)}"
         )
     if column.deviation_ratio is not None:
         low, high = rules.deviation_ratio
@@ -80,7 +80,7 @@ def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[Co
     return tuple(sorted(off, key=lambda column: -_badness(column, rules)))
 
 
-def shown(column: ColumnComparison, value: float | None) -> str:
+def value_text(column: ColumnComparison, value: float | None) -> str:
     """A number of a column as people write it."""
     if value is None:
         return "–"

@@ -215,8 +215,7 @@ def _kolmogorov(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> fl
     if not len(synthetic):
         return 1.0
     points = np.union1d(real, synthetic)
-    shares = [np.searchsorted(np.sort(side), points, side="right") / len(side) for side in (real, synthetic)]
-    return float(np.abs(shares[0] - shares[1]).max())
+    return float(np.abs(_up_to(real, points) - _up_to(synthetic, points)).max())
 
 
 def _clock_distance(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> float | None:
@@ -228,26 +227,24 @@ def _clock_distance(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -
 def _variation(real: NDArray[np.generic], synthetic: NDArray[np.generic], count: int) -> float:
     if not len(synthetic):
         return 1.0
-    shares = [np.bincount(side.astype(np.int64), minlength=count) / len(side) for side in (real, synthetic)]
-    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.abs(_shares(real, count) - _shares(synthetic, count)).sum() / 2)
 
 
 def _lost(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> tuple[str, ...]:
     """Categories of at least 1 % of the real rows with less than a tenth of their share on the synthetic side."""
     if not len(synthetic):
         return ()
-    count = len(column.labels)
-    ours, theirs = (np.bincount(side.astype(np.int64), minlength=count) / len(side) for side in (real, synthetic))
-    seen = ours * len(synthetic) >= 10  # fewer may be absent by chance
-    gone = np.flatnonzero((ours >= 0.01) & (theirs < ours / 10) & seen)
-    return tuple(column.labels[at] for at in gone[np.argsort(-ours[gone], kind="stable")])
+    ours, theirs = (_shares(side, len(column.labels)) for side in (real, synthetic))
+    expected = ours * len(synthetic) >= 10  # fewer may be absent by chance
+    lost = np.flatnonzero((ours >= 0.01) & (theirs < ours / 10) & expected)
+    return tuple(column.labels[at] for at in lost[np.argsort(-ours[lost], kind="stable")])
 
 
 def _picture(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> ColumnPicture:
     empty = np.empty(0)
     if column.kind == "category":
         count = len(column.labels)
-        shares = [_shares(side.astype(np.int64), count) for side in (real, synthetic)]
+        shares = [_shares(side, count) for side in (real, synthetic)]
         order = np.argsort(-np.maximum(shares[0], shares[1]), kind="stable")
         top = order[: _BARS if count <= _BARS else _BARS - 1]
         names = [column.labels[at] for at in top]
@@ -264,7 +261,7 @@ def _picture(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np
         shares = [_shares(np.searchsorted(both, side), len(both)) for side in (ours, theirs)]
         names = [values_as_text(column, float(value)) for value in both]
     else:
-        edges = _edges(float(points[0]), float(points[-1]), whole=bool(np.array_equal(both, np.floor(both))))
+        edges = _edges(float(points[0]), float(points[-1]), integers=bool(np.array_equal(both, np.floor(both))))
         count = len(edges) - 1
         shares = []
         for side in (ours, theirs):
@@ -276,13 +273,13 @@ def _picture(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np
     return ColumnPicture(tuple(names), shares[0], shares[1], points, up_to[0], up_to[1])
 
 
-def _edges(low: float, high: float, *, whole: bool) -> NDArray[np.float64]:
+def _edges(low: float, high: float, *, integers: bool) -> NDArray[np.float64]:
     """Edges of equal bars; between whole numbers a bar holds as many of them as the next.
 
-    >>> _edges(17.0, 78.0, whole=True)[:3].tolist()
+    >>> _edges(17.0, 78.0, integers=True)[:3].tolist()
     [17.0, 20.0, 23.0]
     """
-    if not whole:
+    if not integers:
         return np.linspace(low, high, _BARS + 1)
     step = np.ceil((np.floor(high) + 1 - np.floor(low)) / _BARS)
     edges: NDArray[np.float64] = np.arange(np.floor(low), np.floor(high) + 1 + step, step)
@@ -296,23 +293,22 @@ def _points(real: NDArray[np.float64], synthetic: NDArray[np.float64]) -> NDArra
     return points
 
 
-def _up_to(values: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _up_to(values: NDArray[np.generic], points: NDArray[np.generic]) -> NDArray[np.float64]:
     if not len(values):
         return np.zeros(len(points))
     shares: NDArray[np.float64] = np.searchsorted(np.sort(values), points, side="right") / len(values)
     return shares
 
 
-def _shares(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    shares: NDArray[np.float64] = np.bincount(codes, minlength=count) / max(len(codes), 1)
+def _shares(codes: NDArray[np.generic], count: int) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = np.bincount(codes.astype(np.int64), minlength=count) / max(len(codes), 1)
     return shares
 
 
 def _correlation_matrix(values: Sequence[NDArray[np.float64]], *, ranked: bool) -> NDArray[np.float64]:
     size = len(values)
     matrix = np.eye(size)
-    whole = all(not np.isnan(column).any() for column in values)
-    if whole:
+    if not any(np.isnan(column).any() for column in values):
         stacked = np.stack([_ranks(column) if ranked else column for column in values])
         return _tidy(stacked)
     for a in range(size):

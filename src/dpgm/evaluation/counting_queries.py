@@ -121,13 +121,14 @@ def count_queries(records: Records, queries: Queries, reading: Reading = "all") 
     counts = np.zeros(len(positions), dtype=np.int64)
     rows = max(64, _BLOCK_BYTES // (len(used) + 1) // 64 * 64)
     for block in records.chunks(min(rows, 65536)):
-        bits = _pack(block, place, len(used))
+        bits = packed_bits(block, place, len(used))
         for at, plan in enumerate(plans):
             counts[at] += _count_all(bits, plan, len(block)) if reading == "all" else _count_any(bits, plan)
     return counts
 
 
-def _pack(block: Records, place: NDArray[np.int64], used: int) -> NDArray[np.uint64]:
+def packed_bits(block: Records, place: NDArray[np.int64], used: int) -> NDArray[np.uint64]:
+    """One row of bits per place, one bit per record; `place` maps positions to rows, unused ones to row `used`."""
     padded = -(-len(block) // 64) * 64
     present = np.zeros((used + 1, padded), dtype=np.bool_)
     present[place[block.indices], np.repeat(np.arange(len(block)), block.lengths)] = True

@@ -16,9 +16,7 @@ from dpgm.data.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.column_metrics import compare_column, correlations
-from dpgm.evaluation.comparable import check_comparable, position_names, shown_names
-from dpgm.evaluation.comparison_domain import compared_records
-from dpgm.evaluation.cooccurrence import co_occurrence, frequent_sets
+from dpgm.evaluation.comparable import check_comparable, compared_records, full_names, position_names
 from dpgm.evaluation.copies import copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import SANITY, Queries, Reading, paper_workload, popular_queries, query_error
 from dpgm.evaluation.downstream import downstream
@@ -34,13 +32,22 @@ from dpgm.evaluation.evaluation import (
 )
 from dpgm.evaluation.files import file_inputs
 from dpgm.evaluation.inputs import BINS_ONLY, AnyDomain, Inputs, inputs_of, long_inputs
-from dpgm.evaluation.marginals import OneWay, field_codes, one_way, record_lengths, table_pairs, two_way
+from dpgm.evaluation.marginals import (
+    OneWay,
+    co_occurrence,
+    field_codes,
+    frequent_sets,
+    one_way,
+    record_lengths,
+    table_pairs,
+    two_way,
+)
 from dpgm.evaluation.raw_columns import sample_rows
 
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
-_SHOWN_ITEMS = 10
-_SHOWN_RECORDS = 12
+_MOST_ITEMS = 10
+_SAMPLED_RECORDS = 12
 _MOST_HALVED = 50_000  # records of each half of the real data when chance is measured
 _MOST_DRAWN = 500_000  # enough for counts of 0.1 % of the records; drawing millions would take longer than the rest
 
@@ -125,30 +132,30 @@ def evaluate_inputs(
     if kind != "table":
         others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
     methods = {SYNTHETIC: synthetic} | others
-    tried = _Tried()
+    metrics = _Metrics()
 
-    rows = _query_rows(real, methods, kind, queries, seed, tried)
-    lengths = tried("record lengths", lambda: record_lengths(real, synthetic))
-    singles = tried("single items", lambda: one_way(real, synthetic))
+    rows = _query_rows(real, methods, kind, queries, seed, metrics)
+    lengths = metrics("record lengths", lambda: record_lengths(real, synthetic))
+    singles = metrics("single items", lambda: one_way(real, synthetic))
     best, worst = _items(singles, real) if singles is not None else ((), ())
-    table = tried("pairs of columns", lambda: table_pairs(real, synthetic))
+    table = metrics("pairs of columns", lambda: table_pairs(real, synthetic))
     has_columns = kind in ("table", "mixed")
     if has_columns and raw is None:
-        tried.skip("raw values of columns", BINS_ONLY)
+        metrics.skip("raw values of columns", BINS_ONLY)
     columns = () if raw is None else tuple(compare_column(column) for column in raw.columns)
     for name, reason in () if raw is None else raw.left_out:
-        tried.skip(f"raw values of the column {name!r}", reason)
-    ties = None
+        metrics.skip(f"raw values of the column {name!r}", reason)
+    correlated = None
     if raw is not None:
-        ties = tried("correlations of numbers", lambda: correlations(raw.columns))
-    accuracies = tried("downstream accuracy", lambda: downstream(real, synthetic, test, seed))
+        correlated = metrics("correlations of numbers", lambda: correlations(raw.columns))
+    accuracies = metrics("downstream accuracy", lambda: downstream(real, synthetic, test, seed))
     together = frequent = None
     if kind == "images":
-        tried.skip("co-occurrence heat maps", "pixels are shown as images instead.")
-        tried.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
+        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
+        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
     else:
-        together = tried("co-occurrence heat maps", lambda: co_occurrence(real, synthetic))
-        frequent = tried("frequent item sets", lambda: frequent_sets(real, synthetic))
+        together = metrics("co-occurrence heat maps", lambda: co_occurrence(real, synthetic))
+        frequent = metrics("frequent item sets", lambda: frequent_sets(real, synthetic))
     pictures = _label_images(real, synthetic)
     return Evaluation(
         kind=kind,
@@ -164,15 +171,15 @@ def evaluate_inputs(
         one_way=singles,
         best_items=best,
         worst_items=worst,
-        two_way=tried("pairs of items", lambda: two_way(real, synthetic)),
+        two_way=metrics("pairs of items", lambda: two_way(real, synthetic)),
         co_occurrence=together,
         frequent_sets=frequent,
         table=table,
         downstream=accuracies if accuracies is not None else (),
         held_out=test is not None,
-        not_computed=tuple(tried.missing),
+        not_computed=tuple(metrics.missing),
         columns=columns,
-        correlations=ties,
+        correlations=correlated,
         lost_items=None if singles is None else _lost_items(singles, real.domain, len(synthetic)),
         copies=copies_of_records(real, synthetic)
         if raw is None or kind != "table"
@@ -180,7 +187,7 @@ def evaluate_inputs(
         outside=inputs.outside,
         chance=chance_level(real, len(synthetic), kind, seed),
         images=None if pictures is None else _image_figures(real, synthetic, pictures),
-        row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SHOWN_RECORDS, seed),
+        row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SAMPLED_RECORDS, seed),
         real_sample=_pick(real, seed),
         synthetic_sample=_pick(synthetic, seed),
         label_images=pictures,
@@ -207,9 +214,9 @@ def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -
         figures[f"pop{length}"] = lambda n=length: (  # type: ignore[misc]
             query_error(first, second, popular_queries(real, n, seed=seed)).mean
         )
-    tried = _Tried()
-    found = {name: tried(name, compute) for name, compute in figures.items()}
-    return {name: scale * value for name, value in found.items() if value is not None}
+    metrics = _Metrics()
+    computed = {name: metrics(name, compute) for name, compute in figures.items()}
+    return {name: scale * value for name, value in computed.items() if value is not None}
 
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
@@ -231,7 +238,7 @@ def kind_of(records: Records) -> Kind:
     return "table" if softmax and all(softmax) else "sets" if not any(softmax) else "mixed"
 
 
-class _Tried:
+class _Metrics:
     """Runs metrics; keeps the reason of every one that cannot be computed."""
 
     def __init__(self) -> None:
@@ -261,18 +268,18 @@ def _query_rows(
     kind: Kind,
     queries: Queries | None,
     seed: int,
-    tried: _Tried,
+    metrics: _Metrics,
 ) -> tuple[QueryRow, ...]:
     rows = []
 
-    def add(workload: Any, length: str, asked: Queries, reading: Reading) -> None:
-        errors = {name: query_error(real, records, asked, reading=reading) for name, records in methods.items()}
+    def add(workload: Any, length: str, chosen: Queries, reading: Reading) -> None:
+        errors = {name: query_error(real, records, chosen, reading=reading) for name, records in methods.items()}
         means = {name: error.mean for name, error in errors.items()}
         medians = {name: error.median for name, error in errors.items()}
-        rows.append(QueryRow(workload, length, reading, len(asked), means, medians))
+        rows.append(QueryRow(workload, length, reading, len(chosen), means, medians))
 
     for length in LENGTHS:
-        popular = tried(
+        popular = metrics(
             f"popular queries of {length} items",
             lambda n=length: popular_queries(real, n, seed=seed),  # type: ignore[misc]
         )
@@ -281,10 +288,10 @@ def _query_rows(
             if length > 1:
                 add("popular", str(length), popular, "any")
     if kind == "sets":
-        for part, asked in enumerate(paper_workload(real, seed), 1):
-            add("paper", f"{20 * part} %", asked, "all")
+        for part, chosen in enumerate(paper_workload(real, seed), 1):
+            add("paper", f"{20 * part} %", chosen, "all")
     else:
-        tried.skip("the paper's random queries", "they are defined for sets of items only.")
+        metrics.skip("the paper's random queries", "they are defined for sets of items only.")
     if queries is not None:
         add("yours", "all", queries, "all")
         add("yours", "all", queries, "any")
@@ -296,26 +303,26 @@ def _items(singles: OneWay, real: Records) -> tuple[tuple[ItemComparison, ...], 
     errors = np.abs(singles.synthetic - singles.real) / np.maximum(singles.real, SANITY)
     common = np.flatnonzero(singles.real >= SANITY)
     order = common[np.argsort(errors[common], kind="stable")]
-    half = min(_SHOWN_ITEMS, len(order) // 2 if len(order) > 1 else 1)
+    half = min(_MOST_ITEMS, len(order) // 2 if len(order) > 1 else 1)
     # among equally well preserved items the most frequent ones are the interesting ones
     best = sorted(order[: max(half, len(order) // 4)], key=lambda at: -singles.real[at])[:half]
     worst = order[::-1][:half]
 
-    def shown(positions: Any) -> tuple[ItemComparison, ...]:
+    def compared(positions: Any) -> tuple[ItemComparison, ...]:
         return tuple(
             ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
             for at in positions
         )
 
-    return shown(best), shown(worst)
+    return compared(best), compared(worst)
 
 
 def _lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
     """What hardly ever occurs, among positions frequent enough to be missed."""
     common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
     lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
-    order = lost[np.argsort(-singles.real[lost], kind="stable")][:_SHOWN_ITEMS]
-    names = shown_names(domain)
+    order = lost[np.argsort(-singles.real[lost], kind="stable")][:_MOST_ITEMS]
+    names = full_names(domain)
     largest = float(singles.real[lost].max(initial=0.0))
     return LostItems(len(lost), int(common.sum()), largest, tuple(names[at] for at in order))
 
@@ -338,7 +345,7 @@ def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str
 
 def _pick(records: Records, seed: int) -> Records:
     generator = np.random.default_rng([seed, 12])
-    count = _SHOWN_RECORDS if kind_of(records) != "images" else 4 * _SHOWN_RECORDS
+    count = _SAMPLED_RECORDS if kind_of(records) != "images" else 4 * _SAMPLED_RECORDS
     chosen = generator.choice(len(records), min(count, len(records)), replace=False)
     return records.take(np.sort(chosen))
 
@@ -357,9 +364,9 @@ def _label_images(real: Records, synthetic: Records) -> tuple[NDArray[Any], NDAr
         if domain.label is not None and domain.field(domain.label).kind == "categorical":
             label = [field.name for field in domain.fields].index(domain.label)
             groups, count = field_codes(records, label), domain.fields[label].width
-        held = (records.indices >= start) & (records.indices < start + picture.width)
-        rows = np.repeat(groups, records.lengths)[held]
-        cells = rows * picture.pixels + (records.indices[held].astype(np.int64) - start) % picture.pixels
+        inside = (records.indices >= start) & (records.indices < start + picture.width)
+        rows = np.repeat(groups, records.lengths)[inside]
+        cells = rows * picture.pixels + (records.indices[inside].astype(np.int64) - start) % picture.pixels
         sums = np.bincount(cells, minlength=(count + 1) * picture.pixels)[: count * picture.pixels]
         sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1) * (picture.levels - 1)
         means.append(

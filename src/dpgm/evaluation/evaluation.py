@@ -4,20 +4,22 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from dpgm.data.records import Records
 from dpgm.evaluation.column_metrics import ColumnComparison, Correlations
 from dpgm.evaluation.comparable import position_names
-from dpgm.evaluation.cooccurrence import CoOccurrence, FrequentSets
 from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
 from dpgm.evaluation.inputs import Outside
-from dpgm.evaluation.marginals import LengthDistance, OneWay, TablePairs, TwoWay
+from dpgm.evaluation.marginals import CoOccurrence, FrequentSets, LengthDistance, OneWay, TablePairs, TwoWay
 from dpgm.notebook import html_table
+
+if TYPE_CHECKING:
+    from dpgm.evaluation.verdict import Verdict
 
 Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
@@ -125,44 +127,41 @@ class Evaluation:
                 return row.mean
         return {}
 
-    def __repr__(self) -> str:
-        from dpgm.evaluation.verdict import verdict
+    @property
+    def _verdict(self) -> "Verdict":
+        from dpgm.evaluation.verdict import verdict  # which imports this module
 
-        return f"Evaluation({verdict(self).headline!r})"
+        return verdict(self)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self._verdict.headline!r})"
 
     def __str__(self) -> str:
         """The verdict in words, line by line."""
-        from dpgm.evaluation.verdict import verdict
-
-        judged = verdict(self)
-        lines = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
-        return "\n".join([f"{judged.headline}  (curator only)", *(f"{mark:>6}  {text}" for mark, text in lines)])
+        verdict = self._verdict
+        lines = [f"{mark:>6}  {text}" for mark, text in verdict.marked]
+        return "\n".join([f"{verdict.headline}  (curator only)", *lines])
 
     def _repr_html_(self) -> str:
-        from dpgm.evaluation.verdict import verdict
-
-        judged = verdict(self)
-        findings = [("off", text) for text in judged.bad] + [("good", text) for text in judged.good]
-        return html_table(f"{judged.headline} (curator only)", findings)
+        verdict = self._verdict
+        return html_table(f"{verdict.headline} (curator only)", verdict.marked)
 
     def to_dict(self) -> dict[str, Any]:
         """The same numbers as plain values."""
-        from dpgm.evaluation.verdict import verdict
-
         skipped = ("row_samples", "real_sample", "synthetic_sample", "label_images")
         plain = {
             entry.name: _plain(getattr(self, entry.name))
             for entry in dataclasses.fields(self)
             if entry.name not in skipped
         }
-        judged = verdict(self)
+        verdict = self._verdict
         head = {
             "audience": "curator only: computed on the real data",
             "verdict": {
-                "grade": judged.grade,
-                "headline": judged.headline,
-                "bad": list(judged.bad),
-                "good": list(judged.good),
+                "grade": verdict.grade,
+                "headline": verdict.headline,
+                "bad": list(verdict.bad),
+                "good": list(verdict.good),
             },
         }
         return head | plain

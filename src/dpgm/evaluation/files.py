@@ -131,12 +131,12 @@ def _raw(
     real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
 ) -> RawColumns | None:
     columnar = all(
-        format_name(locate(path, said.member), said) in _COLUMNAR
-        for path, said in ((real, options), (synthetic, used))
+        format_name(locate(path, chosen.member), chosen) in _COLUMNAR
+        for path, chosen in ((real, options), (synthetic, used))
     )
     if not columnar or not domain.table_columns:
         return None
-    tables = [read_raw(path, said, domain) for path, said in ((real, options), (synthetic, used))]
+    tables = [read_raw(path, chosen, domain) for path, chosen in ((real, options), (synthetic, used))]
     missing = (*options.missing, *used.missing)
     return raw_columns(tables[0], tables[1], domain=domain, missing=missing, strip_suffix=options.strip_suffix)
 
@@ -144,11 +144,11 @@ def _raw(
 def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> "pyarrow.Table":
     """The columns of a file as they stand in it; at most a million rows, evenly spread over the file."""
     source = locate(path, options.member)
-    said = replace(options, domain=domain)
+    chosen = replace(options, domain=domain)
     if domain is None:
-        file = table_columns(source, guess_options(source, said))
+        file = table_columns(source, guess_options(source, chosen))
     else:
-        file = columns_of(source, said)
+        file = columns_of(source, chosen)
     if len(set(file.names)) < len(file.names):
         raise InputError(f"{source}: two columns have the same name; names must differ (or say --no-header).")
     return _thinned(_plain(chunk, domain, options) for chunk in file.chunks)
@@ -176,17 +176,17 @@ def _thinned(tables: Iterable["pyarrow.Table"]) -> "pyarrow.Table":
     import pyarrow as pa
 
     parts: list[Any] = []
-    step, seen, kept = 1, 0, 0
+    step, rows_read, rows_kept = 1, 0, 0
     for table in tables:
-        first = -seen % step
-        seen += table.num_rows
+        first = -rows_read % step
+        rows_read += table.num_rows
         part = table if step == 1 else table.take(np.arange(first, table.num_rows, step))
         parts.append(part)
-        kept += part.num_rows
-        if kept > MOST_ROWS:
-            whole = pa.concat_tables(parts, promote_options="permissive")
-            parts = [whole.take(np.arange(0, whole.num_rows, 2))]
-            step, kept = 2 * step, parts[0].num_rows
+        rows_kept += part.num_rows
+        if rows_kept > MOST_ROWS:
+            joined = pa.concat_tables(parts, promote_options="permissive")
+            parts = [joined.take(np.arange(0, joined.num_rows, 2))]
+            step, rows_kept = 2 * step, parts[0].num_rows
     if not parts:
         raise UsageError("a file holds no records; there is nothing to compare.")
     return pa.concat_tables(parts, promote_options="permissive")

@@ -14,8 +14,7 @@ from dpgm.data.records import Records
 from dpgm.data.table import decode
 from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
-from dpgm.evaluation.comparable import with_domain
-from dpgm.evaluation.comparison_domain import SetColumn, compared_records
+from dpgm.evaluation.comparable import SetColumn, compared_records, with_domain
 from dpgm.evaluation.raw_columns import RawColumn, RawColumns, Stated, raw_columns, stated_by, with_truths
 
 if TYPE_CHECKING:
@@ -203,8 +202,8 @@ def _set_columns(real: "pyarrow.Table", synthetic: "pyarrow.Table") -> list[SetC
             for column in columns
         ]
         cut = len(flat[0])
-        sides = [(codes[:cut], lengths[0]), (codes[cut:], lengths[1])]
-        found.append(SetColumn(name, both.dictionary.to_pylist(), sides))
+        sides = ((codes[:cut], lengths[0]), (codes[cut:], lengths[1]))
+        found.append(SetColumn(name, tuple(both.dictionary.to_pylist()), sides))
     return found
 
 

@@ -98,7 +98,7 @@ def raw_columns(
     """
     kinds = {} if domain is None else {one.name: str(one.kind) for one in domain.fields}
     names = [name for name in real.column_names if not kinds or name in kinds]
-    found: list[RawColumn] = []
+    columns: list[RawColumn] = []
     left_out: list[tuple[str, str]] = []
     for name in names:
         if kinds.get(name) in _NOT_COMPARED:
@@ -116,8 +116,8 @@ def raw_columns(
         if isinstance(column, str):
             left_out.append((name, column))
         else:
-            found.append(column)
-    return RawColumns(tuple(found), tuple(left_out))
+            columns.append(column)
+    return RawColumns(tuple(columns), tuple(left_out))
 
 
 def _flat(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
@@ -145,8 +145,8 @@ def _clean(column: "pyarrow.Array", missing: Sequence[str], suffix: str) -> Any:
     if suffix:
         ends = pc.ends_with(texts, suffix)
         texts = pc.if_else(ends, pc.utf8_slice_codeunits(texts, 0, -len(suffix)), texts)
-    gone = pc.is_in(texts, value_set=pa.array(["", *missing], type=pa.string()))
-    return pc.if_else(gone, pa.scalar(None, type=pa.string()), texts)
+    is_missing = pc.is_in(texts, value_set=pa.array(["", *missing], type=pa.string()))
+    return pc.if_else(is_missing, pa.scalar(None, type=pa.string()), texts)
 
 
 def _column(
@@ -154,12 +154,12 @@ def _column(
 ) -> RawColumn | str:
     if real.null_count == len(real):
         return "the real data holds no value in it."
-    tried: dict[ColumnKind, Any] = {"number": _numbers, "date": _days}
-    wanted: Sequence[ColumnKind] = ("number", "date") if kind is None else (kind,)
-    for one in wanted:
+    parsers: dict[ColumnKind, Any] = {"number": _numbers, "date": _days}
+    candidates: Sequence[ColumnKind] = ("number", "date") if kind is None else (kind,)
+    for one in candidates:
         if one == "category":
             continue
-        sides = [tried[one](side) for side in (real, synthetic)]
+        sides = [parsers[one](side) for side in (real, synthetic)]
         if all(side is not None for side in sides):
             return RawColumn(name, one, sides[0], sides[1])
     texts = _truths([_texts(side) for side in (real, synthetic)], sure=truth)
@@ -221,16 +221,23 @@ def _texts(column: Any) -> Any:
 
 def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
     """Booleans in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     lowered = [pc.utf8_lower(side) for side in sides]
-    spelled = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
-    if not spelled or not (spelled <= set(TRUTH) if sure else spelled <= {"true", "false"}):
+    texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
+    if not texts or not (texts <= set(TRUTH) if sure else texts <= {"true", "false"}):
         return list(sides)
-    known = pa.array(list(TRUTH), type=pa.string())
-    spelled = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
-    return [spelled.take(pc.index_in(side, value_set=known)) for side in lowered]
+    return [_true_or_false(side) for side in lowered]
+
+
+def _true_or_false(lowered: Any) -> Any:
+    """Spellings of booleans, in lower case, as true or false; null for any other text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    spellings = pa.array(list(TRUTH), type=pa.string())
+    meanings = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
+    return meanings.take(pc.index_in(lowered, value_set=spellings))
 
 
 def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
@@ -241,8 +248,6 @@ def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = pa.array(list(TRUTH), type=pa.string())
-    spelled = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
     for name in [one.name for one in domain.fields if one.kind == "boolean"]:
         if name not in table.column_names:
             continue
@@ -250,8 +255,8 @@ def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             continue
         texts = _texts(column)
-        found = spelled.take(pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), value_set=known))
-        table = table.set_column(table.column_names.index(name), name, pc.coalesce(found, texts))
+        truths = _true_or_false(pc.utf8_lower(pc.utf8_trim_whitespace(texts)))
+        table = table.set_column(table.column_names.index(name), name, pc.coalesce(truths, texts))
     return table
 
 
@@ -318,5 +323,5 @@ def sample_rows(
 
 
 def _cell(column: RawColumn, value: Any) -> str:
-    gone = value < 0 if column.kind == "category" else np.isnan(value)
-    return "–" if gone else values_as_text(column, float(value))
+    missing = value < 0 if column.kind == "category" else np.isnan(value)
+    return "–" if missing else values_as_text(column, float(value))

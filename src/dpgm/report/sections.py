@@ -79,7 +79,7 @@ def tiles(evaluation: Evaluation) -> list[Tile]:
 
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """One table of bars a workload and reading."""
+    """One table of bars per workload and reading."""
     what = noun(evaluation)
     titles = {
         ("popular", "all"): f"Records that hold all of the {what}s",
@@ -154,7 +154,7 @@ def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
-    """Edges of the bars: one a length where that fits, and one for each nearly empty end."""
+    """Edges of the bars: one per length where that fits, and one for each nearly empty end."""
     shorter = np.maximum(np.cumsum(real), np.cumsum(synthetic))
     longer = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
     tail = int(np.flatnonzero(longer >= 0.002).max(initial=0)) + 1
