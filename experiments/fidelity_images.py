@@ -33,9 +33,10 @@ from torch import nn
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.pictures import level_bits, nearest_levels
 from dpgm.data.records import Records
+from dpgm.images import fitting as image_fitting
 from dpgm.images import measurement as image_measurement
 from dpgm.images.layout import ImageLayout
-from dpgm.images.rules import RULES
+from dpgm.images.rules import RULES, ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 
@@ -148,11 +149,11 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
-    settings = image_measurement.ImageSettings(large=device == "cuda")
+    settings = ImageSettings(large=device == "cuda")
     domain = train.domain
     measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()
-    fitted = image_measurement.fit_image_generator(measured, domain, RULES.fit, generator=draws, device=device)
+    fitted = image_fitting.fit_image_generator(measured, domain, RULES.fit, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)
     row: Row = {
@@ -284,9 +285,9 @@ def main() -> int:
     train = train if options.split == "test" else train.rows(0, 50_000)
     options.out.mkdir(parents=True, exist_ok=True)
     if options.smoke:
-        rule = image_measurement.refinement_rule
+        rule = image_fitting.refinement_rule
         short = lambda *given: (rule(*given)[0], dataclasses.replace(rule(*given)[1], steps=20))  # noqa: E731
-        with mock.patch.object(image_measurement, "refinement_rule", short):
+        with mock.patch.object(image_fitting, "refinement_rule", short):
             row, drawn = run(train.rows(0, 2000), 1.0, 0, device, count=1000)
         keep(options.out, row | {"split": "smoke"}, drawn)
         for row, drawn in kept(options.out):

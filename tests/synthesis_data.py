@@ -7,8 +7,8 @@ import numpy as np
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
-from dpgm.images.measurement import ImageSettings
 from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import ImageSettings
 from dpgm.networks.rules import RULES as NETWORK_RULES
 from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost

@@ -9,7 +9,7 @@ from dpgm.data.records import Records
 from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import (
+from dpgm.images.measurement import (
     GRID,
     ClassSizes,
     ImageMeasurements,

@@ -16,7 +16,7 @@ from dpgm.evaluation.evaluate import evaluate
 from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
 from dpgm.images.layout import ImageLayout, draw_levels
-from dpgm.images.mean_embedding import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
+from dpgm.images.measurement import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
 from dpgm.images.networks import dense_architecture
 from dpgm.mechanisms.query import View
 from dpgm.statistics.fourier_features import FourierFeatures

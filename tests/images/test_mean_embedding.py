@@ -7,7 +7,7 @@ from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import GRID, ClassSizes, MeanEmbedding
+from dpgm.images.measurement import GRID, ClassSizes, MeanEmbedding
 from dpgm.mechanisms.query import View
 
 DOMAIN = Domain((Categorical("label", ("a", "b", "c")), Image("image", 12, 10)), label="label")

@@ -4,13 +4,9 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
-from dpgm.images.measurement import (
-    ImageSettings,
-    embedding_design,
-    fit_image_generator,
-    image_spends,
-    measure_images,
-)
+from dpgm.images.fitting import fit_image_generator
+from dpgm.images.measurement import embedding_design, image_spends, measure_images
+from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate

@@ -9,7 +9,7 @@ hidden layers are measured once for them at the end.
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -19,9 +19,16 @@ from dpgm.compute.precision import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures
 from dpgm.images.layout import ImageLayout, draw_levels
-from dpgm.images.mean_embedding import ImageMeasurements, class_shares, mean_features
+from dpgm.images.measurement import ImageMeasurements, class_shares, mean_features
 from dpgm.images.model import ImageGenerator
-from dpgm.images.networks import ImageNetwork, Parameters, Watched, initial_parameters
+from dpgm.images.networks import (
+    ImageNetwork,
+    Parameters,
+    Watched,
+    convolutional_architecture,
+    dense_architecture,
+    initial_parameters,
+)
 from dpgm.images.rules import RULES, ImageFitRules
 
 _STORED = (".mean", ".variance")
@@ -54,6 +61,49 @@ class RefinementSettings:
     warm_up: int = RULES.fit.warm_up
     half_precision: bool = False
     rules: ImageFitRules = RULES.fit
+
+
+def fit_image_generator(
+    measured: ImageMeasurements,
+    domain: Domain,
+    rules: ImageFitRules,
+    *,
+    generator: torch.Generator,
+    device: torch.device | str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> ImageGenerator:
+    """The generator that shows what was measured; sees no record."""
+    architecture, settings = refinement_rule(domain, device, rules)
+    return fit_images(
+        measured, architecture, domain, settings=settings, generator=generator, device=device, progress=progress
+    )
+
+
+def refinement_rule(
+    domain: Domain, device: torch.device | str, rules: ImageFitRules
+) -> tuple[dict[str, Any], RefinementSettings]:
+    """Network and optimisation by the shape of the images, the number of classes and the device."""
+    layout = ImageLayout.of(domain)
+    shape = (layout.image.height, layout.image.columns, layout.classes)
+    # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
+    fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
+    settings = RefinementSettings(
+        steps=rules.steps,
+        images=rules.images,
+        learning_rate=rules.learning_rate,
+        average=rules.average,
+        warm_up=rules.warm_up,
+        rules=rules,
+    )
+    if torch.device(device).type == "cuda":
+        images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
+        settings = replace(settings, steps=rules.steps_cuda, images=images, half_precision=True)
+        return convolutional_architecture(
+            *shape, latent=rules.latent_cuda, channels=rules.channels, rules=rules
+        ), settings
+    images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
+    settings = replace(settings, images=images, parts=rules.parts)
+    return dense_architecture(*shape, latent=rules.latent, hidden=rules.hidden, rules=rules), settings
 
 
 def fit_images(

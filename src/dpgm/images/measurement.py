@@ -1,38 +1,112 @@
-"""What the image generator measures and how it is fitted: every setting a function of public numbers.
+"""All that the fit of an image generator learns from the data: noisy class sizes and class-wise sums of image features.
 
-Two releases: the noisy size of each class and the noisy class-wise sum of image features. Both see all records once and
-have sensitivity 1; everything else is post-processing.
+A record adds one to the size of its class and a vector of norm at most one to the sum of its class, so both releases
+have sensitivity 1 under add/remove (docs/privacy-proof.md 2.1). Contributions are cut to a public grid toward zero,
+which never lengthens a vector, and summed exactly. Everything else follows from public numbers or is post-processing.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.images.features import EmbeddingDesign, FeatureSet
-from dpgm.images.fitting import RefinementSettings, fit_images
+from dpgm.data.records import Records
+from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures
 from dpgm.images.layout import ImageLayout
-from dpgm.images.mean_embedding import EMBEDDING, SIZES, ClassSizes, ImageMeasurements, MeanEmbedding
-from dpgm.images.model import ImageGenerator
-from dpgm.images.networks import convolutional_architecture, dense_architecture
-from dpgm.images.rules import RULES, EmbeddingRules, ImageFitRules, ImageRules, Transform
+from dpgm.images.rules import EmbeddingRules, ImageSettings, Transform
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.statistic import ask
-from dpgm.strategy.settings import FamilySettings
+
+SIZES, EMBEDDING = "class sizes", "mean embedding"
+GRID = 2.0**-26
+_SHRINK = 1 - 2.0**-18  # rounding of float32 cosines never carries a vector past norm one
+_CHUNK = 512
 
 
 @dataclass(frozen=True)
-class ImageSettings(FamilySettings):
-    """Whether the larger feature map is measured, and the tuned numbers.
+class ImageMeasurements:
+    """What was released: noisy class sizes and noisy class sums, with the noise they carry."""
 
-    The plan fixes what is measured, so that it does not depend on the device that a fit or its resumption runs on.
-    """
+    design: EmbeddingDesign
+    sizes: Tensor
+    size_std: float
+    sums: Tensor
+    sum_std: float
 
-    large: bool = False
-    rules: ImageRules = RULES
+
+@dataclass(frozen=True)
+class ClassSizes:
+    """How many records each class has. A record is in one class, so one record moves it by 1."""
+
+    words: ClassVar[Mapping[str, Measures]] = {SIZES: Measures("measure", "images of each label", "1")}
+
+    layout: ImageLayout
+    name: str = SIZES
+    sensitivity: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number per class."""
+        return (self.layout.classes,)
+
+    def query(self) -> Query:
+        """The question to the private rows."""
+        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+
+    def _sum(self, view: View) -> Tensor:
+        classes = self.layout.classes_of(view.rows)
+        return torch.from_numpy(np.bincount(classes[classes >= 0], minlength=self.layout.classes).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class MeanEmbedding:
+    """Class-wise sums of image features: a record's vector has norm at most one and enters the block of one class."""
+
+    words: ClassVar[Mapping[str, Measures]] = {
+        EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1")
+    }
+
+    layout: ImageLayout
+    design: EmbeddingDesign
+    device: torch.device | str = "cpu"
+    name: str = EMBEDDING
+    sensitivity: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One row of features per class."""
+        return (self.layout.classes, self.design.features)
+
+    def query(self) -> Query:
+        """The question to the private rows."""
+        return Query(self._sum, self.sensitivity, self.shape, grid=GRID)
+
+    def _sum(self, view: View) -> Tensor:
+        features = ImageFeatures(self.design, device=self.device)
+        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
+        for rows in view.rows.chunks(_CHUNK):
+            sums += _chunk_sums(rows, self.layout, features, self.device)
+        return sums.to(torch.int64).cpu()
+
+
+@torch.no_grad()
+def _chunk_sums(rows: Records, layout: ImageLayout, features: ImageFeatures, device: torch.device | str) -> Tensor:
+    """Sums of one chunk in whole grid units; float64 holds them exactly (they stay far below 2^53)."""
+    # Chunks are padded to one size: the features of a record must not depend on how many others share its product.
+    images = torch.zeros(_CHUNK, layout.pixels)
+    images[: len(rows)] = torch.from_numpy(layout.pixels_of(rows))
+    selected = torch.zeros(layout.classes, _CHUNK, dtype=torch.float64)
+    classes = torch.from_numpy(layout.classes_of(rows))
+    counted = torch.nonzero(classes >= 0).flatten()
+    selected[classes[counted], counted] = 1
+    units = (features(images.to(device)) * (_SHRINK / GRID)).trunc_()
+    return selected.to(device) @ units.double()
 
 
 def image_spends(domain: Domain, rules: EmbeddingRules) -> tuple[Spend, ...]:
@@ -64,64 +138,27 @@ def measure_images(
     noises: Mapping[str, float],
     settings: ImageSettings,
     *,
-    device: torch.device | str = "auto",
+    device: torch.device | str = "cpu",
 ) -> ImageMeasurements:
     """Both releases, through the gateway.
 
     Privacy: two Gaussian releases of sensitivity 1 on all records, of multipliers `noises`.
     """
-    place = _device(device)
     layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
     sizes = ask(gateway, ClassSizes(layout), noises[SIZES])
-    sums = ask(gateway, MeanEmbedding(layout, design, place), noises[EMBEDDING])
+    sums = ask(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])
     return ImageMeasurements(design, sizes.value, sizes.std, sums.value, sums.std)
 
 
-def fit_image_generator(
-    measured: ImageMeasurements,
-    domain: Domain,
-    rules: ImageFitRules,
-    *,
-    generator: torch.Generator,
-    device: torch.device | str = "auto",
-    progress: Callable[[float], None] | None = None,
-) -> ImageGenerator:
-    """The generator that shows what was measured; sees no record."""
-    place = _device(device)
-    architecture, settings = refinement_rule(domain, place, rules)
-    return fit_images(
-        measured, architecture, domain, settings=settings, generator=generator, device=place, progress=progress
-    )
+def class_shares(sizes: Tensor) -> Tensor:
+    """Shares of the classes from their noisy sizes; equal if noise left none above zero."""
+    positive = sizes.double().clamp(min=0)
+    if float(positive.sum()) <= 0:
+        positive = torch.ones_like(positive)
+    return (positive / positive.sum()).float()
 
 
-def refinement_rule(
-    domain: Domain, device: torch.device | str, rules: ImageFitRules
-) -> tuple[dict[str, Any], RefinementSettings]:
-    """Network and optimisation by the shape of the images, the number of classes and the device."""
-    layout = ImageLayout.of(domain)
-    shape = (layout.image.height, layout.image.columns, layout.classes)
-    # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
-    fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
-    settings = RefinementSettings(
-        steps=rules.steps,
-        images=rules.images,
-        learning_rate=rules.learning_rate,
-        average=rules.average,
-        warm_up=rules.warm_up,
-        rules=rules,
-    )
-    if torch.device(device).type == "cuda":
-        images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
-        settings = replace(settings, steps=rules.steps_cuda, images=images, half_precision=True)
-        return convolutional_architecture(
-            *shape, latent=rules.latent_cuda, channels=rules.channels, rules=rules
-        ), settings
-    images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
-    settings = replace(settings, images=images, parts=rules.parts)
-    return dense_architecture(*shape, latent=rules.latent, hidden=rules.hidden, rules=rules), settings
-
-
-def _device(device: torch.device | str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+def mean_features(measured: ImageMeasurements) -> Tensor:
+    """Mean features of each class: noisy sums over noisy sizes, a size never below what its noise allows."""
+    floor = max(1.0, 2 * measured.size_std)
+    return (measured.sums / measured.sizes.double().clamp(min=floor)[:, None]).float()

@@ -7,6 +7,8 @@ Chosen on a held-out sixth of MNIST's training digits (docs/fidelity-images.md);
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from dpgm.strategy.settings import FamilySettings
+
 Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
 
 # Not tuned: what a release is refused for. Parameters beyond the first; class shares that miss 1 by the second.
@@ -107,3 +109,14 @@ class ImageRules:
 
 
 RULES = ImageRules()
+
+
+@dataclass(frozen=True)
+class ImageSettings(FamilySettings):
+    """Whether the larger feature map is measured, and the tuned numbers.
+
+    The plan fixes what is measured, so that it does not depend on the device that a fit or its resumption runs on.
+    """
+
+    large: bool = False
+    rules: ImageRules = RULES

@@ -8,16 +8,10 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-from dpgm.images.mean_embedding import ClassSizes, MeanEmbedding
-from dpgm.images.measurement import (
-    ImageSettings,
-    embedding_design,
-    fit_image_generator,
-    image_spends,
-    measure_images,
-    refinement_rule,
-)
+from dpgm.images.fitting import fit_image_generator, refinement_rule
+from dpgm.images.measurement import ClassSizes, MeanEmbedding, embedding_design, image_spends, measure_images
 from dpgm.images.model import ImageGenerator
+from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.config import Config

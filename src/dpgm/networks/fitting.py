@@ -13,8 +13,9 @@ from dpgm.clustering.centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, Clustering, cache_limit, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.images.fitting import fit_image_generator
 from dpgm.images.layout import ImageLayout
-from dpgm.images.measurement import fit_image_generator, measure_images
+from dpgm.images.measurement import measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.optimizer import OptimizerSettings

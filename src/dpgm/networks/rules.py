@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-from dpgm.images.measurement import ImageSettings
+from dpgm.images.rules import ImageSettings
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import FitPlan

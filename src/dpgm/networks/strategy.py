@@ -12,7 +12,8 @@ from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, STARTS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
 from dpgm.images.layout import ImageLayout
-from dpgm.images.measurement import ImageSettings, image_spends
+from dpgm.images.measurement import image_spends
+from dpgm.images.rules import ImageSettings
 from dpgm.images.strategy import IMAGES, image_seconds
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
