@@ -339,7 +339,7 @@ def kill_checkpoints(base: Path, kills: int, seed: int = 4) -> Figures:
                         f"{name} was charged {count} times and is known {saved.charged.get(name, 0)} times"
                     )
             state = saved.trainer_state()
-            if state is not None and not bool((state["value"] == saved.steps_done).all()):
+            if state is not None and not bool((state["value"] == saved.history.steps_done).all()):
                 figures.fault("a trainer's state that is not the one recorded")
             while (answer := saved.replay("item counts")) is not None:
                 figures["answers read back"] += 1

@@ -11,7 +11,7 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Numeric
 from dpgm.data.number_grid import BOUND_SLOTS, bound_slot
 from dpgm.synthesis.discovery_rules import DiscoveryRules
-from dpgm.synthesis.number_shapes import found_bounds
+from dpgm.synthesis.number_shapes import estimate_bounds
 
 CODES = ("I10", "E11.9", "01067", "J45")
 
@@ -71,11 +71,11 @@ def test_a_tail_that_stands_out_only_together_is_within_the_bounds():
     counts = np.zeros(BOUND_SLOTS)
     for cost, people in ((100, 900), (1000, 500), (2000, 50), (4000, 45)):
         counts[bound_slot(np.array([100.0 * cost]))[0]] += people
-    low, high = found_bounds(field, counts, 20.0, DiscoveryRules())
+    low, high = estimate_bounds(field, counts, 20.0, DiscoveryRules())
     assert high >= 100 * 4000
     fraction = counts.copy()
     fraction[bound_slot(np.array([-1e-10, 1e-10]))] = 900.0  # noise, where no whole number lies
-    assert found_bounds(field, fraction, 20.0, DiscoveryRules())[0] == 0  # it was -1e-10, and the fit failed
+    assert estimate_bounds(field, fraction, 20.0, DiscoveryRules())[0] == 0  # it was -1e-10, and the fit failed
     lonely = counts.copy()
     lonely[-3] = 60.0  # noise far out is not believed
-    assert found_bounds(field, lonely, 20.0, DiscoveryRules()) == (low, high)
+    assert estimate_bounds(field, lonely, 20.0, DiscoveryRules()) == (low, high)

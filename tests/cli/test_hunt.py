@@ -15,9 +15,9 @@ from dpgm.errors import DiskError, UsageError
 from dpgm.images.model import ImageGenerator
 from dpgm.images.networks import shapes_of
 from dpgm.privacy.ledger import Ledger
+from dpgm.synthesis.conditioning import parse_where
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import write_tensors
-from dpgm.synthesis.where import parse_where
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
     sums = MeanEmbedding(layout, DESIGN).query().compute(View(records)).double() * GRID
     noise = torch.randn(sums.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     sizes = ClassSizes(layout).query().compute(View(records))
-    return ImageMeasurements(DESIGN, sizes, 0.0, sums + std * noise, std)
+    return ImageMeasurements(DESIGN, sizes, 0.0, sums + std * noise)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
 
 def test_nonsense_measurements_still_give_a_finite_generator() -> None:
     noise = torch.randn(2, DESIGN.features, generator=torch.Generator().manual_seed(0)).double() * 1e4
-    hopeless = ImageMeasurements(DESIGN, torch.tensor([-50.0, -3.0]), 40.0, noise, 1e4)
+    hopeless = ImageMeasurements(DESIGN, torch.tensor([-50.0, -3.0]), 40.0, noise)
     architecture = dense_architecture(8, 8, 2, latent=4, hidden=(16, 16))
     settings = dataclasses.replace(QUICK, steps=20)
     source = torch.Generator().manual_seed(0)
@@ -98,7 +98,7 @@ def test_nonsense_measurements_still_give_a_finite_generator() -> None:
 
 def test_noisy_sizes_become_shares_and_never_tiny_divisors() -> None:
     assert class_shares(torch.tensor([-3.0, 1.0, 3.0])).tolist() == [0.0, 0.25, 0.75]
-    small = ImageMeasurements(DESIGN, torch.tensor([0.0, 100.0]), 5.0, torch.ones(2, DESIGN.features).double(), 1.0)
+    small = ImageMeasurements(DESIGN, torch.tensor([0.0, 100.0]), 5.0, torch.ones(2, DESIGN.features).double())
     assert mean_features(small)[:, 0].tolist() == pytest.approx([0.1, 0.01])
 
 

@@ -148,7 +148,6 @@ def test_a_fitted_generator_draws_the_grey_values_that_were_measured() -> None:
         ClassSizes(layout).query().compute(view).double(),
         1.0,
         MeanEmbedding(layout, design).query().compute(view).double() * GRID,
-        1.0,
     )
     generator = torch.Generator().manual_seed(0)
     fitted = fit_images(

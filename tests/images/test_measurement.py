@@ -10,6 +10,7 @@ from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
+from dpgm.synthesis.synthesizer import choose_device
 from dpgm.testing import assert_bounded, assert_playback_invariant
 from synthesis_data import FEW_IMAGES
 
@@ -94,7 +95,7 @@ def test_what_is_measured_is_fixed_by_the_plan_and_not_by_the_device() -> None:
     assert small.features == 12_000
     assert large.features == 36_000
     noises = {"class sizes": 1.0, "mean embedding": 1.0}
-    for device in ("cpu", "auto"):
+    for device in ("cpu", choose_device("auto")):
         gateway = TraceGateway(pictures(20), randomness=SeededRandomness(0))
         measured = measure_images(gateway, LABELLED, noises, SETTINGS, device=device)
         assert measured.design == embedding_design(LABELLED, SETTINGS)

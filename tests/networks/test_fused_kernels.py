@@ -7,7 +7,7 @@ import torch
 
 from dpgm.compute import fused, layer_kernels
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
-from dpgm.networks.norm_bound_on_device import DeviceNormBound
+from dpgm.networks.clipped_gradients_cuda import DeviceNormBound
 from dpgm.networks.vae import latent_gradient, sample_latent
 
 TILES, PLACES = 3, 5

@@ -6,7 +6,7 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
-from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
+from dpgm.errors import ArtefactError, UsageError
 from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
@@ -251,7 +251,7 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
     ).norm_bound._edges  # fmt: skip
     segmented = SegmentedPass(model, parameters, edges)
     resident, travelling = (PaddedPass(model, parameters, edges) for _ in range(2))
-    travelling._asked = True  # pretend that the records do not fit on the device
+    travelling._resident_decided = True  # pretend that the records do not fit on the device
     for step, sample in enumerate(([3, 8, 9, 30], [], list(range(50)))):
         view = View(records, {"clusters": by_length(records)}, np.array(sample, dtype=np.int64), of_rows)
         wanted = segmented.histogram(view, step), segmented.clipped_sum(view, step, 2.0).clone()
@@ -370,21 +370,6 @@ def test_a_damaged_state_is_refused():
 
 
 # -- manners --------------------------------------------------------------------------------------------------------
-
-
-def test_diagnostics_are_loud_and_mark_the_result():
-    gateway = Gateway(random_records(SETS, 50), randomness=SystemRandomness())
-    generator = torch.Generator().manual_seed(0)
-    with pytest.warns(PrivacyWarning, match="NOT PRIVATE"):
-        trainer = Trainer(gateway, VAE(SETS, (4,), 2), settings(), generator=generator, diagnostics=True)
-    trainer.run(2)
-    assert not trainer.private
-    assert len(trainer.diagnosed) == 2
-    assert trainer.diagnosed[0]["batch"] > 0
-    quiet = Trainer(gateway, VAE(SETS, (4,), 2), settings(), generator=generator)
-    quiet.run(2)
-    assert quiet.private
-    assert quiet.diagnosed == []
 
 
 def test_wrong_arguments_are_refused():

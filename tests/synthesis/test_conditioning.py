@@ -13,9 +13,8 @@ from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.boxes import common, position_ranges, region_of
-from dpgm.synthesis.conditioning import conditioned
+from dpgm.synthesis.conditioning import conditioned, parse_where
 from dpgm.synthesis.sampling import sample, sample_conditioned, write_sample
-from dpgm.synthesis.where import parse_where
 
 FIELDS = (
     Numeric("age", 0, 11, 4, integer=True, missing=True),

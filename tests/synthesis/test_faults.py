@@ -7,7 +7,7 @@ import pytest
 
 import faults
 from dpgm.privacy.ledger import Ledger
-from dpgm.synthesis import checkpoint, journal
+from dpgm.synthesis import books, journal
 
 
 def sound(figures):
@@ -89,5 +89,5 @@ def test_noise_that_is_charged_only_when_it_is_saved_would_be_noticed(warm, monk
         self._checkpoint.charge(call.name)
         return noisy
 
-    monkeypatch.setattr(checkpoint.CheckpointedGateway, "_answer", answer)
+    monkeypatch.setattr(books.CheckpointedGateway, "_answer", answer)
     assert faults.fail_every_write_of_a_fit(warm[0], stride=7)["faults"] > 0

@@ -16,7 +16,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.config import Config
 from dpgm.synthesis.discovery_rules import RULES
 from dpgm.synthesis.domain_discovery import discover_domain
-from dpgm.synthesis.number_shapes import found_years
+from dpgm.synthesis.number_shapes import estimate_years
 from dpgm.synthesis.plan import make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
@@ -122,7 +122,7 @@ def test_years_are_found_though_none_stands_out_alone(first, last, people):
         rng = np.random.default_rng(seed)
         counts = np.zeros(YEARS)
         counts[first - 1900 : last - 1899] = people / (last - first + 1)
-        (low, high), _ = found_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, False, RULES)
+        (low, high), _ = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, False, RULES)
         years = [int(field.format.text(end)[:4]) for end in (low, high)]
         spans.append(years[1] - years[0])
         shares.append(max(0, min(years[1], last) - max(years[0], first) + 1) / (last - first + 1))
@@ -155,6 +155,6 @@ def test_open_ranges_are_written_and_read_again_and_odd_ones_refused():
     with pytest.raises(UsageError, match="must be a date such as"):
         Date("day", "soon", "discover")
     stated = Date("day", "2020-01-01", "discover")
-    (low, high), _ = found_years(stated, np.zeros(YEARS), 1.0, 86_400, False, RULES)
+    (low, high), _ = estimate_years(stated, np.zeros(YEARS), 1.0, 86_400, False, RULES)
     assert stated.format.text(low) == "2020-01-01"
     assert high > low

@@ -6,7 +6,7 @@ from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.domain import Numeric
 from dpgm.data.number_grid import BOUND_SLOTS, bound_slot, grid_of
 from dpgm.synthesis.discovery_rules import RULES
-from dpgm.synthesis.number_shapes import estimate_cells, found_bounds, shape_number
+from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_number
 
 
 def shape(values, field, std, columns_std, seed):
@@ -14,7 +14,7 @@ def shape(values, field, std, columns_std, seed):
     rng = np.random.default_rng(seed)
     ticks = field.format.ticks(values)
     slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, columns_std, BOUND_SLOTS)
-    grid = grid_of(*found_bounds(field, slots, columns_std, RULES), field.format, field.scale)
+    grid = grid_of(*estimate_bounds(field, slots, columns_std, RULES), field.format, field.scale)
     noisy = grid.counts(grid.cell_of(ticks)) + np.rint(rng.normal(0, std, grid.size))
     cells = estimate_cells(noisy, grid, std, float(len(values)), RULES)
     found = shape_number(field, grid, cells, False, {}, std, len(values), RULES).field
@@ -45,7 +45,7 @@ def test_amounts_of_the_few_who_have_any_are_in_the_range():
         rng = np.random.default_rng(200 + seed)
         values = np.where(rng.random(6000) < 0.9, 0.0, np.floor(rng.lognormal(8, 1.3, 6000)))
         slots = np.bincount(bound_slot(values), minlength=BOUND_SLOTS) + rng.normal(0, 36.0, BOUND_SLOTS)
-        highest.append(found_bounds(field, slots, 36.0, RULES)[1])
+        highest.append(estimate_bounds(field, slots, 36.0, RULES)[1])
     assert np.mean(np.array(highest) > 4000) > 0.7  # their median is 2,981; it was 0.5
 
 
@@ -54,7 +54,7 @@ def test_noise_makes_no_number_far_away_believed():
     ages = np.random.default_rng(1).integers(18, 90, 3000).astype(float)
     slots = np.bincount(bound_slot(ages), minlength=BOUND_SLOTS).astype(float)
     slots[180] = 4.5 * 36.0  # of 200 slots one in 150 columns has so many by chance
-    low, high = found_bounds(field, slots, 36.0, RULES)
+    low, high = estimate_bounds(field, slots, 36.0, RULES)
     assert low >= 0
     assert high <= 255
 
@@ -84,7 +84,7 @@ def test_where_nothing_stands_out_numbers_are_small():
     widest = []
     for seed in range(60):
         noise = np.random.default_rng(seed).normal(0, 36.0, BOUND_SLOTS)
-        low, high = found_bounds(field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES)
+        low, high = estimate_bounds(field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES)
         widest.append(max(-low, high))
     assert np.median(widest) < 10_000
     assert np.mean(np.array(widest) > 1e7) < 0.1

@@ -15,11 +15,11 @@ MUTANTS = (
             (
                 "    def histogram(self, view: View, step: int) -> Tensor:\n"
                 '        """Counts of gradient norms by bin."""\n'
-                "        self._look(view, step)\n"
+                "        self._pass_over(view, step)\n"
                 "        return torch.from_numpy(self._counts.copy())\n",
                 "    def histogram(self, view: View, step: int) -> Tensor:\n"
                 '        """Counts of gradient norms by bin."""\n'
-                "        self._look(View(view.records, view.kept, None, view.fill_normals), step)\n"
+                "        self._pass_over(View(view.records, view.kept, None, view.fill_normals), step)\n"
                 "        return torch.from_numpy(self._counts.copy())\n",
             ),
         ),

@@ -181,7 +181,8 @@ def print_columns(made: "Evaluation") -> None:
     table.add_column("")
     for column in listed[:_SHOWN_COLUMNS]:
         middles = [
-            value_text(column, side.quantiles[2]) if side.quantiles else "" for side in (column.real, column.synthetic)
+            value_text(column, side.quantiles[2]) if side.quantiles else ""
+            for side in (column.real, column.synthetic)
         ]
         shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
         table.add_row(

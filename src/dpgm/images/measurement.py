@@ -37,7 +37,6 @@ class ImageMeasurements:
     sizes: Tensor
     size_std: float
     sums: Tensor
-    sum_std: float
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def measure_images(
     layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
     sizes = ask(gateway, ClassSizes(layout), noises[SIZES])
     sums = ask(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])
-    return ImageMeasurements(design, sizes.value, sizes.std, sums.value, sums.std)
+    return ImageMeasurements(design, sizes.value, sizes.std, sums.value)
 
 
 def class_shares(sizes: Tensor) -> Tensor:

@@ -32,10 +32,6 @@ class Pass(Protocol):
         """Sum of gradients, each scaled to a norm of at most `bound`, for every model: (k, P)."""
         ...
 
-    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
-        """NOT PRIVATE: batch size, median norm and clipped share of the last sample."""
-        ...
-
 
 class SegmentedPass:
     """The pass on the CPU: sparse records sorted by model."""
@@ -54,22 +50,18 @@ class SegmentedPass:
 
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
-        self._look(view, step)
+        self._pass_over(view, step)
         return torch.from_numpy(self._counts.copy())
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
         """Sum of clipped gradients for every model."""
-        bound, batch = float(bound), self._look(view, step)
+        bound, batch = float(bound), self._pass_over(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
         if not layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy()):
             weights = clip_weights(self._norms, bound)
         return batch.weighted_sum(self._factors, weights, self._sum)
 
-    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
-        """NOT PRIVATE: facts about the last sample."""
-        return diagnose(self._norms, float(bound))
-
-    def _look(self, view: View, step: int) -> SegmentedBatch:
+    def _pass_over(self, view: View, step: int) -> SegmentedBatch:
         # The two releases of a step share one sample; a sample drawn anew is never answered from an older pass.
         if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
@@ -115,11 +107,3 @@ def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArr
     bounds = np.zeros(clusters + 1, dtype=np.int64)
     np.cumsum(np.bincount(routed, minlength=clusters), out=bounds[1:])
     return rows[order], bounds
-
-
-def diagnose(norms: Tensor, bound: float) -> dict[str, float]:
-    """NOT PRIVATE: batch size, median norm and clipped share."""
-    finite = norms[torch.isfinite(norms)]
-    size = max(len(finite), 1)
-    median = float(finite.median()) if len(finite) else 0.0
-    return {"batch": float(len(finite)), "median_norm": median, "clipped": float((finite > bound).sum()) / size}

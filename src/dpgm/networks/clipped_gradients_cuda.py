@@ -1,4 +1,4 @@
-"""The pass on an accelerator: dense tiles of records, batched products, two CUDA graphs per step.
+"""The pass and the norm bound on an accelerator: dense tiles of records, batched products, two CUDA graphs per step.
 
 Records stay on the device as bytes where they fit; otherwise a step's rows are sent there. Only the sampled rows'
 numbers travel then. The first graph computes factors, norms and their histogram; the gateway releases; the second
@@ -11,7 +11,7 @@ of every model that may be almost empty.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -21,10 +21,10 @@ from torch import Tensor
 from dpgm.compute import fused
 from dpgm.compute.cuda_graphs import Recorded, Repeated, Staged
 from dpgm.data.records import Records
-from dpgm.mechanisms.norm_bound import norm_histogram
+from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_histogram
 from dpgm.mechanisms.query import View
 from dpgm.networks.batch_cuda import PaddedBatch
-from dpgm.networks.clipped_gradients import SLACK, clip_weights, diagnose, sorted_by_model
+from dpgm.networks.clipped_gradients import SLACK, clip_weights, sorted_by_model
 from dpgm.networks.per_record_gradients import Factor, Model, Signal
 from dpgm.networks.workspace import Workspace
 
@@ -50,28 +50,24 @@ class PaddedPass:
         self._sum = torch.zeros_like(parameters)
         self._histogram = torch.zeros(len(edges) + 1, dtype=torch.int64, device=self._device)
         self._resident: Tensor | None = None
-        self._asked = False
+        self._resident_decided = False
         self._step = -1
         self._sample: NDArray[np.int64] | None = None
         self._tiles = self._places = 0
 
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin."""
-        self._look(view, step)
+        self._pass_over(view, step)
         return self._histogram
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
         """Sum of clipped gradients for every model."""
-        self._look(view, step)
+        self._pass_over(view, step)
         # A bound that is on the device is read there, whatever it is by then.
         self._second(bound if isinstance(bound, Tensor) else self._bound.fill_(bound))
         return self._sum
 
-    def diagnosis(self, bound: float | Tensor) -> dict[str, float]:
-        """NOT PRIVATE: facts about the last sample."""
-        return diagnose(self._norms.reshape(-1), float(bound))
-
-    def _look(self, view: View, step: int) -> None:
+    def _pass_over(self, view: View, step: int) -> None:
         if step == self._step and view.sample is self._sample:  # see SegmentedPass
             return
         self._make_resident(view.records)
@@ -82,9 +78,9 @@ class PaddedPass:
 
     def _make_resident(self, records: Records) -> None:
         """All records as bytes on the device, with an empty one at the end for places not taken."""
-        if self._asked:
+        if self._resident_decided:
             return
-        self._asked = True
+        self._resident_decided = True
         size = (len(records) + 1) * records.width
         free = torch.cuda.mem_get_info(self._device)[0] // 2 if self._device.type == "cuda" else CPU_LIMIT
         if size > free:
@@ -185,6 +181,63 @@ class PaddedPass:
             # A product with zeros and ones: always in the same order, as adding tiles one by one would not be.
             self._belongs.copy_(self._owners == self._models)
             torch.mm(self._belongs, self._tile_sums, out=self._sum)
+
+
+class DeviceNormBound:
+    """An `AdaptiveNormBound` whose state stays on the device, so that no step waits for the last one's histogram.
+
+    One kernel does what that class does; it starts from the state of `rule` and goes on from there.
+    """
+
+    def __init__(self, rule: AdaptiveNormBound, edges: Tensor, device: torch.device | str) -> None:
+        self._rule, device = rule, torch.device(device)
+        self._edges = edges.to(device)
+        self._state = torch.empty(len(edges) + 3, dtype=torch.float64, device=device)
+        self.bound = self._state[-1]
+        self._update = Repeated(self._update_state, device, [self._state])
+        self._send()
+
+    @staticmethod
+    def fits(parameters: Tensor) -> bool:
+        """Whether the kernels run where these parameters are."""
+        return fused.usable(parameters)
+
+    @property
+    def cap(self) -> float:
+        """The public number that the bound never exceeds."""
+        return self._rule.cap
+
+    def update(self, noisy_histogram: Tensor) -> Tensor:
+        """Take in a step's noisy histogram; returns the bound to use, always the same tensor."""
+        self._update(noisy_histogram)
+        return self.bound
+
+    def _update_state(self, histogram: Tensor) -> None:
+        rule = self._rule
+        fused.update_bound(
+            histogram,
+            self._state,
+            self._edges,
+            noise=rule.noise,
+            decay=rule.decay,
+            quantile=None if isinstance(rule.quantile, str) else rule.quantile,
+            floor=rule.floor,
+            cap=rule.cap,
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """As of an `AdaptiveNormBound`."""
+        state = self._state.cpu()
+        return {"average": state[:-2].clone(), "scalars": state[-2:].clone()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """As of an `AdaptiveNormBound`."""
+        self._rule.restore(state)
+        self._send()
+
+    def _send(self) -> None:
+        state = self._rule.state()
+        self._state.copy_(torch.cat([state["average"], state["scalars"]]))
 
 
 def arrange(expected: float, models: int) -> tuple[int, int]:

@@ -11,7 +11,6 @@ Nothing else computed from the sample leaves a step: no loss, no batch size, no 
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,14 +19,13 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.compute.precision import matrix_precision
-from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
+from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Measures, Query
 from dpgm.networks.clipped_gradients import Pass, SegmentedPass
-from dpgm.networks.clipped_gradients_cuda import PaddedPass
+from dpgm.networks.clipped_gradients_cuda import DeviceNormBound, PaddedPass
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.norm_bound_on_device import DeviceNormBound
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.rules import RULES
@@ -78,7 +76,6 @@ class Trainer:
         initial_parameters: (k, P); random by default.
         generator: public randomness (initial parameters, chains). Latent draws are secret: the gateway draws them.
         device: where to compute.
-        diagnostics: collect facts about batches in `diagnosed`; the result is then NOT PRIVATE.
 
     Privacy:
         Each step makes the releases "norms" (sensitivity 1) and "gradients" (sensitivity C_t) on one Poisson sample
@@ -96,7 +93,6 @@ class Trainer:
         initial_parameters: Tensor | None = None,
         generator: torch.Generator,
         device: torch.device | str = "cpu",
-        diagnostics: bool = False,
     ) -> None:
         validation.whole(at_least=1, clusters=clusters)
         self._gateway, self.model, self.settings = gateway, model, settings
@@ -129,8 +125,8 @@ class Trainer:
             quantile=settings.norm_quantile,
             start=settings.norm_bound or start,
         )
-        there = DeviceNormBound.fits(parameters)
-        self.norm_bound = DeviceNormBound(rule, edges, self.device) if there else rule
+        on_device = DeviceNormBound.fits(parameters)
+        self.norm_bound = DeviceNormBound(rule, edges, self.device) if on_device else rule
         self._bins = settings.norm_bins
         if self.device.type == "cpu":
             self._pass: Pass = SegmentedPass(model, parameters, edges)
@@ -139,15 +135,6 @@ class Trainer:
             self._pass = PaddedPass(model, parameters, edges, batch)
         self._shape = tuple(parameters.shape)
         self.done = 0
-        self.diagnosed: list[dict[str, float]] = []
-        self.private = not diagnostics
-        if diagnostics:
-            warnings.warn(
-                "diagnostics are computed on the records without noise: this training is NOT PRIVATE, "
-                "and nothing it makes may be published.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
 
     def run(self, steps: int | None = None, *, progress: Progress | None = None) -> None:
         """Take that many further steps; all that are left by default."""
@@ -178,8 +165,6 @@ class Trainer:
             gradients = self._gateway.release(GRADIENTS, self._gradients(step, bound), settings.gradient_noise)
         self._move(gradients.to(self.device), bound, step)
         self.done += 1
-        if not self.private:
-            self.diagnosed.append(gradient_pass.diagnosis(bound))
 
     def _gradients(self, step: int, bound: float | Tensor) -> Query:
         """The sum of gradients clipped to a bound, which on an accelerator stays there."""

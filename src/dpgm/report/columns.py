@@ -86,7 +86,9 @@ def _figures(column: ColumnComparison) -> tuple[Figure, ...]:
     figures = []
     if column.kind != "category":
         for label, at in (("median", 2), ("5 % lie below", 0), ("95 % lie below", 4)):
-            sides = [value_text(column, side.quantiles[at]) if side.quantiles else "–" for side in (real, synthetic)]
+            sides = [
+                value_text(column, side.quantiles[at]) if side.quantiles else "–" for side in (real, synthetic)
+            ]
             figures.append(Figure(label, *sides))
         figures.insert(1, Figure("mean", value_text(column, real.mean), value_text(column, synthetic.mean)))
         ranges = [

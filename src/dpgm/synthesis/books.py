@@ -16,24 +16,29 @@ the model, and a fit that has ended gives out that model and no other.
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
-from dpgm.mechanisms.gateway import Gateway, PlaybackGateway
+from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway
+from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
+from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
 from dpgm.privacy.certificate_format import LedgerMark
 from dpgm.strategy.protocol import Generator
-from dpgm.synthesis.checkpoint import Checkpoint, CheckpointedGateway
+from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
@@ -150,13 +155,13 @@ class Books:
                 self._records, randomness=randomness, allowance=plan.mechanisms, already_spent=plan.mechanisms
             )
         _refuse_lost(plan, saved.lost)
-        gone = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
+        spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
         return CheckpointedGateway(
             self._records,
             checkpoint=saved,
             randomness=randomness,
             allowance=plan.mechanisms,
-            already_spent=[replace(m, count=gone[m.name]) for m in plan.mechanisms if gone.get(m.name)],
+            already_spent=[replace(m, count=spent[m.name]) for m in plan.mechanisms if spent.get(m.name)],
             first_row=first_row,
             rows_per_person=plan.rows_per_person,
         )
@@ -199,9 +204,10 @@ class Books:
         saved = self.checkpoint
         if saved is None:
             return names, private
-        if saved.sources and not randomness.names_used:  # this process drew none
-            return saved.sources, saved.private
-        return names | saved.sources, private and saved.private
+        earlier = saved.history
+        if earlier.sources and not randomness.names_used:  # this process drew none
+            return frozenset(earlier.sources), earlier.private
+        return names | earlier.sources, private and earlier.private
 
     # -- the ledger's entry ----------------------------------------------------------------------------------
 
@@ -245,6 +251,45 @@ class Books:
                 "Fit again in another checkpoint folder."
             )
         saved.before_charge = _refuse_charge
+
+
+class CheckpointedGateway(Gateway):
+    """A live gateway that answers from the checkpoint what an earlier process already released."""
+
+    def __init__(self, records: Records, *, checkpoint: Checkpoint, **options: Any) -> None:
+        super().__init__(records, **options)
+        self._checkpoint = checkpoint
+
+    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
+        """As for a live gateway; a run whose partner was lost in a crash is charged unused."""
+        for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
+            unused = entry.count - self._runs_of(entry.name)
+            if entry.count > 1 and unused:
+                self._checkpoint.charge(entry.name, unused)
+                self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample, entry.delta)] += unused
+        super().assert_complete(fewer=fewer)
+
+    def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        self._checkpoint.note_sources(self.randomness.names_used or {self.randomness.name}, self.randomness.private)
+        if call.sample is not None:
+            return super()._answer(call, query, rows)  # steps are charged by the block, before they run
+        recorded = self._checkpoint.replay(call.name)
+        if recorded is not None:
+            if not query.fits(recorded):
+                raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
+            return recorded
+        exact = self._exact(query, rows)
+        self._checkpoint.make_room(_room_for(query, exact))
+        # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
+        self._checkpoint.charge(call.name)
+        noisy = self._noisy(call, query, exact)
+        self._checkpoint.answer(call.name, noisy)
+        return noisy
+
+
+def _room_for(query: Query, exact: Tensor) -> int:
+    """Bytes of an answer, by public numbers: how many values occur in the rows must not show on the disk."""
+    return USUAL_ANSWER if isinstance(query, ThresholdQuery) else exact.numel() * exact.element_size()
 
 
 def plan_hash(plan: Plan) -> str:

@@ -55,19 +55,19 @@ def intersection(first: Box, second: Box) -> Box | None:
     """What both boxes allow; None if nothing."""
     both = dict(first)
     for variable, mask in second.items():
-        kept = both[variable] & mask if variable in both else mask
-        if not kept.any():
+        allowed = both[variable] & mask if variable in both else mask
+        if not allowed.any():
             return None
-        both[variable] = kept
+        both[variable] = allowed
     return both
 
 
-def difference(box: Box, taken: Box) -> list[Box]:
+def difference(box: Box, removed: Box) -> list[Box]:
     """What a box allows and another does not, as disjoint boxes."""
-    if intersection(box, taken) is None:
+    if intersection(box, removed) is None:
         return [box]
     left, inner = [], dict(box)
-    for variable, mask in taken.items():
+    for variable, mask in removed.items():
         here = inner.get(variable, np.ones(len(mask), dtype=np.bool_))
         if (here & ~mask).any():
             left.append(inner | {variable: here & ~mask})
@@ -77,17 +77,17 @@ def difference(box: Box, taken: Box) -> list[Box]:
 
 def disjoint(boxes: Sequence[Box]) -> list[Box]:
     """The same union as boxes that do not overlap."""
-    made: list[Box] = []
+    result: list[Box] = []
     for box in _merged(boxes):
         pieces = [box]
-        for other in made:
+        for other in result:
             pieces = [piece for part in pieces for piece in difference(part, other)]
             if len(pieces) > MOST_BOXES:
                 raise TooManyBoxesError
-        made += pieces
-        if len(made) > MOST_BOXES:
+        result += pieces
+        if len(result) > MOST_BOXES:
             raise TooManyBoxesError
-    return made
+    return result
 
 
 def common(regions: Sequence[Sequence[Box]]) -> list[Box]:

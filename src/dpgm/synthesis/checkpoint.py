@@ -5,14 +5,6 @@ rows, assignments, coins, or anything of the noise generator; a resumed fit take
 draws feature maps and initial weights is not secret: the guarantee holds for every value of it. Latent noise comes from
 secret words that are never stored.
 
-The journal (journal.py) has these entries:
-
-    {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
-    {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
-    {"steps": n, "file": F, "sha256": H}        the trainer's state after n steps is safely on disk
-    {"sources": [...], "private": b}    where this process takes its noise from
-    {"model": KIND, "architecture": A, "file": F, "sha256": H}    the finished model is safely on disk
-
 One process at a time: the folder is locked. With a ledger, charges are written there, too, so that a folder set back
 to an older copy cannot spend again; without one that cannot be told.
 
@@ -27,24 +19,19 @@ import json
 import os
 import secrets
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.mechanisms.gateway import Call, Gateway
-from dpgm.mechanisms.query import Query
-from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
+from dpgm.privacy.certificate import sha256_of
 from dpgm.synthesis.fingerprint import fingerprint
-from dpgm.synthesis.journal import Journal
+from dpgm.synthesis.journal import History, Journal, damaged, read_history
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import read_tensors, tensor_bytes
 
@@ -54,20 +41,6 @@ JOURNAL_FILE = "journal.jsonl"
 MODEL_FILE = "model.safetensors"
 ROOM_FILE = "room"
 SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a file system rounds up to
-
-
-@dataclass
-class History:
-    """What the journal says."""
-
-    charged: Counter[str] = field(default_factory=Counter)
-    answers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    hashes: dict[str, str] = field(default_factory=dict)
-    trainer: str | None = None
-    steps_done: int = 0
-    sources: set[str] = field(default_factory=set)
-    private: bool = True
-    model: tuple[str, dict[str, Any]] | None = None
 
 
 class Checkpoint:
@@ -123,7 +96,7 @@ class Checkpoint:
             for leftover in folder.glob("*.tmp-*"):
                 leftover.unlink(missing_ok=True)
             journal = Journal(folder / JOURNAL_FILE, header["sha256"])
-            history = _history(journal, folder)
+            history = read_history(journal, folder)
             _refuse_older_journal(folder, history)
         except BaseException:
             os.close(lock)
@@ -136,7 +109,7 @@ class Checkpoint:
         try:
             return Plan.from_json(_read_header(folder)["plan"])
         except UsageError as error:
-            raise _damaged(folder) from error
+            raise damaged(folder) from error
 
     @staticmethod
     def charges_in(folder: Path) -> dict[str, int]:
@@ -144,7 +117,7 @@ class Checkpoint:
         try:
             header = _read_header(folder)
             journal = Journal(folder / JOURNAL_FILE, header["sha256"])
-            return dict(_history(journal, folder, mend=False).charged)
+            return dict(read_history(journal, folder, mend=False).charged)
         except ArtefactError:
             return {}
 
@@ -181,11 +154,6 @@ class Checkpoint:
         """Training steps spent, whether or not their result survived."""
         return self.history.charged["step"]
 
-    @property
-    def steps_done(self) -> int:
-        """Training steps in the saved trainer state."""
-        return self.history.steps_done
-
     def complete(self, plan: Plan) -> bool:
         """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism again."""
         steps = (m.count for m in plan.mechanisms if m.sample is not None)
@@ -205,16 +173,6 @@ class Checkpoint:
     def charged(self) -> dict[str, int]:
         """Runs of each mechanism that are spent; `step` counts training steps."""
         return dict(self.history.charged)
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """Where the noise of all processes of this fit came from."""
-        return frozenset(self.history.sources)
-
-    @property
-    def private(self) -> bool:
-        """Whether every process of this fit took its noise from a private source."""
-        return self.history.private
 
     def raise_to(self, charged: Mapping[str, int]) -> None:
         """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
@@ -300,48 +258,9 @@ class Checkpoint:
     def _read(self, file: str) -> dict[str, Tensor]:
         path = self.folder / file
         tensors = read_tensors(path)
-        if _sha256(path) != self.history.hashes[file]:
+        if sha256_of(path) != self.history.hashes[file]:
             raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
         return tensors
-
-
-class CheckpointedGateway(Gateway):
-    """A live gateway that answers from the checkpoint what an earlier process already released."""
-
-    def __init__(self, records: Records, *, checkpoint: Checkpoint, **options: Any) -> None:
-        super().__init__(records, **options)
-        self._checkpoint = checkpoint
-
-    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
-        """As for a live gateway; a run whose partner was lost in a crash is charged unused."""
-        for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
-            unused = entry.count - self._runs_of(entry.name)
-            if entry.count > 1 and unused:
-                self._checkpoint.charge(entry.name, unused)
-                self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample, entry.delta)] += unused
-        super().assert_complete(fewer=fewer)
-
-    def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
-        self._checkpoint.note_sources(self.randomness.names_used or {self.randomness.name}, self.randomness.private)
-        if call.sample is not None:
-            return super()._answer(call, query, rows)  # steps are charged by the block, before they run
-        recorded = self._checkpoint.replay(call.name)
-        if recorded is not None:
-            if not query.fits(recorded):
-                raise ArtefactError("the checkpoint was made on another device; resume it on the same kind.")
-            return recorded
-        exact = self._exact(query, rows)
-        self._checkpoint.make_room(_room_for(query, exact))
-        # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
-        self._checkpoint.charge(call.name)
-        noisy = self._noisy(call, query, exact)
-        self._checkpoint.answer(call.name, noisy)
-        return noisy
-
-
-def _room_for(query: Query, exact: Tensor) -> int:
-    """Bytes of an answer, by public numbers: how many values occur in the rows must not show on the disk."""
-    return USUAL_ANSWER if isinstance(query, ThresholdQuery) else exact.numel() * exact.element_size()
 
 
 def remove_checkpoint(folder: Path) -> None:
@@ -414,43 +333,12 @@ def _read_header(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ArtefactError):
             raise
-        raise _damaged(folder) from error
+        raise damaged(folder) from error
     return dict(header)
 
 
 def _header_digest(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
-
-
-def _damaged(folder: Path) -> ArtefactError:
-    return ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
-
-
-def _history(journal: Journal, folder: Path, *, mend: bool = True) -> History:
-    history = History()
-    try:
-        for entry in journal.read(mend=mend):
-            if "charge" in entry:
-                if int(entry["runs"]) < 1:
-                    raise ValueError("a charge is never given back")
-                history.charged[str(entry["charge"])] += int(entry["runs"])
-            elif "sources" in entry:
-                history.sources.update(str(name) for name in entry["sources"])
-                history.private = history.private and entry["private"] is True
-            else:
-                file = _plain_name(entry["file"])
-                history.hashes[file] = str(entry["sha256"])
-                if "answer" in entry:
-                    history.answers[str(entry["answer"])].append(file)
-                elif "model" in entry:
-                    history.model = (str(entry["model"]), dict(entry["architecture"]))
-                else:
-                    history.trainer, history.steps_done = file, int(entry["steps"])
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, ArtefactError):
-            raise
-        raise _damaged(folder) from error
-    return history
 
 
 def _refuse_older_journal(folder: Path, history: History) -> None:
@@ -471,15 +359,3 @@ def _refuse_older_journal(folder: Path, history: History) -> None:
 
 def _answer_file(name: str, run: int) -> str:
     return f"answer-{name.replace(' ', '-')}-{run}.safetensors"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _plain_name(value: object) -> str:
-    name = str(value)
-    if Path(name).name != name:
-        raise ValueError("not a plain file name")
-    return name

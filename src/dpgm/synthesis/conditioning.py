@@ -3,34 +3,43 @@
 A mixture of products is conditioned exactly, without any rejection: each component is cut to each box, its weight is
 multiplied by the probability of the box, and within the box positions stay independent. So the conditioned mixture is a
 mixture of products again. Whatever positions alone cannot tell, `RecordFilter` decides on the records drawn. All of it
-is post-processing of public rules: no rule looks at a private row.
+is post-processing of public rules: no rule looks at a private row. `parse_where` reads what a user asks of a sample:
+text, a list of texts or a mapping.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.data.condition_text import parse_condition
 from dpgm.data.conditions import (
     LABELLED,
+    MISSING,
+    All,
     Condition,
+    OneOf,
     Rule,
     Unique,
     Values,
+    check_values,
     fields_of,
+    labels_of,
     numbers_of,
     truth,
 )
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder, decode
+from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator, ProductMixture
 from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, position_ranges, region_of
 
+Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit
 _NEGLIGIBLE = 1e-12  # weight of a component relative to all that are left
 
@@ -41,17 +50,17 @@ def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Product
     The mixture is None where that probability is 0, or where the mixture would not fit into memory (then the
     probability is NaN).
     """
-    weights, kept = [], []
+    weights, components = [], []
     for box in boxes:
         inside = products.weights * _chance(products, box)
         chosen = torch.nonzero(inside > 0).flatten()
         weights.append(inside[chosen])
-        kept.append(chosen)
+        components.append(chosen)
     total = float(sum(float(one.sum()) for one in weights))
     if not total > 0:
         return None, 0.0
     chosen_by_box = []
-    for one, chosen in zip(weights, kept, strict=True):
+    for one, chosen in zip(weights, components, strict=True):
         large = one > _NEGLIGIBLE * total
         chosen_by_box.append((one[large], chosen[large]))
     if sum(len(one) for one, _ in chosen_by_box) * products.domain.width > MOST_CELLS:
@@ -151,9 +160,11 @@ class RecordFilter:
         self._rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
         self._unique = [rule for rule in domain.constraints if isinstance(rule, Unique)]
         self._seen: list[set[Any]] = [set() for _ in self._unique]
-        spoken = [fields_of(rule.condition) for rule in self._rules] + ([] if where is None else [fields_of(where)])
+        mentioned = [fields_of(rule.condition) for rule in self._rules] + (
+            [] if where is None else [fields_of(where)]
+        )
         kinds = {field.name: field.kind for field in domain.fields}
-        self._numbers = [name for name in dict.fromkeys(sum(spoken, ())) if kinds[name] not in LABELLED]
+        self._numbers = [name for name in dict.fromkeys(sum(mentioned, ())) if kinds[name] not in LABELLED]
         # Whether records may be dropped or changed even if their positions are good.
         self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
 
@@ -169,7 +180,7 @@ class RecordFilter:
         if self._where is not None:
             good &= truth(self._where, values)[0]
         for seen, key in zip(self._seen, self._unique, strict=True):
-            good &= self._fresh(records, good, key, seen)
+            good &= self._new_keys(records, good, key, seen)
         return records if good.all() else records.take(np.flatnonzero(good))
 
     def _values(self, records: Records) -> Values:
@@ -187,11 +198,11 @@ class RecordFilter:
             implied = np.full(len(records), -claim.constant)
             for factor, other in claim.terms[1:]:
                 implied = implied - factor * values.number(other)
-            due = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
-            due &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
-            due &= _fits(self._domain.field(name), implied)
-            if due.any():
-                records = self._replaced(records, name, np.where(due, implied, values.number(name)))
+            applies = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
+            applies &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
+            applies &= _fits(self._domain.field(name), implied)
+            if applies.any():
+                records = self._replaced(records, name, np.where(applies, implied, values.number(name)))
         return records
 
     def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
@@ -202,31 +213,31 @@ class RecordFilter:
         table = records.decoded
         assert table is not None
         kind = table.schema.field(name).type
-        gone = np.isnan(numbers)
+        missing = np.isnan(numbers)
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             seconds = pa.array(
-                np.where(gone, 0, np.rint(np.where(gone, 0, numbers) * 86_400)).astype(np.int64), mask=gone
+                np.where(missing, 0, np.rint(np.where(missing, 0, numbers) * 86_400)).astype(np.int64), mask=missing
             )
             column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
         else:
-            whole = pa.types.is_integer(kind)
-            plain = np.rint(np.where(gone, 0, numbers)) if whole else np.where(gone, 0, numbers)
-            column = pc.cast(pa.array(plain, mask=gone), kind)
+            integer = pa.types.is_integer(kind)
+            plain = np.rint(np.where(missing, 0, numbers)) if integer else np.where(missing, 0, numbers)
+            column = pc.cast(pa.array(plain, mask=missing), kind)
         table = table.set_column(table.column_names.index(name), name, column)
         encoded = TableEncoder(self._domain).encode(table)
         return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
 
-    def _fresh(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
+    def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
         """Which of the good records have a key that was not seen before."""
         table = decode(records, rng=np.random.default_rng(0))
         columns = [table.column(name).to_pylist() for name in rule.fields]
-        fresh = np.zeros(len(records), dtype=np.bool_)
+        new = np.zeros(len(records), dtype=np.bool_)
         for row, key in enumerate(zip(*columns, strict=True)):
             if good[row]:
                 key = tuple(tuple(part) if isinstance(part, list) else part for part in key)
-                fresh[row] = key not in seen
+                new[row] = key not in seen
                 seen.add(key)
-        return fresh
+        return new
 
 
 def _fits(field: Any, numbers: Any) -> Any:
@@ -240,3 +251,75 @@ def _fits(field: Any, numbers: Any) -> Any:
     if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
         fits &= numbers == np.rint(numbers)
     return fits
+
+
+def parse_where(where: Where | None, domain: Domain) -> Condition | None:
+    """All that is asked as one condition; None if nothing is.
+
+    A text is a label alone (`milk`), `field=value` with any label the domain lists, or a condition such as
+    `age >= 65 and colour in [red, blue]`. A mapping gives a value or a list of values per field.
+
+    Raises:
+        UsageError: it refers to fields or values that the domain does not have, or can be read in two ways.
+    """
+    if not where:
+        return None
+    if not isinstance(where, (str, Mapping, Sequence)):
+        raise UsageError(
+            "`where` must be a text such as 'age >= 65', a list of such texts, or a mapping of fields to values."
+        )
+    if isinstance(where, Mapping):
+        parts = [_entry(domain, name, value) for name, value in where.items()]
+    else:
+        parts = [_text(domain, one) for one in ([where] if isinstance(where, str) else where)]
+    for part in parts:
+        check_values(part, domain)
+    return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+
+def _entry(domain: Domain, name: object, value: Any) -> Condition:
+    field = domain.field(str(name))
+    several = value if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
+    texts = [MISSING if one is None else str(one).lower() if isinstance(one, bool) else str(one) for one in several]
+    if field.kind in LABELLED:
+        return OneOf(field.name, tuple(_label(field, text) for text in texts))
+    quoted = ", ".join(f'"{text}"' for text in texts)
+    return parse_condition(f'"{field.name}" in [{quoted}]', domain.fields)
+
+
+def _label(field: Any, text: str) -> str | None:
+    return None if text == MISSING and MISSING not in labels_of(field) else text
+
+
+def _text(domain: Domain, text: str) -> Condition:
+    found = _named(domain, text)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"the condition {text!r} can be read in several ways; write field=value.")
+    try:
+        return parse_condition(text, domain.fields)
+    except UsageError as error:
+        if any(mark in text for mark in "<>=! "):
+            raise
+        raise UsageError(
+            f"the condition {text!r} names no item or category of the domain; write field=value with a value it"
+            " lists, or a range such as age>=65."
+        ) from error
+
+
+def _named(domain: Domain, text: str) -> list[OneOf]:
+    """Every reading of a text as a label alone or as `field=label`; names and labels may hold `=` themselves."""
+    found = []
+    for field in domain.fields:
+        if field.kind not in LABELLED or field.kind == "image":
+            continue
+        labels = labels_of(field)
+        readings = [text] if field.kind in ("items", "categorical") else []
+        if text.startswith(f"{field.name}="):
+            readings.append(text[len(field.name) + 1 :])
+        for reading in dict.fromkeys(readings):
+            may_be_missing = getattr(field, "missing", False) and reading == MISSING
+            if reading in labels or may_be_missing:
+                found.append(OneOf(field.name, (_label(field, reading),)))
+    return found

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric, ShapedNumber
+from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
 from dpgm.data.number_fields import DISCOVER, SECONDS, OpenNumber, Unit
 from dpgm.data.number_grid import BOUND_SLOTS, clock_day, grid_of, needs_atoms
 from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError, UsageError
+from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, View
 from dpgm.mechanisms.threshold import Discovered, Holdings, Value, threshold_query
@@ -39,10 +39,10 @@ from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
 from dpgm.synthesis.number_shapes import (
     Shaped,
+    estimate_bounds,
     estimate_cells,
     estimate_hours,
-    found_bounds,
-    found_years,
+    estimate_years,
     shape_number,
 )
 
@@ -166,40 +166,12 @@ def discover_domain(
 def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
     """The noisy sums of all positions, or None if the domain has others than discovered items."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
-    wanted = [
+    positions = [
         (field.name, str(item)) for field in closed.fields if isinstance(field, ItemSet) for item in field.items
     ]
-    if len(wanted) < closed.width or not all(value in sums for value in wanted):
+    if len(positions) < closed.width or not all(value in sums for value in positions):
         return None
-    return np.array([sums[value] for value in wanted])
-
-
-def check_discovered(stated: Domain, closed: Domain) -> None:
-    """Refuse a domain that discovery could not have made of the stated one.
-
-    Raises:
-        UsageError: a field is of another name or kind, a closed field differs, or a number leaves its stated range.
-    """
-    same = [field.name for field in stated.fields] == [field.name for field in closed.fields]
-    same = same and (stated.label, stated.unread) == (closed.label, closed.unread)
-    same = same and [one.source for one in stated.constraints] == [one.source for one in closed.constraints]
-    if not same or closed.is_open:
-        raise UsageError("the domain of the release does not follow from the one that was stated.")
-    for before, after in zip(stated.fields, closed.fields, strict=True):
-        if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
-            good = isinstance(after, ShapedNumber) and any(
-                after.format == one.format and _in_range(one, after) for one in _possible(before)
-            )
-            for entry in ("after", "pattern"):
-                good = good and getattr(before, entry, None) == getattr(after, entry, None)
-        elif before.is_open:
-            good = type(after) is type(before)
-        else:
-            good = after == before
-        if not good:
-            raise UsageError(
-                f"the field {before.name!r} of the release does not follow from the one that was stated."
-            )
+    return np.array([sums[value] for value in positions])
 
 
 def _by_years(field: OpenNumber) -> bool:
@@ -209,13 +181,6 @@ def _by_years(field: OpenNumber) -> bool:
 
 def _finds_unit(field: OpenNumber) -> bool:
     return isinstance(field, DateTime) and field.unit == DISCOVER
-
-
-def _possible(field: OpenNumber) -> tuple[OpenNumber, ...]:
-    """The field with each unit that can be found for it."""
-    if isinstance(field, DateTime) and field.unit == DISCOVER:
-        return replace(field, unit="second"), replace(field, unit="day")
-    return (field,)
 
 
 def _with_units(gateway: Gateway, domain: Domain, units: Mapping[str, Unit]) -> Domain:
@@ -233,14 +198,6 @@ def _with_units(gateway: Gateway, domain: Domain, units: Mapping[str, Unit]) -> 
 
     gateway.recode(recode)
     return known
-
-
-def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
-    low, high = before.bounds
-    step = 1 if after.format.in_steps else 0
-    ends = [value for value in after.atoms if value not in before.special_ticks]
-    ends += [after.edges[0], after.edges[-1] - step] if after.edges else []
-    return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
 
 
 def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
@@ -261,15 +218,17 @@ def _discover_bounds(
     units: dict[str, Unit] = {}
     unbounded = [(at, field) for at, field in numbers if None in field.bounds]
     if unbounded:
-        dates = tuple((_step(field), _finds_unit(field)) if _by_years(field) else None for _, field in unbounded)
+        dates = tuple(
+            (SECONDS[field.format.unit], _finds_unit(field)) if _by_years(field) else None for _, field in unbounded
+        )
         specials = tuple(field.special_ticks for _, field in unbounded)
         histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, specials)
         measured = ask(gateway, histograms, plan.noise(BOUNDS))
         for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
             if date is None:
-                bounds[field.name] = found_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
+                bounds[field.name] = estimate_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
                 continue
-            bounds[field.name], days = found_years(field, counts, measured.std, *date, rules)
+            bounds[field.name], days = estimate_years(field, counts, measured.std, *date, rules)
             if date[1]:
                 units[field.name] = "day" if days else "second"
                 first, last = bounds[field.name]
@@ -281,24 +240,19 @@ def _discover_bounds(
     return bounds, units
 
 
-def _step(field: OpenNumber) -> int:
-    """Seconds of one tick of a date."""
-    return SECONDS[field.format.unit]  # days for dates
-
-
 @dataclass
-class _HeldValues:
-    """Who holds which of the values to be discovered; worked out once for the same rows."""
+class _ValuesOfRecords:
+    """Which records have which of the values to be discovered; worked out once for the same rows."""
 
     domain: Domain
     ranges: Mapping[str, tuple[float, float]]
     rows: Records | None = None
-    held: Holdings | None = None
+    values: Holdings | None = None
 
     def __call__(self, view: View) -> Holdings:
-        if self.held is None or self.rows is not view.records:
-            self.rows, self.held = view.records, self._find(view.records)
-        return self.held
+        if self.values is None or self.rows is not view.records:
+            self.rows, self.values = view.records, self._find(view.records)
+        return self.values
 
     def _find(self, records: Records) -> Holdings:
         assert isinstance(records, OpenRecords)
@@ -353,7 +307,7 @@ def _discover_values(
     alone = sum(isinstance(field, Categorical) and field.discover for field in domain.fields) + len(ranges)
     sets = sum(isinstance(field, ItemSet) and field.discover for field in domain.fields)
     query = threshold_query(
-        _HeldValues(domain, ranges),
+        _ValuesOfRecords(domain, ranges),
         noise=plan.noise(VALUES),
         delta=plan.mechanism(VALUES).delta,
         cap=alone + sets * rules.items_cap,

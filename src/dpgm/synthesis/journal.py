@@ -1,18 +1,46 @@
-"""An append-only list of JSON entries, one line per entry, each on disk before `append` returns.
+"""The journal of a checkpoint: an append-only list of JSON entries, one per line, each on disk before `append` returns.
 
 Every line carries a hash of itself and of the line before it, so that a line that was changed, moved or taken out is
 noticed. A last line that was cut off while it was written was never acted upon, and is dropped.
+
+Of a fit it holds:
+
+    {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
+    {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
+    {"steps": n, "file": F, "sha256": H}        the trainer's state after n steps is safely on disk
+    {"sources": [...], "private": b}    where this process takes its noise from
+    {"model": KIND, "architecture": A, "file": F, "sha256": H}    the finished model is safely on disk
 """
 
 import hashlib
 import json
 import os
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpgm.data.atomic import flush_folder
 from dpgm.errors import ArtefactError, DiskError
+
+
+@dataclass
+class History:
+    """What the journal says: what was charged, which results are on disk, and where the noise came from.
+
+    `private` is whether every process so far took its noise from a private source; `steps_done` are the training steps
+    of the saved trainer state.
+    """
+
+    charged: Counter[str] = field(default_factory=Counter)
+    answers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    hashes: dict[str, str] = field(default_factory=dict)
+    trainer: str | None = None
+    steps_done: int = 0
+    sources: set[str] = field(default_factory=set)
+    private: bool = True
+    model: tuple[str, dict[str, Any]] | None = None
 
 
 class Journal:
@@ -104,6 +132,39 @@ class Journal:
             raise DiskError(f"the journal in {self._path.parent} cannot be written; free some space.") from error
 
 
+def read_history(journal: Journal, folder: Path, *, mend: bool = True) -> History:
+    """What the journal of a folder says; raises ArtefactError where an entry makes no sense."""
+    history = History()
+    try:
+        for entry in journal.read(mend=mend):
+            if "charge" in entry:
+                if int(entry["runs"]) < 1:
+                    raise ValueError("a charge is never given back")
+                history.charged[str(entry["charge"])] += int(entry["runs"])
+            elif "sources" in entry:
+                history.sources.update(str(name) for name in entry["sources"])
+                history.private = history.private and entry["private"] is True
+            else:
+                file = _plain_name(entry["file"])
+                history.hashes[file] = str(entry["sha256"])
+                if "answer" in entry:
+                    history.answers[str(entry["answer"])].append(file)
+                elif "model" in entry:
+                    history.model = (str(entry["model"]), dict(entry["architecture"]))
+                else:
+                    history.trainer, history.steps_done = file, int(entry["steps"])
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ArtefactError):
+            raise
+        raise damaged(folder) from error
+    return history
+
+
+def damaged(folder: Path) -> ArtefactError:
+    """The error of a checkpoint that cannot be read."""
+    return ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
+
+
 def _digest(previous: str, entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{previous}\n{json.dumps(entry, sort_keys=True)}".encode()).hexdigest()
 
@@ -120,3 +181,10 @@ def _is_torn(tail: bytes) -> bool:
 def _write_all(handle: int, line: bytes) -> None:
     while line:
         line = line[os.write(handle, line) :]
+
+
+def _plain_name(value: object) -> str:
+    name = str(value)
+    if Path(name).name != name:
+        raise ValueError("not a plain file name")
+    return name

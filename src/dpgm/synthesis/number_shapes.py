@@ -25,7 +25,7 @@ class Shaped:
     commonest: int
 
 
-def found_bounds(field: OpenNumber, counts: Floats, std: float, rules: DiscoveryRules) -> tuple[float, float]:
+def estimate_bounds(field: OpenNumber, counts: Floats, std: float, rules: DiscoveryRules) -> tuple[float, float]:
     """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
     low, high = field.bounds
     seen = np.flatnonzero(counts > rules.seen * std)
@@ -59,7 +59,7 @@ def _likeliest(counts: Floats, zero: int, in_steps: bool, rules: DiscoveryRules)
     return int(np.argmax(counts - unlikely))
 
 
-def found_years(
+def estimate_years(
     field: OpenNumber, counts: Floats, std: float, step: int, apart: bool, rules: DiscoveryRules
 ) -> tuple[tuple[float, float], bool]:
     """Low and high in ticks of a date, as stated or by calendar years, and whether all dates are whole days.

@@ -138,8 +138,8 @@ def release_readme(certificate: Certificate, domain: Domain) -> str:
 
 def _plain(name: str) -> str:
     """A name as text on one line, without what Markdown or HTML would take for more."""
-    shown = "".join(character if character.isprintable() else "?" for character in name)
-    return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in shown)
+    printable = "".join(character if character.isprintable() else "?" for character in name)
+    return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in printable)
 
 
 def _factor(epsilon: float) -> str:

@@ -1,6 +1,5 @@
 """The release folder: what leaves, and how a recipient opens it without trusting it."""
 
-import hashlib
 import os
 import warnings
 from dataclasses import dataclass, replace
@@ -12,9 +11,10 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
-from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text
+from dpgm.privacy.certificate import SIGNATURE_NAME, Certificate, read_certificate, read_text, sha256_of
 from dpgm.privacy.certificate_format import CERTIFICATE_NAME
 from dpgm.strategy.protocol import Generator
+from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import sample_conditioned, warn_of_rejection
 from dpgm.synthesis.tensors import write_tensors
@@ -30,7 +30,6 @@ from dpgm.synthesis.verification import (
     open_generator,
     read_domain,
 )
-from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -80,7 +79,7 @@ class Release:
             write_tensors(folder / MODEL_NAME, self.generator.state())
             (folder / DOMAIN_NAME).write_text(domain_text(self.domain), "utf-8")
             (folder / README_NAME).write_text(release_readme(self.certificate, self.domain), "utf-8")
-            certificate = replace(self.certificate, files={name: _sha256(folder / name) for name in FILES})
+            certificate = replace(self.certificate, files={name: sha256_of(folder / name) for name in FILES})
             written = certificate.to_json().encode()
             if key is not None:
                 (folder / SIGNATURE_NAME).write_bytes(key.sign(written))
@@ -148,8 +147,3 @@ def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:
         raise ArtefactError(f"{folder} does not verify and was not signed ({first.name}: {first.why.rstrip('.')}).")
     with atomic_file(folder / SIGNATURE_NAME) as temporary:
         temporary.write_bytes(key.sign((folder / CERTIFICATE_NAME).read_bytes()))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

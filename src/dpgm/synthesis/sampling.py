@@ -25,8 +25,7 @@ from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
 from dpgm.strategy.protocol import Generator
-from dpgm.synthesis.conditioning import RecordFilter, condition_generator, with_values
-from dpgm.synthesis.where import Where, parse_where
+from dpgm.synthesis.conditioning import RecordFilter, Where, condition_generator, parse_where, with_values
 
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 CHUNK = 16_384
 MOST = 10_000_000_000
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly over [0, 1)
-TOLD_FROM = 0.1  # share of draws that constraints leave out from which the user is told
+WARN_FROM = 0.1  # share of draws that constraints leave out from which a warning is given
 RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
 
 
@@ -56,13 +55,13 @@ def sample_chunks(
         yield from map(draw, range(len(sizes)))
         return
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Records]] = deque()
+        pending: deque[Future[Records]] = deque()
         for number in range(len(sizes)):
-            waiting.append(pool.submit(draw, number))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(draw, number))
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 class Conditioned:
@@ -95,21 +94,21 @@ class Conditioned:
         self._root = secrets.randbits(62) if seed is None else seed
         self._certain = exact and not self._filter.acts
         self._source = _Source(chosen, count if self._certain else MOST, self._root)
-        self._found = self._drawn = 0
+        self._accepted = self._drawn = 0
 
     @property
     def rate(self) -> float:
         """The share of the generator's records that meet everything."""
-        return self._chance * (self._found / self._drawn if self._drawn else 1.0)
+        return self._chance * (self._accepted / self._drawn if self._drawn else 1.0)
 
     def rejection(self) -> str | None:
         """A sentence, if the constraints leave out more than a tenth of what the generator draws."""
-        if self._conditions or self.rate >= 1 - TOLD_FROM:
+        if self._conditions or self.rate >= 1 - WARN_FROM:
             return None
-        spoken = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
+        mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
         return (
             f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
-            f" refer to ({', '.join(spoken)}) may differ from what was fitted; look at them with `dpgm evaluate`."
+            f" refer to ({', '.join(mentioned)}) may differ from what was fitted; look at them with `dpgm evaluate`."
         )
 
     def _requirements(self) -> str:
@@ -119,23 +118,24 @@ class Conditioned:
 
     def chunks(self, count: int) -> Iterator[Records]:
         """`count` records, in chunks."""
-        number = given = 0
-        while given < count:
-            size = min(self._source.chunk, count - given) if self._certain else self._source.chunk
+        number = yielded = 0
+        while yielded < count:
+            size = min(self._source.chunk, count - yielded) if self._certain else self._source.chunk
             chunk = with_values(self._source.draw(size, number), self._root, number)
             number += 1
             hits = self._filter(chunk)
             self._drawn += len(chunk)
-            self._found += len(hits)
-            if self._drawn >= 10 / RAREST and self._found < self._drawn * RAREST:
+            self._accepted += len(hits)
+            if self._drawn >= 10 / RAREST and self._accepted < self._drawn * RAREST:
                 raise UsageError(
-                    f"{self._requirements()} holds for fewer than {RAREST:.2%} of synthetic records ({self._found} of"
-                    f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
+                    f"{self._requirements()} holds for fewer than {RAREST:.2%} of synthetic records"
+                    f" ({self._accepted} of {self._drawn}); ask for something less rare, or for fewer records where"
+                    " they must be unique."
                 )
-            kept = hits.rows(0, min(len(hits), count - given))
-            given += len(kept)
-            if len(kept):
-                yield kept
+            accepted = hits.rows(0, min(len(hits), count - yielded))
+            yielded += len(accepted)
+            if len(accepted):
+                yield accepted
 
 
 def drawn_chunks(
@@ -213,8 +213,8 @@ class _Source:
     """Where chunks come from: few records are balanced over all of them, many come in small chunks."""
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
-        self._whole = generator.samples_whole(count)
-        self.chunk = max(count, 1) if self._whole else CHUNK
+        self._at_once = generator.samples_whole(count)
+        self.chunk = max(count, 1) if self._at_once else CHUNK
         self._generator = generator
         self._root = root
         self._phase = float(np.random.default_rng(root).random())
@@ -222,7 +222,7 @@ class _Source:
     def draw(self, count: int, number: int) -> Records:
         """The records of chunk `number`."""
         draws = _generator(self._root, number)
-        if self._whole:
+        if self._at_once:
             return self._generator.sample(count, generator=draws)
         return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
 

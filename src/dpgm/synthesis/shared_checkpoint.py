@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from dpgm.compute import parallel
-from dpgm.synthesis.checkpoint import Checkpoint, History
-from dpgm.synthesis.journal import Journal
+from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.journal import History, Journal
 from dpgm.synthesis.tensors import tensor_bytes, tensors_of_bytes
 
 
@@ -32,11 +32,13 @@ class FirstCheckpoint(Checkpoint):
     """Of the first process: every file that is read goes to the others, too."""
 
     @classmethod
-    def of(cls, kept: Checkpoint) -> "FirstCheckpoint":
+    def of(cls, alone: Checkpoint) -> "FirstCheckpoint":
         """The same checkpoint, followed by the others (collective)."""
-        first = cls(kept.folder, kept.header, kept.journal, kept.history, kept.hand_over_lock())
-        first.before_charge = kept.before_charge
-        parallel.bytes_from_first(json.dumps(_state_of(first)).encode())
+        first = cls(alone.folder, alone.header, alone.journal, alone.history, alone.hand_over_lock())
+        first.before_charge = alone.before_charge
+        header = {"public_seed": first.public_seed, "ledger_entry": first.ledger_entry}
+        values = {**vars(first.history), "sources": sorted(first.history.sources)}
+        parallel.bytes_from_first(json.dumps([header, values]).encode())
         return first
 
     def _read(self, file: str) -> dict[str, Tensor]:
@@ -51,17 +53,12 @@ class FollowingCheckpoint(Checkpoint):
     @classmethod
     def receive(cls) -> "FollowingCheckpoint":
         """What the first process sends (collective)."""
-        state = json.loads(parallel.bytes_from_first(b""))
-        history = History(
-            charged=Counter(state["charged"]),
-            answers=defaultdict(list, state["answers"]),
-            trainer=state["trainer"],
-            steps_done=state["steps_done"],
-            sources=set(state["sources"]),
-            private=state["private"],
-            model=None if state["model"] is None else (state["model"][0], state["model"][1]),
-        )
-        return cls(Path(), state["header"], _NoJournal(), history, -1)
+        header, values = json.loads(parallel.bytes_from_first(b""))
+        values["charged"] = Counter(values["charged"])
+        values["answers"] = defaultdict(list, values["answers"])
+        values["sources"] = set(values["sources"])
+        values["model"] = values["model"] and tuple(values["model"])
+        return cls(Path(), header, _NoJournal(), History(**values), -1)
 
     def remove(self) -> None:
         """The folder belongs to the first process."""
@@ -83,17 +80,3 @@ class FollowingCheckpoint(Checkpoint):
 
     def _read(self, file: str) -> dict[str, Tensor]:
         return tensors_of_bytes(parallel.bytes_from_first(b""))
-
-
-def _state_of(first: Checkpoint) -> dict[str, Any]:
-    history = first.history
-    return {
-        "header": {"public_seed": first.public_seed, "ledger_entry": first.ledger_entry},
-        "charged": dict(history.charged),
-        "answers": dict(history.answers),
-        "trainer": history.trainer,
-        "steps_done": history.steps_done,
-        "sources": sorted(history.sources),
-        "private": history.private,
-        "model": None if history.model is None else list(history.model),
-    }

@@ -39,12 +39,12 @@ from dpgm.strategy.context import Progress, RunContext, reporting
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
+from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
 from dpgm.synthesis.plan import Plan, check_memory, make_plan
 from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
-from dpgm.synthesis.where import Where
 
 if TYPE_CHECKING:
     from dpgm.privacy.ledger import Ledger

@@ -8,11 +8,13 @@ is another question, which only a signature answers.
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Date, DateTime, Domain, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.number_fields import DISCOVER, OpenNumber
 from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT
@@ -31,7 +33,7 @@ from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICAT
 from dpgm.privacy.signatures import read_public_key, signature_check
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
-from dpgm.synthesis.domain_discovery import check_discovered, discovery_statements
+from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import odd_sentence, release_readme
 from dpgm.synthesis.strategies import rebuild, strategy_of
@@ -116,10 +118,9 @@ def plan_of(certificate: Certificate) -> Plan:
     known = {"target_epsilon", "width", "settings"} | ({"domain", "rows_per_person"} & set(numbers))
     if set(numbers) != known or not isinstance(numbers["settings"], dict):
         raise UsageError("the certificate does not say which plan was followed.")
-    whole = isinstance(width, int) and not isinstance(width, bool)
     if not isinstance(target, float) or not certificate.epsilon <= target * (1 + 1e-6) or target > 100:
         raise UsageError("the plan's target epsilon is below what was spent, or no budget at all.")
-    if not whole and width is not None:
+    if width is not None and (not isinstance(width, int) or isinstance(width, bool)):
         raise UsageError("the plan's width is not a number.")
     rows = numbers.get("rows_per_person", 1)
     if "rows_per_person" in numbers and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 2):
@@ -213,7 +214,7 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
         plan = plan_of(certificate)
         stated = stated_domain(certificate)
         if stated is not None:
-            check_discovered(stated, domain)
+            _check_discovered(stated, domain)
             domain = stated
         plan.check_fits(certificate.records, domain)
         plan.check_complete(domain)
@@ -221,6 +222,49 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
         return Check(label, False, str(error).partition(";")[0].rstrip("."))
     odd = _odd_model(plan.settings, certificate.model)
     return Check(label, odd is None, odd or "")
+
+
+def _check_discovered(stated: Domain, closed: Domain) -> None:
+    """Refuse a domain that discovery could not have made of the stated one.
+
+    Raises:
+        UsageError: a field is of another name or kind, a closed field differs, or a number leaves its stated range.
+    """
+    same = [field.name for field in stated.fields] == [field.name for field in closed.fields]
+    same = same and (stated.label, stated.unread) == (closed.label, closed.unread)
+    same = same and [one.source for one in stated.constraints] == [one.source for one in closed.constraints]
+    if not same or closed.is_open:
+        raise UsageError("the domain of the release does not follow from the one that was stated.")
+    for before, after in zip(stated.fields, closed.fields, strict=True):
+        if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
+            good = isinstance(after, ShapedNumber) and any(
+                after.format == one.format and _in_range(one, after) for one in _possible(before)
+            )
+            for entry in ("after", "pattern"):
+                good = good and getattr(before, entry, None) == getattr(after, entry, None)
+        elif before.is_open:
+            good = type(after) is type(before)
+        else:
+            good = after == before
+        if not good:
+            raise UsageError(
+                f"the field {before.name!r} of the release does not follow from the one that was stated."
+            )
+
+
+def _possible(field: OpenNumber) -> tuple[OpenNumber, ...]:
+    """The field with each unit that can be found for it."""
+    if isinstance(field, DateTime) and field.unit == DISCOVER:
+        return replace(field, unit="second"), replace(field, unit="day")
+    return (field,)
+
+
+def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
+    low, high = before.bounds
+    step = 1 if after.format.in_steps else 0
+    ends = [value for value in after.atoms if value not in before.special_ticks]
+    ends += [after.edges[0], after.edges[-1] - step] if after.edges else []
+    return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
 
 
 def _odd_model(settings: Settings, model: Any) -> str | None:
