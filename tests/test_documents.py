@@ -14,7 +14,7 @@ import yaml
 
 import dpgm
 from dpgm import errors
-from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism
 
 ROOT = Path(__file__).parent.parent

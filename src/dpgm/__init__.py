@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from dpgm.evaluation.evaluate import evaluate
     from dpgm.evaluation.evaluation import Evaluation
     from dpgm.privacy.accountant import cost
-    from dpgm.privacy.certificate import Certificate, Verification
+    from dpgm.privacy.certificate import Certificate
     from dpgm.privacy.events import Mechanism
     from dpgm.privacy.ledger import Ledger
+    from dpgm.privacy.release_checks import Verification
     from dpgm.report.html import write_report
     from dpgm.statistics.fourier_features import FourierFeatures
     from dpgm.strategy.config import Config
@@ -76,9 +77,10 @@ _HOMES = {
     "evaluation.evaluate": "evaluate",
     "evaluation.evaluation": "Evaluation",
     "privacy.accountant": "cost",
-    "privacy.certificate": "Certificate Verification",
+    "privacy.certificate": "Certificate",
     "privacy.events": "Mechanism",
     "privacy.ledger": "Ledger",
+    "privacy.release_checks": "Verification",
     "report.html": "write_report",
     "statistics.fourier_features": "FourierFeatures",
     "strategy.config": "Config",

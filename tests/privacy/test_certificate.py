@@ -7,9 +7,9 @@ import pytest
 from dpgm.errors import ArtefactError
 from dpgm.privacy import certificate_format
 from dpgm.privacy.accountant import ACCOUNTANT, cost
-from dpgm.privacy.certificate import (
-    Certificate,
-    LedgerMark,
+from dpgm.privacy.certificate import Certificate, LedgerMark
+from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.release_checks import (
     Verification,
     accounting_checks,
     file_checks,
@@ -17,7 +17,6 @@ from dpgm.privacy.certificate import (
     read_certificate,
     sha256_of,
 )
-from dpgm.privacy.events import Adjacency, Mechanism
 
 FILES = ("model.safetensors", "domain.json", "README.md")
 MECHANISMS = (

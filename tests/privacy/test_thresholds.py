@@ -62,7 +62,7 @@ def test_documents_without_thresholds_are_as_they_were():
 
 
 def test_a_certificate_keeps_the_delta_of_a_threshold():
-    from dpgm.privacy.certificate_format import _mechanisms
+    from dpgm.privacy.certificate import _mechanisms
 
     assert _mechanisms({"m": [LISTED.to_json(), COUNTS.to_json()]}, "m") == (LISTED, COUNTS)
     for wrong in (0, 1, -1e-9, "x"):

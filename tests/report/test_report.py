@@ -11,7 +11,7 @@ from dpgm.data.domain import Categorical, Domain, Image, Numeric
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 from dpgm.evaluation.evaluate import evaluate
-from dpgm.privacy.certificate_format import Certificate
+from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.events import Mechanism
 from dpgm.report.html import render_report, write_report
 from dpgm.report.pictures import contact_sheet, png_uri

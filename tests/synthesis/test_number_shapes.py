@@ -84,7 +84,9 @@ def test_where_nothing_stands_out_numbers_are_small():
     widest = []
     for seed in range(60):
         noise = np.random.default_rng(seed).normal(0, 36.0, BOUND_SLOTS)
-        low, high = estimate_bounds(field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES)
+        low, high = estimate_bounds(
+            field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES
+        )
         widest.append(max(-low, high))
     assert np.median(widest) < 10_000
     assert np.mean(np.array(widest) > 1e7) < 0.1

@@ -40,8 +40,8 @@ MUTANTS = (
         "an abandoned fit given back by `reserve`",
         (
             (
-                'spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state != "void")\n',
-                'spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state not in ("void", "abandoned"))\n',
+                'spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")\n',
+                'spent = sum(renyi.share(entry.charged) for entry in entries if entry.state not in ("void", "abandoned"))\n',
             ),
         ),
         ("tests/privacy/test_ledger.py::test_an_abandoned_fit_is_never_given_back_to_the_next_reservation",),

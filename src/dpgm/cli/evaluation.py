@@ -67,7 +67,7 @@ def evaluate(
     from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.files import file_inputs, read_alike
-    from dpgm.privacy.certificate import read_certificate
+    from dpgm.privacy.release_checks import read_certificate
     from dpgm.synthesis.verification import stated_domain
 
     _check_outputs(out, json_output, force, (real, synthetic, test, workload, options.labels, test_labels))

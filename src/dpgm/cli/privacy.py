@@ -101,7 +101,7 @@ def verify(
 
     Example: dpgm verify release --signed-by office.pub
     """
-    from dpgm.privacy.certificate import Check
+    from dpgm.privacy.release_checks import Check
     from dpgm.synthesis.verification import is_signed
     from dpgm.synthesis.verification import verify as verify_release
 
@@ -246,8 +246,8 @@ def ledger_check(
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that must be in it.")] = None,
 ) -> None:
     """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
-    from dpgm.privacy.certificate import read_certificate
     from dpgm.privacy.ledger import Ledger
+    from dpgm.privacy.release_checks import read_certificate
 
     if not file.is_file():
         raise UsageError(f"{file} does not exist.")

@@ -22,6 +22,11 @@ class Verdict:
     good: tuple[str, ...]
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        """All sentences, what is off first."""
+        return self.bad + self.good
+
+    @property
     def marked(self) -> list[tuple[str, str]]:
         """All sentences, each after the word "off" or "good"."""
         return [*(("off", text) for text in self.bad), *(("good", text) for text in self.good)]

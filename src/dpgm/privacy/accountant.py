@@ -26,7 +26,7 @@ from dpgm.privacy.events import (
     events_of,
     threshold_delta,
 )
-from dpgm.privacy.loss_composition import Composed, Part, TooWideError, refined
+from dpgm.privacy.loss_composition import GRID_TOLERANCE, Composed, Part, TooWideError, refined
 from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.parallel_branches import Envelope, dominating
 from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
@@ -128,29 +128,34 @@ def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: floa
     if not normal.steps and not normal.parallels:
         return gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
     rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)
+    return min(_tight(normal, delta, Adjacency.ADD_REMOVE, rdp, order, tolerance)[0], rdp)
+
+
+def _tight(
+    normal: _Normal,
+    delta: float,
+    adjacency: Adjacency,
+    rdp: float,
+    order: float,
+    tolerance: float = GRID_TOLERANCE,
+) -> tuple[float, float]:
+    """Epsilon by the privacy loss distribution and what of it the grid adds; infinite where it gives no figure."""
     if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
-        return rdp
-    pld = 0.0
+        return math.inf, math.inf
+    pld = grid_error = 0.0
     try:
-        for parts in _directions(normal, Adjacency.ADD_REMOVE):
-            pld = max(pld, refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance).epsilon)
+        for parts in _directions(normal, adjacency):
+            _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance)
+            if epsilon > pld:
+                pld, grid_error = epsilon, error
     except TooWideError:
-        return rdp
-    return min(pld, rdp)
+        return math.inf, math.inf
+    return pld, grid_error
 
 
 def _tight_and_renyi(normal: _Normal, delta: float, adjacency: Adjacency, check: bool) -> tuple[float, float]:
     rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)
-    pld = grid_error = 0.0
-    if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
-        pld = math.inf
-    try:
-        for parts in _directions(normal, adjacency) if pld == 0 else ():
-            _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld)
-            if epsilon > pld:
-                pld, grid_error = epsilon, error
-    except TooWideError:
-        pld = grid_error = math.inf
+    pld, grid_error = _tight(normal, delta, adjacency, rdp, order)
     if check and adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
         witness = _dp_accounting_epsilon(normal, delta)
         if witness > 0:  # where divergences drown in rounding it answers 0, which says nothing

@@ -1,240 +1,283 @@
-"""What of a release can be checked by its certificate and its bytes alone, without opening the generator.
+"""What a release promises, as a small strict JSON document.
 
-Nothing is believed: epsilon is computed anew from the mechanisms listed, the files are hashed anew, and the folder
-must hold exactly the files a release has. Hostile folders are expected: no link is followed, no name leaves the
-folder, nothing is parsed above a size cap. `dpgm.synthesis.verification` puts these checks and those of the domain,
-the README and the generator together.
+A certificate lists every mechanism that touched the data, so that anyone can recompute epsilon from it; it names
+the other files of the release by their SHA-256. Reading is strict: a key too many, a key missing, a wrong type or
+an unknown format version is refused, because a certificate that is half understood promises nothing.
 """
 
-import hashlib
-import os
-import stat
-import warnings
-from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
-from dpgm import validation
-from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning
-from dpgm.privacy.accountant import cost
-from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate, LedgerMark
-from dpgm.privacy.events import Adjacency
+from dpgm.errors import ArtefactError
+from dpgm.notebook import html_table
+from dpgm.privacy.events import Adjacency, Mechanism
 
-__all__ = [
-    "CERTIFICATE_NAME",
-    "Certificate",
-    "Check",
-    "LedgerMark",
-    "Verification",
-    "accounting_checks",
-    "file_checks",
-    "promise_checks",
-    "read_certificate",
-    "sha256_of",
-]
+FORMAT = 2  # 2: the plan's public settings are part of it
+LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
+CERTIFICATE_NAME = "certificate.json"
+MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
+LONGEST_TEXT = 1000  # characters of a name or a sentence
+DEEPEST = 10  # lists and objects inside each other; ours have four
 
-# Accountants of other versions discretise a little differently; a promise may differ by no more than that.
-EPSILON_SLACK = 1e-4
-# A certificate states what its mechanisms cost. One that states much more has lost a mechanism.
-EPSILON_EXCESS = 1e-3
-# Bytes of any file of a release; a larger one is not even hashed, since that could take hours.
-LARGEST_FILE = 2**31
-_MOST_NAMES = 100  # of a folder are listed; a release has five
-
-SIGNATURE_NAME = "certificate.sig"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Check:
-    """One named check, whether it held, and why not."""
+class LedgerMark:
+    """Where the release stands in its population's ledger: evidence against a ledger that was rolled back."""
 
-    name: str
-    ok: bool
-    why: str = ""
+    population: str
+    sequence: int
+    head: str
 
 
 @dataclass(frozen=True)
-class Verification:
-    """All checks of one release.
+class Certificate:
+    """The guarantee of one release.
 
-    `epsilon` is what the mechanisms cost, computed anew (infinite where that could not be done); `warnings` say what
-    holds and is weak all the same.
+    Attributes:
+        epsilon: what `mechanisms` cost at `delta` under `adjacency`, as the accountant computes it.
+        delta: the probability the guarantee leaves open.
+        unit: whom a record stands for: "person", or "row" if a person may own several rows.
+        records: the number of records, treated as public.
+        planned: what the plan promised to run.
+        mechanisms: what was charged; equal to `planned` in a complete release.
+        accountant: name and version of what computed epsilon.
+        randomness: where noise and coins came from; `private` is False for a seeded run, which is NOT PRIVATE.
+        model: the architecture of the generator, plain JSON values.
+        files: SHA-256 of every other file of the release, by name.
+        warnings: whatever weakens the guarantee or the trust in it.
+        statements: what was assumed, such as that the items are public knowledge.
+        epsilon_replace_one: the proved bound for replacing a record by another, a second figure.
+        ledger: where the release stands in its ledger, if it has one.
+        plan: the public numbers the plan was made from, so that a reader can tell which mechanisms such a fit runs.
     """
 
-    certificate: Certificate
-    checks: tuple[Check, ...]
     epsilon: float
+    delta: float
+    unit: str
+    records: int
+    planned: tuple[Mechanism, ...]
+    mechanisms: tuple[Mechanism, ...]
+    accountant: str
+    randomness: str
+    private: bool
+    software: str
+    model: Mapping[str, Any]
+    files: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    epsilon_replace_one: float | None = None
+    ledger: LedgerMark | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    format: int = field(default=FORMAT)
+
+    def __repr__(self) -> str:
+        kind = "" if self.private else ", NOT PRIVATE"
+        return f"Certificate(epsilon={self.epsilon:.4g}, delta={self.delta:.3g}, per {self.unit}{kind})"
 
     @property
-    def ok(self) -> bool:
-        """Whether every check held."""
-        return all(check.ok for check in self.checks)
+    def _protects(self) -> str:
+        rows = self.plan.get("rows_per_person", 1)
+        if rows == 1:
+            return f"one {self.unit} of {self.records:,}"
+        return f"one {self.unit} with up to {rows} of {self.records:,} rows"
 
-    @property
-    def failed(self) -> tuple[Check, ...]:
-        """The checks that did not hold."""
-        return tuple(check for check in self.checks if not check.ok)
+    def facts(self) -> list[tuple[str, object]]:
+        """What matters most, by name."""
+        return [
+            ("epsilon", f"{self.epsilon:.4g}"),
+            ("delta", f"{self.delta:.3g}"),
+            ("protects", self._protects),
+            ("model", self.model.get("kind")),
+            ("private", "yes" if self.private else "NOT PRIVATE"),
+            *(("warning", text) for text in self.warnings),
+            *(("stated", text) for text in self.statements),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table("Certificate", self.facts())
+
+    def to_json(self) -> str:
+        """The certificate as text, keys in a fixed order."""
+        document: dict[str, Any] = {"format": self.format}
+        document.update({entry.name: getattr(self, entry.name) for entry in fields(self)})
+        document["adjacency"] = self.adjacency.value
+        for key in ("planned", "mechanisms"):
+            document[key] = [mechanism.to_json() for mechanism in document[key]]
+        document["model"], document["files"] = dict(self.model), dict(sorted(self.files.items()))
+        document["plan"] = dict(self.plan)
+        document["warnings"], document["statements"] = list(self.warnings), list(self.statements)
+        if self.ledger is not None:
+            document["ledger"] = {entry.name: getattr(self.ledger, entry.name) for entry in fields(self.ledger)}
+        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """Read a certificate; raises ArtefactError for anything that is not exactly one."""
+        document = strict_json(text, "the certificate")
+        if not isinstance(document, dict):
+            raise ArtefactError("the certificate is not a JSON object.")
+        version = document.get("format")
+        if version != FORMAT or isinstance(version, bool):
+            raise ArtefactError(
+                f"the certificate has format version {version!r}; this dpgm reads version {FORMAT}. "
+                "Verify it with the dpgm that made it, or a newer one."
+            )
+        _exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
+        ledger = document["ledger"]
+        certificate = cls(
+            format=FORMAT,
+            epsilon=_number(document, "epsilon"),
+            delta=_number(document, "delta"),
+            adjacency=_adjacency(document),
+            unit=_typed(document, "unit", str),
+            records=_typed(document, "records", int),
+            planned=_mechanisms(document, "planned"),
+            mechanisms=_mechanisms(document, "mechanisms"),
+            accountant=_typed(document, "accountant", str),
+            randomness=_typed(document, "randomness", str),
+            private=_typed(document, "private", bool),
+            software=_typed(document, "software", str),
+            model=_typed(document, "model", dict),
+            plan=_typed(document, "plan", dict),
+            files=_strings_by_name(document, "files"),
+            warnings=_strings(document, "warnings"),
+            statements=_strings(document, "statements"),
+            epsilon_replace_one=(
+                None if document["epsilon_replace_one"] is None else _number(document, "epsilon_replace_one")
+            ),
+            ledger=None if ledger is None else _ledger_mark(ledger),
+        )
+        if certificate.unit not in ("person", "row"):
+            raise ArtefactError("the certificate's `unit` must be 'person' or 'row'.")
+        if not certificate.epsilon >= 0 or not 0 < certificate.delta < 1 or certificate.records < 1:
+            raise ArtefactError("the certificate's `epsilon`, `delta` or `records` is out of range.")
+        return certificate
 
 
-def sha256_of(path: Path | str) -> str:
-    """SHA-256 of a regular file, read in blocks; a link, a device or a file too large is refused."""
-    digest = hashlib.sha256()
-    with os.fdopen(_open_regular(Path(path)), "rb") as stream:
-        _check_size(path, stream.fileno(), LARGEST_FILE)
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
+    """Parse JSON without duplicate keys, infinities or deep nesting; raises ArtefactError in one sentence."""
+    at_most = LARGEST_CERTIFICATE if at_most is None else at_most
+    if len(text) > at_most:
+        raise ArtefactError(f"{what} is larger than {at_most} bytes, so it is not one of ours.")
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            raise ArtefactError(f"{what} has a key twice.")
+        return values
 
-def read_certificate(folder: Path | str) -> Certificate:
-    """The certificate of a release folder; raises ArtefactError if there is none that can be read."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ArtefactError(f"{folder} is not a release folder.")
-    return Certificate.from_json(read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
+    def refuse(constant: str) -> Any:
+        raise ArtefactError(f"{what} holds {constant}, which is not a number.")
 
+    def finite(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else refuse("a number too large")
 
-def read_text(path: Path, at_most: int) -> str:
-    """The text of a regular file of at most so many bytes; raises ArtefactError."""
     try:
-        return read_bytes(path, at_most).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ArtefactError(f"{path} is not UTF-8 text.") from None
+        document = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
+    except ArtefactError:
+        raise
+    except (ValueError, RecursionError):
+        raise ArtefactError(f"{what} is not valid JSON.") from None
+    if _deeper_than(document, DEEPEST):
+        raise ArtefactError(f"{what} is nested too deeply, so it is not one of ours.")
+    return document
 
 
-def read_bytes(path: Path, at_most: int) -> bytes:
-    """The bytes of a regular file of at most so many; a larger one is refused before it is read."""
-    with os.fdopen(_open_regular(path), "rb") as stream:
-        size = _check_size(path, stream.fileno(), at_most)
-        return stream.read(size)  # not `at_most`: so much would be allocated
+def _deeper_than(value: Any, depth: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_deeper_than(entry, depth - 1) for entry in inside)
 
 
-def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[str, ...]]:
-    """Whether the budget is one a fit would accept and the run kept to its plan; and what is weak all the same."""
-    with warnings.catch_warnings(record=True) as weak:
-        warnings.simplefilter("always", PrivacyWarning)
-        try:
-            validation.budget(epsilon=certificate.epsilon, delta=certificate.delta, records=certificate.records)
-            budget = Check("budget", True)
-        except DpgmError as error:
-            budget = Check("budget", False, str(error))
-    add_remove = certificate.adjacency is Adjacency.ADD_REMOVE
-    adjacency = Check("adjacency", add_remove, "" if add_remove else "fits are accounted under add-remove alone")
-    told = tuple(str(entry.message) for entry in weak if issubclass(entry.category, PrivacyWarning))
-    return (budget, adjacency, _same_mechanisms(certificate)), told
-
-
-def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple[float, tuple[Check, ...]]:
-    """Epsilon recomputed from the mechanisms, and both figures the certificate states held against it.
-
-    With `cache`, figures that this machine computed before are looked up.
-    """
-    figures = []
-    for adjacency in (certificate.adjacency, Adjacency.REPLACE_ONE):
-        try:
-            figures.append(cost(certificate.mechanisms, certificate.delta, adjacency, cache=cache).epsilon)
-        except DpgmError as error:
-            return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
-    recomputed, replaced = figures
-    stated, stated_replaced = certificate.epsilon, certificate.epsilon_replace_one
-    understated = stated < _lowest(recomputed)
-    overstated = stated > _highest(recomputed)
-    same = stated_replaced is not None and _lowest(replaced) <= stated_replaced <= _highest(replaced)
-    told = "none" if stated_replaced is None else f"{stated_replaced:.6g}"
-    return recomputed, (
-        Check(
-            "epsilon",
-            not understated,
-            f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}" if understated else "",
-        ),
-        Check(
-            "mechanisms complete",
-            not overstated,
-            f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
-            if overstated
-            else "",
-        ),
-        Check(
-            "epsilon if a record is replaced",
-            same,
-            "" if same else f"it states {told}, its mechanisms cost {replaced:.6g}",
-        ),
-    )
-
-
-def _lowest(recomputed: float) -> float:
-    return recomputed * (1 - EPSILON_SLACK) - 1e-6
-
-
-def _highest(recomputed: float) -> float:
-    return recomputed * (1 + EPSILON_EXCESS) + 1e-6
-
-
-def _same_mechanisms(certificate: Certificate) -> Check:
-    planned, ran = Counter(certificate.planned), Counter(certificate.mechanisms)
-    missing = [mechanism.name for mechanism in (planned - ran)]
-    extra = [mechanism.name for mechanism in (ran - planned)]
+def _exact_keys(document: Mapping[str, Any], expected: set[str], what: str) -> None:
+    missing, extra = sorted(expected - document.keys()), sorted(document.keys() - expected)
     if missing:
-        return Check("plan equals run", False, f"the mechanism {missing[0]!r} of the plan is missing or differs")
+        raise ArtefactError(f"{what} lacks {missing[0]!r}.")
     if extra:
-        return Check("plan equals run", False, f"the mechanism {extra[0]!r} is not in the plan")
-    if not ran:
-        return Check("plan equals run", False, "no mechanism is listed")
-    return Check("plan equals run", True)
+        raise ArtefactError(f"{what} holds the unknown key {extra[0][:60]!r}.")
 
 
-def file_checks(folder: Path, certificate: Certificate, names: Collection[str]) -> tuple[Check, ...]:
-    """Whether the folder holds exactly the files `names`, the certificate and at most its signature, unchanged."""
-    hashes = (_hash_check(folder, name, certificate.files.get(name, "")) for name in sorted(names))
-    return (_listed_files(certificate, names), _folder_listing(folder, names), *hashes)
+def _typed(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    value = document[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ArtefactError(f"the certificate's {key!r} must be of type {kind.__name__}.")
+    if isinstance(value, str) and not _one_line(value):
+        raise ArtefactError(f"the certificate's {key!r} must be one line of at most {LONGEST_TEXT} characters.")
+    return value
 
 
-def _listed_files(certificate: Certificate, names: Collection[str]) -> Check:
-    extra, missing = sorted(certificate.files.keys() - set(names)), sorted(set(names) - certificate.files.keys())
-    if extra:
-        return Check("listed files", False, f"{extra[0][:60]!r} is not a file of a release")
-    if missing:
-        return Check("listed files", False, f"the certificate does not list {missing[0]!r}")
-    return Check("listed files", True)
+def _one_line(text: str) -> bool:
+    """Plain text on one line: nothing that could start another paragraph of the README or drive a terminal."""
+    return len(text) <= LONGEST_TEXT and text.isprintable()
 
 
-def _folder_listing(folder: Path, names: Collection[str]) -> Check:
-    expected = {CERTIFICATE_NAME, *names}
-    with os.scandir(folder) as entries:
-        found = {entry.name for entry in islice(entries, _MOST_NAMES)}
-    extra, missing = sorted(found - expected - {SIGNATURE_NAME}), sorted(expected - found)
-    if extra:
-        return Check("folder listing", False, f"{extra[0][:60]!r} is not a file of a release")
-    if missing:
-        return Check("folder listing", False, f"{missing[0]!r} is missing")
-    return Check("folder listing", True)
+def _number(document: Mapping[str, Any], key: str) -> float:
+    value = document[key]
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:  # false for NaN, and for whole numbers no float can hold
+        raise ArtefactError(f"the certificate's {key!r} must be a finite number.")
+    return float(value)
 
 
-def _hash_check(folder: Path, name: str, digest: str) -> Check:
-    label = f"sha256 of {name}"
+def _adjacency(document: Mapping[str, Any]) -> Adjacency:
     try:
-        same = sha256_of(folder / name) == digest
-    except ArtefactError as error:
-        return Check(label, False, str(error))
-    return Check(label, same, "" if same else "the file is not the one the certificate describes")
+        return Adjacency(_typed(document, "adjacency", str))
+    except ValueError:
+        raise ArtefactError("the certificate names an unknown adjacency.") from None
 
 
-def _check_size(path: Path | str, handle: int, at_most: int) -> int:
-    size = os.fstat(handle).st_size
-    if size > at_most:
-        raise ArtefactError(f"{path} is larger than {at_most} bytes, so it is not one of ours.")
-    return size
+def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _typed(document, key, list)
+    if not all(isinstance(value, str) and _one_line(value) for value in values):
+        raise ArtefactError(f"the certificate's {key!r} must be a list of sentences, each on one line.")
+    return tuple(values)
 
 
-def _open_regular(path: Path) -> int:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise ArtefactError(f"{path} cannot be read: {error.strerror}.") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ArtefactError(f"{path} is not a regular file.")
-    return handle
+def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = _typed(document, key, dict)
+    if not all(isinstance(value, str) for value in values.values()):
+        raise ArtefactError(f"the certificate's {key!r} must map names to SHA-256 sums.")
+    return values
+
+
+def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
+    expected = {entry.name for entry in fields(Mechanism)} - {"delta"}
+    mechanisms = []
+    if len(_typed(document, key, list)) > MOST_MECHANISMS:
+        raise ArtefactError(f"the certificate's {key!r} lists more than {MOST_MECHANISMS} mechanisms.")
+    for entry in _typed(document, key, list):
+        if not isinstance(entry, dict):
+            raise ArtefactError(f"the certificate's {key!r} must be a list of mechanisms.")
+        thresholded = {"delta"} & entry.keys()  # only mechanisms that publish what passed a threshold have it
+        _exact_keys(entry, expected | thresholded, f"a mechanism in {key!r}")
+        sample = None if entry["sample"] is None else _typed(entry, "sample", str)
+        mechanism = Mechanism(
+            name=_typed(entry, "name", str),
+            noise=_number(entry, "noise"),
+            count=_typed(entry, "count", int),
+            sampling_rate=_number(entry, "sampling_rate"),
+            sample=sample,
+            delta=_number(entry, "delta") if thresholded else 0.0,
+        )
+        if thresholded and not 0 < mechanism.delta < 1:
+            raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")
+        if mechanism.noise <= 0 or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
+            raise ArtefactError(f"a mechanism in {key!r} has a noise, count or rate out of range.")
+        mechanisms.append(mechanism)
+    return tuple(mechanisms)
+
+
+def _ledger_mark(entry: Any) -> LedgerMark:
+    if not isinstance(entry, dict):
+        raise ArtefactError("the certificate's 'ledger' must be an object or null.")
+    _exact_keys(entry, {"population", "sequence", "head"}, "the certificate's 'ledger'")
+    return LedgerMark(_typed(entry, "population", str), _typed(entry, "sequence", int), _typed(entry, "head", str))

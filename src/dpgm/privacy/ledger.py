@@ -8,9 +8,8 @@ process to start an entry owns it. Charging and committing compare the owner in 
 when a copy of a checkpoint is resumed elsewhere, the earlier process can neither charge nor commit any more. A commit
 holds the hash of the model, and a committed entry accepts that very model again and no other.
 
-Plans may be chosen after seeing earlier releases, so their costs are composed by a Renyi filter (Feldman and Zrnic
-2021): divergences at one order, fixed by the first reservation, may add up to what converts to the cap. The first
-plan is chosen before anything was seen; it may also be admitted by its own tight figure, after which nothing more
+Plans may be chosen after seeing earlier releases, so their costs are composed by a Renyi filter (`RenyiFilter`). The
+first plan is chosen before anything was seen; it may also be admitted by its own tight figure, after which nothing more
 fits. Epsilons are never added. Lists of values that passed a threshold take delta, not divergence: the first
 reservation fixes, too, how much of delta is kept for them.
 """
@@ -20,19 +19,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dpgm import __version__, validation
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism, Threshold, events_of, threshold_delta
 from dpgm.privacy.ledger_chain import Chain, refuse_network
-from dpgm.privacy.renyi import ORDERS, conversion, renyi_curve
+from dpgm.privacy.renyi import RenyiFilter
 
 FORMAT = 1
 # Of a ledger's delta, for lists of values that passed a threshold, where the first plan publishes one. Half of delta
@@ -142,22 +138,23 @@ class Ledger:
         """
         validation.probability(delta=delta)
         alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
-        curve = renyi_curve(events_of(mechanisms))
         added = _thresholds(mechanisms)
         with self._chain.writing() as writer:
-            entries, rules = _state(writer.documents())
+            entries, fixed = _state(writer.documents())
             first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
-            if rules is None:
+            if fixed is None:
                 aside = SET_ASIDE if added else 0.0
-                rules = _Rules(self._best_order(curve, aside), aside)
+                renyi = RenyiFilter.for_first_plan(self.epsilon_cap, self.delta, mechanisms, aside)
+            else:
+                renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
             listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
-            if listed + added > rules.aside * self.delta and not (first and alone <= self.epsilon_cap):
+            if listed + added > renyi.aside * self.delta and not (first and alone <= self.epsilon_cap):
                 raise BudgetError(
                     "the plan publishes values that pass a threshold, and the ledger's delta has no room for more of "
                     "that (room is kept only where the first plan does so): list the values in the domain instead."
                 )
-            spent = sum(self._share(entry.charged, rules) for entry in entries if entry.state != "void")
-            share = float(curve[_index(rules.order)]) / self._budget(rules)
+            spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")
+            share = renyi.share(mechanisms)
             if spent + share > 1 + 1e-9 and not (first and alone <= self.epsilon_cap):
                 raise BudgetError(
                     f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
@@ -170,8 +167,8 @@ class Ledger:
             document = {
                 "kind": "reserved",
                 "entry": name,
-                "order": rules.order,
-                **({"set_aside": rules.aside} if rules.aside else {}),
+                "order": renyi.order,
+                **({"set_aside": renyi.aside} if renyi.aside else {}),
                 "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
                 "delta": float(delta),
                 "plan_hash": plan_hash,
@@ -285,12 +282,15 @@ class Ledger:
 
     def totals(self) -> Totals:
         """What all plans come to, composed."""
-        entries, rules = _state(self._chain.documents())
+        entries, fixed = _state(self._chain.documents())
         charged = [entry.charged for entry in entries if entry.state != "void"]
-        spent = 0.0 if rules is None else sum(self._share(mechanisms, rules) for mechanisms in charged)
+        spent, order = 0.0, None
+        if fixed is not None:
+            renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
+            spent, order = sum(renyi.share(mechanisms) for mechanisms in charged), renyi.order
         events = [event for mechanisms in charged for event in events_of(mechanisms)]
-        fixed = cost(events, self.delta, check=False).epsilon if events else 0.0
-        return Totals(self.epsilon_cap, self.delta, None if rules is None else rules.order, spent, fixed)
+        tight = cost(events, self.delta, check=False).epsilon if events else 0.0
+        return Totals(self.epsilon_cap, self.delta, order, spent, tight)
 
     def check(self, marks: Sequence[LedgerMark] = ()) -> tuple[str, ...]:
         """What is wrong with the chain, or with it against the marks of releases in circulation; empty if nothing."""
@@ -304,23 +304,6 @@ class Ledger:
         return tuple(problems)
 
     # -- inside ------------------------------------------------------------------------------------------------
-
-    def _budget(self, rules: "_Rules") -> float:
-        return self.epsilon_cap - float(conversion(np.array([rules.order]), self.delta * (1 - rules.aside))[0])
-
-    def _share(self, mechanisms: Sequence[Mechanism], rules: "_Rules") -> float:
-        return _divergence(tuple(mechanisms), rules.order) / self._budget(rules)
-
-    def _best_order(self, curve: Any, aside: float) -> float:
-        """The order at which the first plan takes the smallest share of the cap."""
-        budgets = self.epsilon_cap - conversion(ORDERS, self.delta * (1 - aside))
-        if budgets.max() <= 0:
-            raise BudgetError(
-                f"no plan can be admitted: an epsilon of {self.epsilon_cap:g} at delta {self.delta:g} is too small "
-                "for a ledger."
-            )
-        shares = np.where(budgets > 0, curve / np.where(budgets > 0, budgets, 1.0), np.inf)
-        return float(ORDERS[int(np.argmin(shares))])
 
     def _advance(
         self,
@@ -341,34 +324,13 @@ class Ledger:
         return self.entry(name)
 
 
-@dataclass(frozen=True)
-class _Rules:
-    """What the first reservation fixed, so that what is admitted later cannot depend on what was seen by then.
-
-    `aside` is the share of delta kept for lists of values that passed a threshold, over all plans.
-    """
-
-    order: float
-    aside: float = 0.0
-
-
 def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
     """What the mechanisms' thresholds add to delta."""
     return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
 
 
-@lru_cache(maxsize=1000)
-def _divergence(mechanisms: tuple[Mechanism, ...], order: float) -> float:
-    """The Renyi divergence of a plan; the same few plans are asked for at every reservation."""
-    return float(renyi_curve(events_of(mechanisms), np.array([order]))[0])
-
-
 def _name(entry: Entry | str) -> str:
     return entry if isinstance(entry, str) else entry.name
-
-
-def _index(order: float) -> int:
-    return int(np.flatnonzero(order == ORDERS)[0])
 
 
 def _find(documents: list[dict[str, Any]], name: str) -> Entry:
@@ -421,14 +383,14 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], _Rules | None]:
-    """All plans as the documents leave them, and the rules the first reservation fixed."""
+def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], tuple[float, float] | None]:
+    """All plans as the documents leave them, and the order and share of delta that the first reservation fixed."""
     entries: dict[str, Entry] = {}
-    rules: _Rules | None = None
+    fixed: tuple[float, float] | None = None
     for document in documents[1:]:
         if document["kind"] == "reserved":
             mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
-            rules = _Rules(document["order"], document.get("set_aside", 0.0)) if rules is None else rules
+            fixed = (document["order"], document.get("set_aside", 0.0)) if fixed is None else fixed
             entries[document["entry"]] = Entry(
                 document["entry"],
                 "reserved",
@@ -455,4 +417,4 @@ def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], _Rules | None]
         elif document["kind"] == "void":
             changes["charged"] = ()
         entries[entry.name] = replace(entry, **changes)
-    return list(entries.values()), rules
+    return list(entries.values()), fixed

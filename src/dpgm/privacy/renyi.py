@@ -3,17 +3,21 @@
 A sampled step has E_Q[(P/Q)^a] with P/Q = 1 + u, u = q (e^(mu x - mu²/2) - 1) and E_Q[u] = 0, so the integral of
 (1 + u)^a - 1 - a u is all that is left; it keeps its digits even where the divergence is 1e-20. The trapezium rule
 converges exponentially for such integrands. Orders that could not help get the unsampled mechanism's divergence.
+
+`RenyiFilter` composes plans that are chosen after seeing earlier releases.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.errors import UsageError
-from dpgm.privacy.events import Event, GaussianRelease, Parallel, SampledSteps, Threshold
+from dpgm.errors import BudgetError, UsageError
+from dpgm.privacy.events import Event, GaussianRelease, Mechanism, Parallel, SampledSteps, Threshold, events_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -66,6 +70,46 @@ def conversion(orders: Floats, delta: float) -> Floats:
     """What turns a divergence into an epsilon at each order."""
     converted: Floats = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
     return converted
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """How much of a cap plans use that may be chosen after seeing earlier releases (Feldman and Zrnic 2021).
+
+    Divergences at one order may add up to what converts to the cap. The first plan fixes `order` and `aside`, the share
+    of delta kept for lists of values that passed a threshold, so that what is admitted later cannot depend on what was
+    seen by then.
+    """
+
+    epsilon_cap: float
+    delta: float
+    order: float
+    aside: float = 0.0
+
+    @classmethod
+    def for_first_plan(
+        cls, epsilon_cap: float, delta: float, mechanisms: Sequence[Mechanism], aside: float
+    ) -> "RenyiFilter":
+        """The order at which the first plan takes the smallest share of the cap."""
+        budgets = epsilon_cap - conversion(ORDERS, delta * (1 - aside))
+        if budgets.max() <= 0:
+            raise BudgetError(
+                f"no plan can be admitted: an epsilon of {epsilon_cap:g} at delta {delta:g} is too small for a ledger."
+            )
+        curve = renyi_curve(events_of(mechanisms))
+        shares = np.where(budgets > 0, curve / np.where(budgets > 0, budgets, 1.0), np.inf)
+        return cls(epsilon_cap, delta, float(ORDERS[int(np.argmin(shares))]), aside)
+
+    def share(self, mechanisms: Sequence[Mechanism]) -> float:
+        """What share of the cap a plan takes."""
+        budget = self.epsilon_cap - float(conversion(np.array([self.order]), self.delta * (1 - self.aside))[0])
+        return _divergence(tuple(mechanisms), self.order) / budget
+
+
+@lru_cache(maxsize=1000)
+def _divergence(mechanisms: tuple[Mechanism, ...], order: float) -> float:
+    """The Renyi divergence of a plan; the same few plans are asked for at every reservation."""
+    return float(renyi_curve(events_of(mechanisms), np.array([order]))[0])
 
 
 def _sampled(mu: float, rate: float, order: float) -> float:

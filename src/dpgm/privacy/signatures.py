@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.certificate import SIGNATURE_NAME, Check, read_bytes
-from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE
+from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE
+from dpgm.privacy.release_checks import SIGNATURE_NAME, Check, read_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

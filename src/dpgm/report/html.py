@@ -13,7 +13,7 @@ from dpgm.data.atomic import atomic_file
 from dpgm.evaluation.column_faults import percent
 from dpgm.evaluation.evaluation import Evaluation
 from dpgm.evaluation.verdict import verdict
-from dpgm.privacy.certificate_format import Certificate
+from dpgm.privacy.certificate import Certificate
 from dpgm.report import columns, sections
 
 

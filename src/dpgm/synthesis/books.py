@@ -36,7 +36,7 @@ from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
-from dpgm.privacy.certificate_format import LedgerMark
+from dpgm.privacy.certificate import LedgerMark
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY

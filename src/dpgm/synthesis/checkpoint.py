@@ -29,7 +29,7 @@ from torch import Tensor
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.certificate import sha256_of
+from dpgm.privacy.release_checks import sha256_of
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import History, Journal, damaged, read_history
 from dpgm.synthesis.plan import Plan

@@ -18,9 +18,9 @@ from dpgm.data.number_fields import DISCOVER, OpenNumber
 from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT
-from dpgm.privacy.certificate import (
+from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate, strict_json
+from dpgm.privacy.release_checks import (
     SIGNATURE_NAME,
-    Certificate,
     Check,
     Verification,
     accounting_checks,
@@ -29,7 +29,6 @@ from dpgm.privacy.certificate import (
     read_certificate,
     read_text,
 )
-from dpgm.privacy.certificate_format import CERTIFICATE_NAME, LARGEST_CERTIFICATE, strict_json
 from dpgm.privacy.signatures import read_public_key, signature_check
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
