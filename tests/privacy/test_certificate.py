@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpgm.errors import ArtefactError
-from dpgm.privacy import certificate_format
+from dpgm.privacy import certificate as certificates
 from dpgm.privacy.accountant import ACCOUNTANT, cost
 from dpgm.privacy.certificate import Certificate, LedgerMark
 from dpgm.privacy.events import Adjacency, Mechanism
@@ -285,7 +285,7 @@ def test_text_that_is_not_strict_json_is_refused(text, words):
 
 
 def test_a_huge_certificate_is_refused_before_it_is_parsed(release, monkeypatch):
-    monkeypatch.setattr(certificate_format, "LARGEST_CERTIFICATE", 1000)
+    monkeypatch.setattr(certificates, "LARGEST_CERTIFICATE", 1000)
     with pytest.raises(ArtefactError, match="larger than"):
         verify_release(release)
 
