@@ -38,6 +38,37 @@ def test_tails_that_stand_out_together_are_kept():
     assert np.mean(distances) < 0.095  # it was 0.13
 
 
+def test_few_records_spread_evenly_do_not_fall_together_where_noise_is_highest():
+    """1,000 days of two years, 40 in every group of cells and noise of 48: the group that stood out got them all."""
+    field = Numeric("day", 0, 730, integer=True)
+    grid = grid_of(0.0, 730.0, field.format, field.scale)
+    spreads = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        days = rng.integers(0, 731, 1000).astype(float)
+        noisy = grid.counts(grid.cell_of(days)) + np.rint(rng.normal(0, 48.0, grid.size))
+        cells = estimate_cells(noisy, grid, 48.0, 1000.0, RULES)
+        spreads.append(int(np.ptp(np.array(grid.edges)[np.flatnonzero(cells)])) / 730)
+    assert np.mean(spreads) > 0.7  # it was 0.45
+    assert np.quantile(spreads, 0.1) > 0.3  # it was 0.03
+
+
+def test_counts_of_few_keep_their_tail():
+    """Visits of 2,500 people, one in twenty of whom came often: the last groups of cells hold some each."""
+    field = Numeric("visits", 0, 100, integer=True)
+    grid = grid_of(0.0, 100.0, field.format, field.scale)
+    spreads = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        visits = rng.poisson(1.5, 2500) + (rng.random(2500) < 0.05) * rng.integers(5, 40, 2500)
+        noisy = grid.counts(grid.cell_of(visits.astype(float))) + np.rint(rng.normal(0, 48.0, grid.size))
+        cells = estimate_cells(noisy, grid, 48.0, 2500.0, RULES)
+        shares, middles = cells / cells.sum(), (np.array(grid.edges)[:-1] + np.array(grid.edges)[1:] - 1) / 2
+        mean = float(shares @ middles)
+        spreads.append(float(shares @ (middles - mean) ** 2) ** 0.5 / visits.std())
+    assert 0.7 < np.mean(spreads) < 1.3  # it was 0.63
+
+
 def test_amounts_of_the_few_who_have_any_are_in_the_range():
     field = Numeric("gain", "discover", "discover", integer=True)
     highest = []

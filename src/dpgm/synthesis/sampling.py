@@ -128,9 +128,8 @@ class Conditioned:
             self._accepted += len(hits)
             if self._drawn >= 10 / RAREST and self._accepted < self._drawn * RAREST:
                 raise UsageError(
-                    f"{self._requirements()} holds for fewer than {RAREST:.2%} of synthetic records"
-                    f" ({self._accepted} of {self._drawn}); ask for something less rare, or for fewer records where"
-                    " they must be unique."
+                    f"fewer than {RAREST:.2%} of synthetic records meet {self._requirements()} ({self._accepted} of"
+                    f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
                 )
             accepted = hits.rows(0, min(len(hits), count - yielded))
             yielded += len(accepted)
