@@ -159,7 +159,7 @@ def test_integers_are_the_same_where_they_are_sent_to_where_the_value_is(monkeyp
     wanted = add_noise(exact, asked, 4.0, SeededRandomness(0))
     monkeypatch.setattr(gaussian.parallel, "is_parallel", lambda: True)
     monkeypatch.setattr(gaussian.parallel, "rank", lambda: 0)
-    monkeypatch.setattr(gaussian.parallel, "from_first", lambda value: value)
+    monkeypatch.setattr(gaussian.parallel, "all_sum", lambda value: value)
     assert torch.equal(add_noise(exact, asked, 4.0, SeededRandomness(0)), wanted)
 
 
@@ -217,13 +217,50 @@ def test_float_noise_allocates_nothing_in_the_steady_state():
 
 
 def test_integer_noise_is_the_same_by_way_of_the_ranks(monkeypatch):
-    """A parallel run takes rank 0's noise through `from_first`; alone, that changes nothing."""
+    """In a parallel run rank 0 adds noise to its partial sum, the others none; alone, that changes nothing."""
     query = Query(lambda view: torch.zeros(0), 1.0, (2, 3), grid=0.5)
     exact = torch.arange(6).reshape(2, 3)
     alone = add_noise(exact.clone(), query, 4.0, SeededRandomness(1))
     monkeypatch.setattr(gaussian.parallel, "is_parallel", lambda: True)
     monkeypatch.setattr(gaussian.parallel, "rank", lambda: 0)
-    monkeypatch.setattr(gaussian.parallel, "from_first", lambda value: value)
+    monkeypatch.setattr(gaussian.parallel, "all_sum", lambda value: value)
     assert torch.equal(alone, add_noise(exact.clone(), query, 4.0, SeededRandomness(1)))
     monkeypatch.setattr(gaussian.parallel, "rank", lambda: 1)  # draws nothing itself
     assert torch.equal(exact * 0.5, add_noise(exact.clone(), query, 4.0, SeededRandomness(1)))
+
+
+def test_the_ranks_share_a_vector_in_consecutive_parts_of_about_the_same_size():
+    """Every piece has one owner, whatever the number of ranks and the lengths of the pieces."""
+    cases = [([65536] * 8 + [1700], 2), ([65536, 65536, 400] * 10, 3), ([7], 4), ([5, 5], 8), ([3] * 1000, 7)]
+    for lengths, ranks in cases:
+        owned = gaussian._pieces_of_ranks(lengths, ranks)
+        assert len(owned) == ranks
+        assert [piece for own in owned for piece in range(len(lengths))[own]] == list(range(len(lengths)))
+        sizes = [sum(lengths[own]) for own in owned]
+        assert max(sizes) <= sum(lengths) / ranks + max(lengths)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_several_ranks_together_add_the_noise_of_one(apart, monkeypatch):
+    """Each of three ranks adds noise to its own part alone; put together it is the noise of one process."""
+    width = 3 * gaussian.CHUNK + 11
+    whole = torch.zeros(2, width + (5 if apart else 0))
+    question = query((2, width))
+    alone = add_noise(whole.clone()[:, :width], question, 2.0, SeededRandomness(4)).clone()
+    monkeypatch.setattr(gaussian.parallel, "is_parallel", lambda: True)
+    monkeypatch.setattr(gaussian.parallel, "world_size", lambda: 3)
+    monkeypatch.setattr(gaussian.parallel, "sum_on_owners", lambda parts: None)
+    monkeypatch.setattr(gaussian.parallel, "from_owners", lambda parts: None)
+    together, drawn = torch.zeros(2, width), torch.zeros(2, width)
+    for rank in range(3):
+        monkeypatch.setattr(gaussian.parallel, "rank", lambda rank=rank: rank)
+        noisy = add_noise(whole.clone()[:, :width], question, 2.0, SeededRandomness(4))
+        together += noisy
+        drawn += noisy != 0
+    assert torch.equal(together, alone)
+    assert drawn.max() == 1  # nobody draws for a part of somebody else
+
+
+def test_ranks_of_the_operating_systems_source_draw_from_their_own_keys():
+    source = SystemRandomness()
+    assert all(words is source for words in source.words_of_pieces(3))

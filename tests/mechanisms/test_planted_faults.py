@@ -316,6 +316,9 @@ def _one_draw_for_a_whole_step(exact, query, noise, randomness):
         def words(self, count):
             return words.words(count)
 
+        def words_of_pieces(self, count):
+            return [self] * count
+
     return add_noise(exact, query, noise, Repeating())
 
 

@@ -7,7 +7,7 @@ RANDOMNESS = (
     "tests/mechanisms/test_randomness.py::test_two_system_sources_share_nothing",
     "tests/mechanisms/test_randomness.py::test_words_are_uniform_and_never_repeat",
 )
-CPU_NOISE = "[add_normals(part.numpy(), noise * sensitivity, grid, randomness) for part in parts]"
+CPU_NOISE = "[add_normals(part.numpy(), noise * sensitivity, grid, words) for part, words in parts]"
 FILL = "            self.names_used.add(self.name)\n            self._noise.fill(out)\n"
 
 MUTANTS = (
@@ -59,10 +59,10 @@ MUTANTS = (
                 f"    finite = {CPU_NOISE}\n",
                 "    finite = [True]\n"
                 "    shared: dict[int, np.ndarray] = {}\n"
-                "    for part in parts:\n"
+                "    for part, words in parts:\n"
                 "        if len(part) not in shared:\n"
                 "            shared[len(part)] = np.zeros(len(part), dtype=part.numpy().dtype)\n"
-                "            add_normals(shared[len(part)], noise * sensitivity, grid, randomness)\n"
+                "            add_normals(shared[len(part)], noise * sensitivity, grid, words)\n"
                 "        part.numpy()[:] += shared[len(part)]\n",
             ),
         ),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         19,
         "no noise for an empty cluster",
-        ((CPU_NOISE, CPU_NOISE.replace("for part in parts]", "for part in parts if bool(part.any())]")),),
+        ((CPU_NOISE, CPU_NOISE.replace("in parts]", "in parts if bool(part.any())]")),),
         NOISE_LAW,
     ),
     Mutant(
@@ -120,7 +120,7 @@ MUTANTS = (
         (
             (
                 CPU_NOISE,
-                "[add_normals(part.numpy(), noise * sensitivity / 2, grid, randomness) for _ in range(2) for part in parts]",
+                "[add_normals(part.numpy(), noise * sensitivity / 2, grid, words) for part, words in parts for _ in range(2)]",
             ),
         ),
         NOISE_LAW,

@@ -1,14 +1,14 @@
 """Every sum over records goes through here: one process, or the ranks of torch.distributed.
 
-The program is SPMD: each rank holds its share of the rows, numbered globally. `sum_on_first` adds the partial
-sums of all ranks on rank 0; it draws noise and adds it, once; `from_first` gives every rank the noisy sums. Exact sums
-are on rank 0 alone.
+The program is SPMD: each rank holds its share of the rows, numbered globally. Every coordinate of a sum has one owner
+among the ranks, who draws its noise and adds it, once (mechanisms/gaussian.py). What every rank gets is noisy.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,14 +39,28 @@ def all_sum(partial: Tensor) -> Tensor:
     return partial
 
 
-def sum_on_first(partial: Tensor) -> Tensor:
-    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
+def sum_on_owners(parts: Sequence[Tensor]) -> None:
+    """Part r of a vector, summed over all ranks, on rank r, in place; the others hold nothing of meaning there.
+
+    Every rank passes parts of the same lengths.
+    """
     if is_parallel():
-        shared = _where_ranks_meet(partial)
-        torch.distributed.reduce(shared, dst=0)
-        if rank() == 0:
-            partial.copy_(shared)
-    return partial
+        _on_all(parts, lambda part, owner: torch.distributed.reduce(part, dst=owner, async_op=True))
+
+
+def from_owners(parts: Sequence[Tensor]) -> None:
+    """Part r of a vector, as rank r holds it, on every rank, in place."""
+    if is_parallel():
+        _on_all(parts, lambda part, owner: torch.distributed.broadcast(part, src=owner, async_op=True))
+
+
+def _on_all(parts: Sequence[Tensor], start: Callable[[Tensor, int], Any]) -> None:
+    shared = [_where_ranks_meet(part) for part in parts]
+    for work in [start(part, owner) for owner, part in enumerate(shared) if len(part)]:
+        work.wait()
+    for part, moved in zip(parts, shared, strict=True):
+        if moved is not part:
+            part.copy_(moved)
 
 
 def place_of(rows: int) -> tuple[int, int]:
@@ -59,12 +73,15 @@ def place_of(rows: int) -> tuple[int, int]:
     return int(counts[: rank()].sum()), int(counts.sum())
 
 
+def sum_on_first(partial: Tensor) -> Tensor:
+    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
+    sum_on_owners([partial])
+    return partial
+
+
 def from_first(value: Tensor) -> Tensor:
     """What rank 0 holds, on every rank, in place."""
-    if is_parallel():
-        shared = _where_ranks_meet(value)
-        torch.distributed.broadcast(shared, src=0)
-        value.copy_(shared)
+    from_owners([value])
     return value
 
 

@@ -210,11 +210,12 @@ class Gateway:
         return self._noisy(call, query, self._exact(query, rows))
 
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
+        """The query's value on this rank's rows."""
         with _silent():
             if isinstance(query, ThresholdQuery):
                 self._labels, sums = query.sums_of_all(View(self._records, self._kept), self.randomness)
                 return sums
-            return parallel.sum_on_first(query.compute(View(self._records, self._kept, rows, self._fill_normals)))
+            return query.compute(View(self._records, self._kept, rows, self._fill_normals))
 
     def _fill_normals(self, rows: NDArray[np.int64], out: Tensor) -> None:
         fill_with_normals(out, self.randomness)

@@ -15,11 +15,16 @@ nothing left for it to protect, so it is not used.
 On an accelerator the normals are torch's double-precision ones, correct to 8.5 standard deviations, and the grid is
 2^-21 to 2^-20 of the sensitivity.
 
-In a parallel run rank 0 draws and adds the noise, and every rank receives the noisy value.
+In a parallel run every coordinate of a sum has one owner among the ranks, who alone draws noise for it, once, from its
+own key. Integers belong to rank 0, which adds its noise to its own partial sum: then the partial sums of all ranks are
+added, exactly, and nobody sees a sum without noise. Floats on the CPU are cut into one part per rank. There the noise
+comes after the sum, so that the rounding is last, and the owner of a part sees its sum without noise. Floats on
+accelerators belong to rank 0.
 """
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -29,7 +34,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from dpgm.compute import fused, parallel
 from dpgm.compute.cuda_graphs import Recorded, Repeated, Upcoming
 from dpgm.errors import DpgmError, UsageError
-from dpgm.mechanisms.normals import add_normals
+from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.rounded_gaussian import AHEAD, few_rounded_gaussians, rounded_gaussian
@@ -50,7 +55,7 @@ def noise_std(query: Query, noise: float, randomness: Randomness) -> float:
 
 
 def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness) -> Tensor:
-    """The exact value plus noise of standard deviation `noise` x the query's sensitivity.
+    """The sum over all ranks of `exact`, plus noise of standard deviation `noise` x the query's sensitivity.
 
     Floats are changed in place. Raises DpgmError if the noisy value is not finite.
     """
@@ -61,26 +66,20 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
         return _add_integers(exact, query.grid, std, randomness)
     if exact.dtype not in (torch.float32, torch.float64):
         raise DpgmError(f"a query without a grid must return float32 or float64; got {exact.dtype}.")
-    known = None
-    if std > 0 and parallel.rank() == 0:
-        released = query.released_sensitivity
-        sensitivity = float(query.sensitivity) if released is None else released
-        if exact.device.type == "cpu":
-            known = _add_on_cpu(exact, noise, float(sensitivity), randomness)
-        else:
-            _add_on_device(exact, noise, sensitivity, randomness)
-    noisy = parallel.from_first(exact)
-    if query.check_later and exact.device.type != "cpu":
-        return noisy
-    if known is None or parallel.is_parallel():
+    released = query.released_sensitivity
+    sensitivity = float(query.sensitivity) if released is None else released
+    if exact.device.type == "cpu":
+        finite = _add_on_cpu(exact, noise, float(sensitivity), randomness)
+    else:
+        _add_on_device(exact, noise, sensitivity, randomness)
         # A sum is finite only if its terms are: one cheap pass, and it looks at noisy values alone.
-        known = math.isfinite(noisy.sum().item())
-    if not known:
+        finite = query.check_later or math.isfinite(exact.sum().item())
+    if not finite:
         raise DpgmError(
             "a noisy value is not finite, so it is not released (its budget stays spent); "
             "try a smaller learning rate."
         )
-    return noisy
+    return exact
 
 
 def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor:
@@ -97,22 +96,37 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
         units = np.zeros(exact.shape, dtype=np.int64)
     if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms
         return torch.from_numpy((exact.numpy() + units) * grid)
-    return parallel.from_first(exact + torch.from_numpy(units).to(exact.device)).double() * grid
+    return parallel.all_sum(exact + torch.from_numpy(units).to(exact.device)).double() * grid
 
 
 def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
     """Whether all of the noisy values are finite."""
     grid = math.ldexp(1.0, math.frexp(max(noise, 2.0**-8) * sensitivity)[1] - 13)
     flat = exact.detach()
-    if flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]:
-        parts = list(flat)  # rows that lie apart, each contiguous
-    else:
+    apart = flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]
+    if parallel.is_parallel() or not apart:
         flat = flat.contiguous()
-        parts = [flat.reshape(-1)]
-    finite = [add_normals(part.numpy(), noise * sensitivity, grid, randomness) for part in parts]
+    lines = list(flat) if apart else [flat.reshape(-1)]  # rows that lie apart, each contiguous
+    pieces = [piece for line in lines for piece in line.split(CHUNK)]
+    owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())
+    shares = flat.reshape(-1).split([sum(len(piece) for piece in pieces[own]) for own in owned])
+    mine = owned[parallel.rank()]
+    parallel.sum_on_owners(shares)
+    parts = zip(pieces[mine], randomness.words_of_pieces(len(pieces))[mine], strict=True) if noise > 0 else ()
+    finite = [add_normals(part.numpy(), noise * sensitivity, grid, words) for part, words in parts]
+    parallel.from_owners(shares)
     if flat.data_ptr() != exact.data_ptr():
         exact.copy_(flat)
+    if parallel.is_parallel() or not finite:
+        return math.isfinite(exact.sum().item())  # a sum is finite only if its terms are
     return all(finite)
+
+
+def _pieces_of_ranks(lengths: Sequence[int], ranks: int) -> list[slice]:
+    """Which pieces of a vector belong to which rank: consecutive ones, about as many numbers for each."""
+    middles = np.cumsum(lengths) - np.asarray(lengths) / 2
+    ends = np.searchsorted(middles, np.arange(1, ranks) * sum(lengths) / ranks).tolist()
+    return [slice(first, last) for first, last in pairwise([0, *ends, len(lengths)])]
 
 
 class _DeviceNoise:
@@ -168,10 +182,13 @@ _units_of: MutableMapping[Tensor, _DeviceUnits] = WeakIdKeyDictionary()
 
 
 def _add_on_device(exact: Tensor, noise: float, sensitivity: float | Tensor, randomness: Randomness) -> None:
-    adding = _noise_of.get(exact)
-    if adding is None:
-        adding = _noise_of[exact] = _DeviceNoise(exact)
-    adding.add(noise, sensitivity, randomness.device_noise(exact.device))
+    parallel.sum_on_first(exact)
+    if noise > 0 and parallel.rank() == 0:
+        adding = _noise_of.get(exact)
+        if adding is None:
+            adding = _noise_of[exact] = _DeviceNoise(exact)
+        adding.add(noise, sensitivity, randomness.device_noise(exact.device))
+    parallel.from_first(exact)
 
 
 def _add_integers_on_device(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor | None:

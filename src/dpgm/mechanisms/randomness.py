@@ -4,9 +4,10 @@ A source gives raw 64-bit words for privacy (noise, Poisson coins, secret draws 
 public draws (initial weights, synthetic records), which are post-processing.
 
 Coins are addressed by (purpose, step, block): the same address gives the same words on every rank, whatever
-share of the rows it holds, because the ranks share rank 0's coin key. Noise words are never addressed: each
-call gives fresh ones. Secret draws of records (latent variables) are never addressed either, nor stored, nor shared:
-every rank has its own key for them, apart from the noise's.
+share of the rows it holds, because the ranks share rank 0's coin key. Noise words are not addressed: each call gives
+fresh ones, from the rank's own key (only in seeded runs, where several ranks must give what one gives, noise of floats
+is). Secret draws of records (latent variables) are never addressed either, nor stored, nor shared: every rank has its
+own key for them, apart from the noise's.
 
 What stands behind `SystemRandomness`:
 
@@ -31,10 +32,10 @@ from dpgm.compute import parallel
 from dpgm.errors import DpgmError
 from dpgm.mechanisms.counter_generators import AesWords, PhiloxWords, Words
 
-COINS = 1  # purpose of the Poisson coins' streams
+COINS, PIECES = 1, 2  # purposes of streams: Poisson coins; in seeded runs the noise of a sum's pieces
 ALIGNMENT = 4  # addressed words come in multiples of this many
 _LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
-# What a key or seed is for. Those of noise, coins and public draws count on rank 0 only; those of records on each.
+# What a key or seed is for. Those of coins and public draws count on rank 0 only; those of noise and records on each.
 _NOISE, _COIN_KEY, _NOISE_ON_DEVICE, _PUBLIC, _RECORDS, _RECORDS_ON_DEVICE = range(6)
 _AES_NAME = "AES-256-CTR, key from the operating system"
 _PHILOX_NAME = "Philox4x64-10, 128-bit key from the operating system (package cryptography not installed)"
@@ -71,6 +72,10 @@ class Randomness(Protocol):
 
     def fill(self, out: Words) -> None:
         """Fresh words into a contiguous array; nothing is allocated."""
+        ...
+
+    def words_of_pieces(self, count: int) -> "Sequence[WordFiller]":
+        """Fresh words for the noise of each piece of one sum; ranks share the pieces, and no two draw for the same."""
         ...
 
     def stream(self, *address: int) -> WordStream:
@@ -133,6 +138,9 @@ class _Stream:
         wanted, self._left = self._left[:count], self._left[count:]
         return wanted
 
+    def fill(self, out: Words) -> None:
+        out[:] = self.words(len(out))
+
 
 class _Source:
     """What the two sources share: thread-safe; re-keyed in a forked child; never pickled or copied."""
@@ -178,7 +186,11 @@ class _Source:
             self.names_used.add(self.name)
             self._noise.fill(out)
 
-    def stream(self, *address: int) -> WordStream:
+    def words_of_pieces(self, count: int) -> Sequence[WordFiller]:
+        """The running words for every piece: a rank has its own key."""
+        return [self] * count
+
+    def stream(self, *address: int) -> "_Stream":
         """An independent stream for an address of up to three numbers."""
         return _Stream(self, (*address, *(0,) * (3 - len(address))))
 
@@ -279,6 +291,7 @@ class SeededRandomness(_Source):
         self.name = f"seeded generator, seed {seed} (NOT PRIVATE)"
         self._seed = seed
         self._asked: dict[int, int] = {}
+        self._sums = 0
         super().__init__()
 
     def _entropy(self, purpose: int, count: int) -> bytes:
@@ -287,6 +300,11 @@ class SeededRandomness(_Source):
         rank = [parallel.rank()] if purpose in (_RECORDS, _RECORDS_ON_DEVICE) else []
         words = np.random.SeedSequence([self._seed, purpose, asked, *rank]).generate_state(count // 8, np.uint64)
         return words.tobytes()
+
+    def words_of_pieces(self, count: int) -> Sequence[WordFiller]:
+        """Addressed, so that a piece has the same noise whichever rank draws it."""
+        self._sums += 1
+        return [self.stream(PIECES, self._sums, piece) for piece in range(count)]
 
     def _generator(self, key: bytes) -> PhiloxWords:
         return PhiloxWords(key)
