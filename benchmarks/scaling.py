@@ -12,8 +12,9 @@ table as they are measured; slope of log cost over log records and plot are made
 
 Processes: simulated call records (1303 towers), single-threaded processes joined as by torchrun, each with its share of
 the rows: the statistics of a default fit, and training steps of a VAE at batch 4096; then the same steps by processes
-that do not talk to each other, which is what the machine itself allows. Two ratios to one process: of wall
-time, which means something on free cores alone, and of the processor seconds of the busiest process.
+that do not talk to each other, which is what the machine itself allows. One process and the group take turns, and
+medians over the rounds are compared: of wall time, which means something on free cores alone, and of the processor
+seconds of the busiest process.
 """
 
 import argparse
@@ -37,7 +38,7 @@ SIZES, QUICK = (100_000, 400_000, 1_600_000, 4_400_000), (10_000, 20_000, 40_000
 LARGEST_SLOPE, LEAST_RATIO = 1.05, 1.7
 COLUMNS = ("family", "records", "steps", "measured_seconds", "training_seconds", "processor_seconds")
 BATCH, TRAINED, PORT = 4096, 60, 29_517
-APART = "training, apart"
+STATISTICS, TRAINING, APART = "statistics", "training", "training, apart"
 
 
 # -- cost against the number of records ---------------------------------------------------------------------------
@@ -188,8 +189,8 @@ def against_records(options: argparse.Namespace) -> None:
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def work(rank: int, processes: int, file: str, results: Any) -> None:
-    """One of the processes: the statistics of a default fit on its share of the rows, then training steps."""
+def work(rank: int, processes: int, file: str, orders: Any) -> None:
+    """One of the processes: takes orders, and answers each with wall and processor seconds of its part of the work."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT), "RANK": str(rank), "OMP_NUM_THREADS": "1"}
     import torch
     import torch.distributed
@@ -225,74 +226,82 @@ def work(rank: int, processes: int, file: str, results: Any) -> None:
             took[1] += time.process_time() - processor
             return answer
 
-    def statistics(rows: Records) -> None:
+    def statistics(rows: Records) -> tuple[float, float]:
+        took[:] = [0.0, 0.0]
         gateway = Timed(rows, randomness=SystemRandomness(), first_row=first)
         measure(gateway, rows.domain, count, plan.noises, plan.settings.family.rules)  # type: ignore[attr-defined]
+        return took[0], took[1]
 
-    statistics(records.rows(0, 1000))
-    took[:] = [0.0, 0.0]
-    statistics(records)
-    found = {"statistics": tuple(took)}
+    gateway = Gateway(records, randomness=SystemRandomness(), first_row=first)
     settings = TrainingSettings(10**6, BATCH / count, 4.8, 1.1, count)
+    draws = torch.Generator().manual_seed(0)
+    trainer = Trainer(gateway, VAE(records.domain, (200,), 8), settings, generator=draws)
 
-    def train() -> tuple[float, float]:
-        gateway = Gateway(records, randomness=SystemRandomness(), first_row=first)
-        draws = torch.Generator().manual_seed(0)
-        trainer = Trainer(gateway, VAE(records.domain, (200,), 8), settings, generator=draws)
+    def training() -> tuple[float, float]:
         trainer.run(3)
         wall, processor = time.perf_counter(), time.process_time()
         trainer.run(TRAINED)
         return time.perf_counter() - wall, time.process_time() - processor
 
-    found["training"] = train()
-    if processes > 1:
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
-    found[APART] = train()
-    results.put(found)
+    statistics(records.rows(0, 1000))
+    orders.send(None)
+    while (order := orders.recv()) is not None:
+        orders.send(statistics(records) if order == STATISTICS else training())
+        if order == APART and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
 
 
 def several_processes(options: argparse.Namespace) -> None:
-    """One process, then several; wall and processor seconds, and their ratios."""
+    """One process and several, by turns; wall and processor seconds of each round, and the ratios of their medians."""
     from dpgm.data import simulate
 
     records = options.records or (200_000 if options.quick else 4_400_000)
     spawned = multiprocessing.get_context("spawn")
-    slowest: dict[int, dict[str, tuple[float, float]]] = {}
+    groups: dict[int, list[tuple[Any, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/records.npz"
         whole = simulate.simulate_cdr(records, seed=0)
         np.savez(file, indptr=whole.indptr, indices=whole.indices)
         del whole
         for processes in (1, options.processes):
-            results = spawned.Queue()
-            started = [
-                spawned.Process(target=work, args=(rank, processes, file, results)) for rank in range(processes)
-            ]
-            for process in started:
+            groups[processes] = []
+            for rank in range(processes):
+                ours, theirs = spawned.Pipe()
+                process = spawned.Process(target=work, args=(rank, processes, file, theirs))
                 process.start()
-            found = [results.get() for _ in started]
-            for process in started:
-                process.join()
-            slowest[processes] = {
-                name: (max(one[name][0] for one in found), max(one[name][1] for one in found)) for name in found[0]
-            }
-    columns = ("work", "records", "processes", "wall_seconds", "busiest_processor_seconds", "wall_ratio")
-    columns += ("processor_ratio",)
-    for name in ("statistics", "training", APART):
-        alone = slowest[1][name]
-        for processes, by in slowest.items():
-            wall, processor = by[name]
-            row = {"work": name, "records": records, "processes": processes, "wall_seconds": wall}
-            row |= {"busiest_processor_seconds": processor, "wall_ratio": alone[0] / wall}
-            row |= {"processor_ratio": alone[1] / processor}
-            print(row, flush=True)
-            if options.csv is not None:
-                add_row(options.csv, columns, row)
-        ratio = alone[0] / slowest[options.processes][name][0]
+                groups[processes].append((process, ours))
+            for _, pipe in groups[processes]:
+                pipe.recv()
+    for name in (STATISTICS, TRAINING, APART):
+        if name == APART:  # the last order of the group: it is no group afterwards
+            slowest(groups[options.processes], APART)
+        rounds = [[slowest(groups[processes], name) for processes in groups] for _ in range(options.rounds)]
+        for number, pair in enumerate(rounds):
+            for processes, (wall, processor) in zip(groups, pair, strict=True):
+                row = {"work": name, "records": records, "round": number, "processes": processes}
+                row |= {"wall_seconds": wall, "busiest_processor_seconds": processor}
+                if options.csv is not None:
+                    add_row(options.csv, tuple(row), row)
+        alone, together = (np.median([pair[group] for pair in rounds], axis=0) for group in (0, 1))
+        ratios = sorted(pair[0][0] / pair[1][0] for pair in rounds)
+        ratio = float(alone[0] / together[0])
         print(
-            f"{name}: {ratio:.2f} times the throughput{'' if ratio >= LEAST_RATIO else ' (BELOW 1.7)'}", flush=True
+            f"{name}: {ratio:.2f} times the throughput ({ratios[0]:.2f} to {ratios[-1]:.2f} by round), "
+            f"{alone[1] / together[1]:.2f} in processor seconds{'' if ratio >= LEAST_RATIO else ' (BELOW 1.7)'}",
+            flush=True,
         )
+    for group in groups.values():
+        for process, pipe in group:
+            pipe.send(None)
+            process.join()
+
+
+def slowest(group: Sequence[tuple[Any, Any]], order: str) -> tuple[float, float]:
+    """Give the processes of a group one order; the longest wall time and most processor seconds among them."""
+    for _, pipe in group:
+        pipe.send(order)
+    found = [pipe.recv() for _, pipe in group]
+    return max(wall for wall, _ in found), max(processor for _, processor in found)
 
 
 def main() -> None:
@@ -306,6 +315,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="picture of the whole table; needs --csv")
     parser.add_argument("--processes", type=int, help="compare so many processes with one instead")
     parser.add_argument("--records", type=int, help="of the comparison of processes")
+    parser.add_argument("--rounds", type=int, default=7, help="of the comparison of processes")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:

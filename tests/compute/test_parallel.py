@@ -18,9 +18,18 @@ def test_alone_a_sum_is_itself():
     assert partial.tolist() == [1, 2]
 
 
-class _Done:
+class _Work:
+    """A collective operation that is over after some looks."""
+
+    def __init__(self, looks=0):
+        self.looks, self.waited = looks, False
+
+    def is_completed(self):
+        self.looks -= 1
+        return self.looks < 0
+
     def wait(self):
-        """Nothing to wait for."""
+        self.waited = True
 
 
 @pytest.fixture
@@ -31,25 +40,51 @@ def nccl(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self.clone())
 
 
+def _moved(change):
+    def move(shared, *others, async_op=False, **named):
+        change(shared, *others, **named)
+        return _Work()
+
+    return move
+
+
 def test_sums_are_made_where_the_ranks_can_meet(nccl, monkeypatch):
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared: shared.mul_(2))
+    monkeypatch.setattr(torch.distributed, "all_reduce", _moved(lambda shared: shared.mul_(2)))
+    monkeypatch.setattr(torch.distributed, "broadcast", _moved(lambda shared, src: shared.add_(1)))
     value = torch.tensor([3])
     assert parallel.all_sum(value) is value
     assert value.tolist() == [6]
+    assert parallel.from_first(value).tolist() == [7]
 
 
-def test_every_part_has_its_owner(nccl, monkeypatch):
-    def move(shared, dst=None, src=None, async_op=False):
-        shared.add_(10 * (dst if src is None else src) + (0 if src is None else 1))
-        return _Done()
+def test_exact_sums_on_an_accelerator_are_on_the_first_rank_alone(nccl, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "reduce", lambda shared, dst: shared.add_(10 + dst))
+    for rank, held in ((0, 13), (1, 3)):
+        monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+        assert parallel.sum_on_first(torch.tensor([3])).tolist() == [held]
 
-    monkeypatch.setattr(torch.distributed, "reduce", move)
-    monkeypatch.setattr(torch.distributed, "broadcast", move)
-    vector = torch.zeros(5, dtype=torch.int64)
-    parts = vector.split([2, 0, 3])
-    parallel.sum_on_owners(parts)
-    assert vector.tolist() == [0, 0, 20, 20, 20]
-    parallel.from_owners(parts)
-    assert vector.tolist() == [1, 1, 41, 41, 41]
-    assert parallel.sum_on_first(torch.tensor([3])).tolist() == [3]
-    assert parallel.from_first(torch.tensor([3])).tolist() == [4]
+
+def test_every_part_of_a_vector_has_its_owner(nccl, monkeypatch):
+    """Three ranks, of which the second owns nothing; seen from the third."""
+
+    def exchange(received, sent, output_lengths, input_lengths):
+        assert (output_lengths, input_lengths) == ([3, 3, 3], [2, 0, 3])
+        received.copy_(torch.cat([sent[2:], sent[2:] * 10, sent[2:] * 100]))
+
+    monkeypatch.setattr(parallel, "rank", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "all_to_all_single", _moved(exchange))
+    monkeypatch.setattr(torch.distributed, "broadcast", _moved(lambda shared, src: shared.add_(1000 * (src + 1))))
+    vector = torch.arange(5)
+    parallel.sum_on_owners(vector, [2, 0, 3])
+    assert vector.tolist() == [0, 1, 222, 333, 444]
+    parallel.from_owners(vector, [2, 0, 3])
+    assert vector.tolist() == [1000, 1001, 3222, 3333, 3444]
+
+
+def test_a_rank_stays_awake_for_a_while_and_then_sleeps(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda: "gloo")
+    monkeypatch.setattr(parallel, "AWAKE", 0.01)
+    for looks in (0, 5, 10**9):
+        work = _Work(looks)
+        parallel._finish(work)
+        assert work.waited

@@ -249,8 +249,9 @@ def test_several_ranks_together_add_the_noise_of_one(apart, monkeypatch):
     alone = add_noise(whole.clone()[:, :width], question, 2.0, SeededRandomness(4)).clone()
     monkeypatch.setattr(gaussian.parallel, "is_parallel", lambda: True)
     monkeypatch.setattr(gaussian.parallel, "world_size", lambda: 3)
-    monkeypatch.setattr(gaussian.parallel, "sum_on_owners", lambda parts: None)
-    monkeypatch.setattr(gaussian.parallel, "from_owners", lambda parts: None)
+    monkeypatch.setattr(gaussian.parallel, "from_first", lambda value: value)
+    monkeypatch.setattr(gaussian.parallel, "sum_on_owners", lambda partial, lengths: None)
+    monkeypatch.setattr(gaussian.parallel, "from_owners", lambda value, lengths: None)
     together, drawn = torch.zeros(2, width), torch.zeros(2, width)
     for rank in range(3):
         monkeypatch.setattr(gaussian.parallel, "rank", lambda rank=rank: rank)

@@ -5,7 +5,8 @@ among the ranks, who draws its noise and adds it, once (mechanisms/gaussian.py).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+AWAKE = 0.05  # seconds; a rank that is later than that has other work, and the core may have some too
+_give_way = getattr(os, "sched_yield", lambda: time.sleep(0))  # not on every system
 
 
 def is_parallel() -> bool:
@@ -34,33 +38,49 @@ def all_sum(partial: Tensor) -> Tensor:
     """The sum of the partial sums of all ranks, in place."""
     if is_parallel():
         shared = _where_ranks_meet(partial)
-        torch.distributed.all_reduce(shared)
+        _finish(torch.distributed.all_reduce(shared, async_op=True))
         partial.copy_(shared)
     return partial
 
 
-def sum_on_owners(parts: Sequence[Tensor]) -> None:
-    """Part r of a vector, summed over all ranks, on rank r, in place; the others hold nothing of meaning there.
+def sum_on_first(partial: Tensor) -> Tensor:
+    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
+    if is_parallel():
+        shared = _where_ranks_meet(partial)
+        torch.distributed.reduce(shared, dst=0)
+        if rank() == 0:
+            partial.copy_(shared)
+    return partial
 
-    Every rank passes parts of the same lengths.
+
+def sum_on_owners(partial: Tensor, lengths: Sequence[int]) -> None:
+    """The sum of the partial sums of all ranks, in place, each rank's own part of the numbers on that rank.
+
+    The numbers of a contiguous tensor are cut into parts of the given lengths, one for each rank. What a rank holds in
+    the parts of others has no meaning after it.
     """
     if is_parallel():
-        _on_all(parts, lambda part, owner: torch.distributed.reduce(part, dst=owner, async_op=True))
+        shared, own = _where_ranks_meet(partial.view(-1)), lengths[rank()]
+        received = shared.new_empty(len(lengths) * own)
+        _finish(
+            torch.distributed.all_to_all_single(
+                received, shared, [own] * len(lengths), list(lengths), async_op=True
+            )
+        )
+        partial.view(-1).split_with_sizes(list(lengths))[rank()].copy_(received.view(len(lengths), own).sum(0))
 
 
-def from_owners(parts: Sequence[Tensor]) -> None:
-    """Part r of a vector, as rank r holds it, on every rank, in place."""
+def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
+    """Every rank's own part of the numbers of a contiguous tensor, on every rank, in place."""
     if is_parallel():
-        _on_all(parts, lambda part, owner: torch.distributed.broadcast(part, src=owner, async_op=True))
-
-
-def _on_all(parts: Sequence[Tensor], start: Callable[[Tensor, int], Any]) -> None:
-    shared = [_where_ranks_meet(part) for part in parts]
-    for work in [start(part, owner) for owner, part in enumerate(shared) if len(part)]:
-        work.wait()
-    for part, moved in zip(parts, shared, strict=True):
-        if moved is not part:
-            part.copy_(moved)
+        shared = _where_ranks_meet(value.view(-1))
+        for work in [
+            torch.distributed.broadcast(part, src=owner, async_op=True)
+            for owner, part in enumerate(shared.split_with_sizes(list(lengths)))
+            if len(part)
+        ]:
+            _finish(work)
+        value.view(-1).copy_(shared)
 
 
 def place_of(rows: int) -> tuple[int, int]:
@@ -73,15 +93,12 @@ def place_of(rows: int) -> tuple[int, int]:
     return int(counts[: rank()].sum()), int(counts.sum())
 
 
-def sum_on_first(partial: Tensor) -> Tensor:
-    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
-    sum_on_owners([partial])
-    return partial
-
-
 def from_first(value: Tensor) -> Tensor:
     """What rank 0 holds, on every rank, in place."""
-    from_owners([value])
+    if is_parallel():
+        shared = _where_ranks_meet(value)
+        _finish(torch.distributed.broadcast(shared, src=0, async_op=True))
+        value.copy_(shared)
     return value
 
 
@@ -121,6 +138,15 @@ def several_processes() -> Iterator[None]:
         yield
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _finish(work: Any) -> None:
+    """Wait, at first without falling asleep: being woken takes longer than most sums between ranks of one machine."""
+    if torch.distributed.get_backend() == "gloo":
+        start = time.monotonic()
+        while not work.is_completed() and time.monotonic() < start + AWAKE:
+            _give_way()
+    work.wait()
 
 
 def _where_ranks_meet(value: Tensor) -> Tensor:

@@ -109,12 +109,12 @@ def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Ran
     lines = list(flat) if apart else [flat.reshape(-1)]  # rows that lie apart, each contiguous
     pieces = [piece for line in lines for piece in line.split(CHUNK)]
     owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())
-    shares = flat.reshape(-1).split([sum(len(piece) for piece in pieces[own]) for own in owned])
+    lengths = [sum(len(piece) for piece in pieces[own]) for own in owned]
     mine = owned[parallel.rank()]
-    parallel.sum_on_owners(shares)
+    parallel.sum_on_owners(flat, lengths)
     parts = zip(pieces[mine], randomness.words_of_pieces(len(pieces))[mine], strict=True) if noise > 0 else ()
     finite = [add_normals(part.numpy(), noise * sensitivity, grid, words) for part, words in parts]
-    parallel.from_owners(shares)
+    parallel.from_owners(flat, lengths)
     if flat.data_ptr() != exact.data_ptr():
         exact.copy_(flat)
     if parallel.is_parallel() or not finite:
