@@ -44,7 +44,7 @@ def fourier_features(
     tables: tuple[NDArray[np.int16], ...],
     device: str = "cpu",
 ) -> Tensor:
-    """One table look-up a table of (offset + sum of the angles of a record's ones), side by side.
+    """One look-up per table, of (offset + sum of the angles of a record's ones), side by side.
 
     Args:
         records: n records of width m.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 LONGEST = 1024  # columns at a time
-STRETCH = 1024  # numbers a program in flat kernels
+STRETCH = 1024  # numbers per program in flat kernels
 
 
 @cache

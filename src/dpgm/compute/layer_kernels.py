@@ -31,8 +31,8 @@ def row_squares(matrix: Array, width: int, out: Array) -> None:
     if HAS_NUMBA:
         _row_squares(matrix, width, out)
     else:
-        wanted = matrix[:, :width]
-        out[:] = np.einsum("ij,ij->i", wanted, wanted, dtype=np.float64)
+        used = matrix[:, :width]
+        out[:] = np.einsum("ij,ij->i", used, used, dtype=np.float64)
 
 
 @compiled

@@ -142,11 +142,11 @@ class Mixture:
         counts = [0] * len(weights) if which is None else torch.bincount(which, minlength=len(weights)).tolist()
         indices: list[np.ndarray[Any, Any]] = []
         lengths: list[np.ndarray[Any, Any]] = []
-        for s, wanted in enumerate(counts):
+        for s, number in enumerate(counts):
             chains = None if self.chains is None else self.chains[s : s + 1]
-            for start in range(0, wanted, CHUNK):
+            for start in range(0, number, CHUNK):
                 logits = self.model.generate(
-                    self.parameters[s : s + 1], chains, min(CHUNK, wanted - start), generator=generator
+                    self.parameters[s : s + 1], chains, min(CHUNK, number - start), generator=generator
                 )
                 columns, found = self.model.outputs.draw_sparse(logits, generator=generator)
                 indices.append(columns)
@@ -154,7 +154,7 @@ class Mixture:
         drawn = _assemble(indices, lengths, self.domain)
         if len(counts) == 1 or which is None:
             return drawn
-        # Networks made their records one after another; put them where the draw of `which` wanted them.
+        # Networks made their records one after another; put them where the draw of `which` has them.
         places = np.argsort(which.numpy(), kind="stable")
         order = np.empty_like(places)
         order[places] = np.arange(count)

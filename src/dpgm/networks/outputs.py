@@ -117,7 +117,7 @@ def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDAr
 
 
 def _choose(shares: Tensor, generator: torch.Generator) -> Tensor:
-    """One column index a row, with the given probabilities (..., n), by inversion."""
+    """One column index per row, with the given probabilities (..., n), by inversion."""
     steps = shares.cumsum(-1)
     point = torch.rand(shares.shape[:-1], generator=generator, dtype=shares.dtype, device=shares.device)
     last = shares.shape[-1] - 1

@@ -42,12 +42,12 @@ class Envelope:
         composed = [
             compose([pair.on_grid(grid, tail) for pair in branch], 0.0, precise=True) for branch in self.branches
         ]
-        first = min(whole.first for whole in composed)
-        last = max(whole.first + len(whole.masses) - 1 for whole in composed)
-        masses = np.stack([_padded(whole, first, last) for whole in composed])
+        first = min(branch_loss.first for branch_loss in composed)
+        last = max(branch_loss.first + len(branch_loss.masses) - 1 for branch_loss in composed)
+        masses = np.stack([_padded(branch_loss, first, last) for branch_loss in composed])
         losses: Floats = (first + np.arange(last - first + 1, dtype=np.float64)) * grid
         profiles = np.stack(
-            [_profile(row, losses, whole.infinity) for row, whole in zip(masses, composed, strict=True)]
+            [_profile(row, losses, branch_loss.infinity) for row, branch_loss in zip(masses, composed, strict=True)]
         )
         worst = np.argmax(profiles, axis=0)
         profile = profiles.max(axis=0)
@@ -62,10 +62,10 @@ class Envelope:
         return Loss(grid, first, result, infinity)
 
 
-def _padded(whole: Composed, first: int, last: int) -> Floats:
+def _padded(branch_loss: Composed, first: int, last: int) -> Floats:
     masses = np.zeros(last - first + 1)
-    start = whole.first - first
-    masses[start : start + len(whole.masses)] = whole.masses
+    start = branch_loss.first - first
+    masses[start : start + len(branch_loss.masses)] = branch_loss.masses
     return masses
 
 

@@ -123,7 +123,7 @@ def _kolmogorov(scores: Array) -> float:
 
 
 def _worst_coordinate(stacked: Array) -> float:
-    """Smallest p-value over coordinates, times their number; one row a call."""
+    """Smallest p-value over coordinates, times their number; one row per call."""
     totals = np.sum(stacked**2, axis=0)
     tails = np.minimum(stats.chi2.cdf(totals, len(stacked)), stats.chi2.sf(totals, len(stacked)))
     return float(np.min(tails) * 2 * totals.size)

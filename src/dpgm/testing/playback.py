@@ -51,21 +51,21 @@ def assert_playback_invariant(
     others = [*datasets, datasets[0].rows(0, 0)] if with_empty else list(datasets)
     for number in range(seed, seed + tapes):
         traced = TraceGateway(datasets[0], randomness=SeededRandomness(number), allowance=allowance)
-        wanted = run(traced)
+        expected = run(traced)
         require(bool(traced.calls), "the run released nothing, so there is nothing to check")
         played = PlaybackGateway(traced.tape, randomness=SeededRandomness(number), allowance=allowance)
-        _assert_same(wanted, run(played), "without data")
+        _assert_same(expected, run(played), "without data")
         require(played.calls == traced.calls, "the list of calls differs without data")
         for index, records in enumerate(others):
             again = TraceGateway(
                 records, randomness=SeededRandomness(number), tape=traced.tape, allowance=allowance
             )
-            _assert_same(wanted, run(again), f"on data set {index}")
+            _assert_same(expected, run(again), f"on data set {index}")
             require(again.calls == traced.calls, f"the list of calls differs on data set {index}")
 
 
-def _assert_same(wanted: Any, got: Any, where: str) -> None:
-    found = differences(wanted, got)
+def _assert_same(expected: Any, got: Any, where: str) -> None:
+    found = differences(expected, got)
     require(not found, f"the state differs {where}, though the noisy values are the same: {', '.join(found[:8])}")
 
 
