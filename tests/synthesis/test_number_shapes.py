@@ -145,3 +145,22 @@ def test_tails_of_small_whole_numbers_keep_their_mass():
         quantiles.append(abs(np.quantile(drawn, 0.95) - np.quantile(values, 0.95)) / values.std())
     assert np.mean(means) < 0.1  # it was 0.116
     assert np.mean(quantiles) < 0.4  # it was 0.51
+
+
+def test_balances_below_nothing_are_in_the_range():
+    """2,000 balances around 2,500 at epsilon 1, a sixth of them negative: those stood at the least positive one."""
+    field = Numeric("balance", "discover", "discover", decimals=2)
+    lows, clean = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(300 + seed)
+        noise = rng.normal(0, 36.0, BOUND_SLOTS)
+        balances = np.rint(rng.normal(2500, 2500, 2000) * 100)
+        lows.append(
+            estimate_bounds(field, np.bincount(bound_slot(balances), minlength=BOUND_SLOTS) + noise, 36.0, RULES)[0]
+        )
+        bills = np.rint(rng.lognormal(7, 0.8, 2000) * 100)
+        clean.append(
+            estimate_bounds(field, np.bincount(bound_slot(bills), minlength=BOUND_SLOTS) + noise, 36.0, RULES)[0]
+        )
+    assert np.mean(np.array(lows) < -1000_00) > 0.7  # it was 0.1
+    assert np.mean(np.array(clean) < 0) < 0.06

@@ -38,6 +38,7 @@ def estimate_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discov
     )
     last = _outermost(counts, last, std, rules.near, rules)
     first, last = _with_far_groups(counts, first, last, rules.rows_seen * std)
+    first, last = _with_other_sign(counts, first, last, zero, rules.other_sign * std)
     first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
     last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.beside * std
     in_steps = field.format.in_steps
@@ -93,6 +94,17 @@ def _with_far_groups(counts: Floats, first: int, last: int, least: float) -> tup
     """The range widened by neighbours beyond a gap that stand out together: most people have 0, the others money."""
     below, above = _clearest(counts[:first], least), _clearest(counts[last + 1 :], least)
     return first if below is None else below[0], last if above is None else last + 1 + above[1]
+
+
+def _with_other_sign(counts: Floats, first: int, last: int, zero: int, least: float) -> tuple[int, int]:
+    """The range widened by numbers of the same sizes and the other sign: balances, of which some are below 0."""
+    if first <= zero <= last:
+        return first, last
+    start, stop = 2 * zero - last, 2 * zero - first
+    found = _clearest(counts[start : stop + 1], least)
+    if found is None:
+        return first, last
+    return min(first, start + found[0]), max(last, start + found[1])
 
 
 def _clearest(counts: Floats, least: float) -> tuple[int, int] | None:
