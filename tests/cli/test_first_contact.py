@@ -66,7 +66,7 @@ def test_a_release_is_evaluated_on_the_data_it_was_fitted_to(tmp_path):
     assert run(["evaluate", *compared, *separated, "--quiet"]) == 0
 
 
-def test_a_tail_that_stands_out_only_together_is_within_the_bounds():
+def test_a_tail_that_is_significant_only_in_sum_is_within_the_bounds():
     field = Numeric("cost", low="discover", high="discover", decimals=2)
     counts = np.zeros(BOUND_SLOTS)
     for cost, people in ((100, 900), (1000, 500), (2000, 50), (4000, 45)):

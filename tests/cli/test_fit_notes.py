@@ -24,7 +24,7 @@ def people(folder, count):
     return ["fit", str(folder / "p.csv"), *said, "--out", str(folder / "release")]
 
 
-def test_a_handful_of_records_and_a_column_of_rare_values_are_told(tmp_path, capsys):
+def test_few_records_and_a_column_of_rare_values_are_reported(tmp_path, capsys):
     assert run(people(tmp_path, 12)) == 0
     told = capsys.readouterr().err
     assert "note: 12 records at epsilon 1" in told

@@ -64,7 +64,7 @@ def test_a_date_that_comes_soon_after_another_is_best_modelled_as_the_time_betwe
     assert (pd.to_datetime(late.discharge) >= "2022-01-01").all()
 
 
-def test_what_a_date_comes_after_must_be_such_a_date():
+def test_after_must_name_another_date():
     dates = {"kind": "date", "low": "2020-01-01", "high": "2021-01-01"}
     fields = [{"name": "a", **dates}, {"name": "b", "after": "a", **dates}]
     domain = domain_from_plain({"fields": fields})
@@ -122,7 +122,7 @@ def test_names_that_a_rule_cannot_hold_are_quoted_or_left_out(tmp_path):
     assert inspect_file(tmp_path / "odd.csv").orders[-1] == '"day in" <= "day (out)"'
 
 
-def test_rules_that_leave_out_much_are_told_when_sampling(tmp_path, capsys):
+def test_rules_that_reject_many_records_are_reported_when_sampling(tmp_path, capsys):
     draft = tmp_path / "draft.yaml"
     data = stays(tmp_path, rows=3000)  # of few, dates of the two columns may not overlap
     assert run(["inspect", str(data), "--draft-domain", str(draft), "--drop", "born"]) == 0
@@ -217,7 +217,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("command", "told"), SLIPS, ids=[" ".join(command[2:]) for command, _ in SLIPS])
-def test_slips_of_the_pen_are_met_with_the_right_word(tmp_path, capsys, command, told):
+def test_typing_errors_are_answered_with_a_suggestion(tmp_path, capsys, command, told):
     data = str(stays(tmp_path))
     assert run([data if one == "DATA" else one for one in command]) == 2
     message = capsys.readouterr().err
@@ -261,7 +261,7 @@ def test_dates_gaps_and_decimal_commas_are_not_taken_for_lists_or_identifiers(tm
     assert "item" not in told
 
 
-def test_persons_with_several_rows_are_noticed_and_asked_for(tmp_path, capsys):
+def test_several_rows_per_person_are_noticed(tmp_path, capsys):
     rows = "".join(f"L{at % 40:03d};book {at % 3}\n" for at in range(160))
     (tmp_path / "loans.csv").write_text("reader;title\n" + rows)
     shown = inspect_file(tmp_path / "loans.csv")

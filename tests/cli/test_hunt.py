@@ -233,7 +233,7 @@ def test_no_arguments_print_the_help_as_a_page(capsys):
     assert len((told.out + told.err).splitlines()) > 5
 
 
-def test_a_full_disk_is_told_as_such(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))

@@ -91,7 +91,7 @@ def test_baskets_as_csv_can_be_read_by_pandas_and_by_us(tmp_path):
     assert pq.read_table(drawn).column_names == ["bought"]
 
 
-def test_a_shape_that_is_asked_for_goes_before_the_remembered_one(tmp_path):
+def test_a_requested_shape_overrides_the_remembered_one(tmp_path):
     data = tmp_path / "bought.csv"
     long_frame().to_csv(data, index=False)
     fitted = (data, "--person", "user_id", "--item", "sku", "--assume-public-items")

@@ -79,7 +79,7 @@ def test_the_next_start_clears_what_a_killed_clean_up_left(capsys, tmp_path, fit
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (MemoryError, 2), (ZeroDivisionError, 2)])
-def test_what_stops_a_fit_half_way_is_told_with_what_it_spent(capsys, tmp_path, fit, monkeypatch, error, code):
+def test_a_fit_that_stops_half_way_reports_what_it_spent(capsys, tmp_path, fit, monkeypatch, error, code):
     make = synthesizer.fit_generator
 
     def stopped(gateway, *args, **named):
@@ -127,7 +127,7 @@ def test_ctrl_c_in_a_real_process_ends_with_130_and_can_be_resumed(tmp_path):
     assert names(tmp_path) == ["plan.json", "release", "visits.npz"]
 
 
-def test_a_seed_is_told_on_the_screen_however_quiet(capsys, fit):
+def test_a_seed_is_reported_even_with_quiet(capsys, fit):
     assert run([*fit, "--seed", "1"]) == 0
     assert "NOT PRIVATE" in capsys.readouterr().err
 

@@ -78,7 +78,7 @@ def test_inspect_tells_the_format_of_stdin_itself(piped, capsys, tmp_path):
     assert "records    2" in capsys.readouterr().out
 
 
-def test_fit_from_stdin_is_told_the_format_and_reads_twice(release, piped, capsys):
+def test_fit_from_stdin_needs_the_format_and_reads_twice(release, piped, capsys):
     fitted = ("--domain", str(release / "domain.yaml"), "--epsilon", "1", "--model", "independent", "--quiet")
     piped(table_text())
     assert run(["fit", "-", *fitted, "--out", str(release / "untold")]) == 2

@@ -94,7 +94,7 @@ def test_an_existing_folder_is_refused_and_with_force_replaced(tmp_path):
     assert os.listdir(tmp_path) == ["release"]
 
 
-def test_a_full_disk_inside_a_folder_is_told_of_the_name_the_user_gave(tmp_path):
+def test_a_full_disk_inside_a_folder_names_the_folder_the_user_gave(tmp_path):
     target = tmp_path / "release"
     full = pytest.raises(DiskError, match=r"release: cannot be written: the disk is full")
     with full as caught, atomic_folder(target) as temporary, atomic_file(temporary / "model.bin"):

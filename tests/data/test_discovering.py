@@ -77,7 +77,7 @@ def test_the_schema_of_parquet_gives_kinds_and_no_value(tmp_path):
         domain_of_schema(pa.schema({"x": pa.binary()}))
 
 
-def test_contradictions_are_told(tmp_path):
+def test_contradicting_options_are_refused(tmp_path):
     (tmp_path / "b.dat").write_text("1 2\n2\n")
     with pytest.raises(UsageError, match="not both"):
         read_records(tmp_path / "b.dat", discover=True, assume_public_items=True)

@@ -44,7 +44,7 @@ def test_a_draft_says_that_it_came_from_the_data_and_a_fit_refuses_it(baskets, t
         Synthesizer(epsilon=1.0, domain=load_domain(draft)).fit(np.eye(8, dtype=bool).repeat(20, axis=0))
 
 
-def test_a_declared_draft_is_told_in_the_certificate_and_a_corrected_one_is_not(baskets, tmp_path, capsys):
+def test_the_certificate_states_a_declared_draft_but_not_a_corrected_one(baskets, tmp_path, capsys):
     draft = tmp_path / "d.json"
     inspect_file(baskets, draft_domain=draft)
     fit = ["fit", str(baskets), "--domain", str(draft), "--epsilon", "1", "--quiet", "--out"]

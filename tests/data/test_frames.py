@@ -99,7 +99,7 @@ def test_a_draft_is_that_of_inspect(tmp_path):
     assert dpgm.Domain.draft(ones) == dpgm.inspect_file(tmp_path / "ones.parquet").domain
 
 
-def test_kinds_come_from_dtypes_whatever_the_values_are():
+def test_kinds_come_from_dtypes_not_from_values():
     frame = PEOPLE.assign(coded=pd.Series([1] * 40, dtype=object), level=pd.Series([1] * 40, dtype="category"))
     other = frame.assign(coded=pd.Series(["x"] * 40, dtype=object), level=pd.Series(["x"] * 40, dtype="category"))
     assert frame_schema(frame) == frame_schema(other)

@@ -33,7 +33,7 @@ TITLES = {
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_lines_above_the_header_are_left_out_whatever_they_hold(tmp_path, title):
+def test_lines_above_the_header_are_skipped(tmp_path, title):
     end = "\r" if title == "old Mac" else "\n"
     table = "".join(f"{line}{end}" for line in ["age,sex", *(f"{age},{sex}" for age, sex in ROWS)])
     file = write(tmp_path / "export.csv", TITLES[title] + table)
@@ -131,7 +131,7 @@ def test_whole_numbers_with_leading_zeros_are_codes(tmp_path):
     assert isinstance({field.name: field for field in again.domain.fields}["postcode"], Numeric)
 
 
-def test_persons_with_padded_numbers_are_asked_about(tmp_path):
+def test_padded_numbers_prompt_a_question_about_persons(tmp_path):
     rows = [f"{at // 4:08d},{at % 3}" for at in range(200)]
     file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
     assert "--person 'card'" in dict(inspect_file(file).hints)["card"]

@@ -33,7 +33,7 @@ def parquet(path, **columns):
 
 
 @pytest.mark.parametrize("options", [{"domain": CODES}, {"assume_public_items": True}])
-def test_leading_zeros_of_baskets_survive_whatever_other_rows_hold(tmp_path, options):
+def test_leading_zeros_of_baskets_do_not_depend_on_other_rows(tmp_path, options):
     digits = read_records(write(tmp_path / "a.csv", "01067,5\n1067\n"), shape="basket", **options)
     letters = read_records(write(tmp_path / "b.csv", "01067,5\n1067\na\n"), shape="basket", **options)
     assert sets(digits) == [{"01067", "5"}, {"1067"}]
@@ -104,7 +104,7 @@ def test_the_first_record_does_not_choose_the_separator(tmp_path):
         read_records(semicolons, domain=domain, shape="basket", separator=";")
 
 
-def test_a_header_that_holds_the_names_that_are_stated_chooses_the_separator(tmp_path):
+def test_a_header_with_the_stated_names_determines_the_separator(tmp_path):
     path = write(tmp_path / "x.csv", "p;what;note\n1;a;x,y,z,,,\n")
     assert sets(read_records(path, domain=Domain.of_items(["a"]), person="p", item="what")) == [{"a"}]
 
@@ -161,7 +161,7 @@ def test_cells_that_hold_several_items_are_split_or_refused(tmp_path):
     assert sets(records) == [{"a", "b", "c"}, set()]
 
 
-def test_a_blank_line_is_an_empty_record_whatever_other_rows_hold(tmp_path):
+def test_a_blank_line_is_an_empty_record_independent_of_other_rows(tmp_path):
     domain = Domain.of_items(10)
     for other in ("1,2", '"1",2', "1,0000000000000000000002"):
         records = read_records(write(tmp_path / "x.csv", f"{other}\n \n3\n"), domain=domain, shape="basket")
@@ -262,7 +262,7 @@ def test_a_space_elsewhere_refuses_no_number_with_many_zeros(tmp_path):
 
 
 @pytest.mark.parametrize("header", [None, True])
-def test_a_title_above_the_header_is_named_as_such(tmp_path, header):
+def test_a_title_above_the_header_is_reported(tmp_path, header):
     (tmp_path / "t.csv").write_text("Visits of 2023,,\n,,\nward,age,sex\n" + "a,30,f\n" * 30)
     domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 99}]}
     for said in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
@@ -272,7 +272,7 @@ def test_a_title_above_the_header_is_named_as_such(tmp_path, header):
         assert inspect_file(tmp_path / "t.csv", **said, skip_lines=2).records == 30
 
 
-def test_a_misspelt_column_is_named_whatever_the_separator(tmp_path):
+def test_a_misspelt_column_is_reported_with_every_separator(tmp_path):
     (tmp_path / "l.csv").write_text("reader;title\n" + "1;Faust, Teil I\n2;Momo\n" * 10)
     with pytest.raises(InputError, match="names no column 'raeder' for --person"):
         read_records(tmp_path / "l.csv", person="raeder", item="title", assume_public_items=True)

@@ -162,7 +162,7 @@ def test_scattered_large_files_are_grouped_like_sorted_ones(tmp_path):
     assert len(records) == len(first)
 
 
-def test_items_assumed_public_are_sorted_and_told(tmp_path):
+def test_items_assumed_public_are_sorted_and_reported(tmp_path):
     (tmp_path / "v.csv").write_text("pear,apple\n\napple\n")
     records, source = read_source(tmp_path / "v.csv", assume_public_items=True, shape="basket")
     assert records.domain.fields[0].items == ("apple", "pear")
