@@ -5,7 +5,7 @@ Missing values follow SQL: a comparison with a missing value is neither true nor
 what is false; `where` keeps only what is true.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -232,17 +232,11 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
 
 def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
     """How sums compare with 0; equal means up to rounding."""
-    near = np.abs(total) <= 1e-9
-    by_name: dict[str, Callable[[], Mask]] = {
-        "=": lambda: near,
-        "!=": lambda: ~near,
-        "<": lambda: (total < 0) & ~near,
-        "<=": lambda: (total < 0) | near,
-        ">": lambda: (total > 0) & ~near,
-        ">=": lambda: (total > 0) | near,
-    }
     with np.errstate(invalid="ignore"):
-        return by_name[operator]()
+        near = np.abs(total) <= 1e-9
+        below, above = (total < 0) & ~near, (total > 0) & ~near
+    masks = {"=": near, "!=": ~near, "<": below, "<=": below | near, ">": above, ">=": above | near}
+    return masks[operator]
 
 
 def _truth_of_labels(condition: OneOf, values: Values) -> tuple[Mask, Mask]:
