@@ -15,8 +15,9 @@ from dpgm.data.inspection import inspect_file
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.config import Config
-from dpgm.synthesis.domain_discovery import check_discovered, discover_domain
+from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.verification import _check_discovered
 
 STATED = Domain(
     (
@@ -54,7 +55,7 @@ def found():
 
 
 def test_what_is_found_keeps_the_pattern(found):
-    check_discovered(STATED, found)
+    _check_discovered(STATED, found)
     assert [getattr(field, "pattern", None) for field in found.fields] == ["%d/%m/%Y", "%d.%m.%y %H:%M", None, None]
     assert domain_from_plain(domain_to_plain(found)).fields == found.fields
 
