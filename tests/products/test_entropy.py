@@ -38,6 +38,11 @@ def test_the_bound_is_below_the_entropy_and_near_it(components, sharpness):
     assert exact - bound <= 0.5 * (exact - within) + 1e-5
 
 
+def test_its_gradient_is_that_of_finite_differences():
+    chances, weights = (numbers.double().requires_grad_() for numbers in mixture(4, 1.5))
+    assert torch.autograd.gradcheck(lambda p, w: entropy_bound(COLUMNS, p, w), (chances, weights))
+
+
 def test_components_that_are_alike_count_as_one():
     chances, weights = mixture(3, 2.0)
     once = entropy_bound(COLUMNS, chances, weights)

@@ -3,7 +3,7 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.products.fitting import FitSettings, Targets, fit_moments, with_profile
-from dpgm.products.model import Products
+from dpgm.products.model import Products, joined
 from dpgm.statistics.clipped_sets import moments
 from fit_targets import item_counts, length_counts, pair_counts
 
@@ -71,3 +71,22 @@ def test_a_fitted_table_shows_the_measured_shares_of_single_values():
     rule = FitSettings(components=8, steps=5, misfit=0.95)
     fitted = fit_moments(domain, 1000, Targets(profile, [], None, rule), generator=torch.Generator().manual_seed(0))
     assert torch.allclose((fitted.weights @ fitted.probabilities.double()).float(), profile, atol=1e-4)
+
+
+def test_the_mean_of_two_mixtures_has_the_mean_of_their_shares_and_pairs():
+    domain = Domain((Categorical("a", (0, 1)), Categorical("b", (0, 1, 2))))
+    draws = torch.Generator().manual_seed(0)
+    models = []
+    for components in (2, 3):
+        logits = torch.randn(components, 5, generator=draws)
+        chances = torch.cat([torch.softmax(logits[:, :2], dim=1), torch.softmax(logits[:, 2:], dim=1)], dim=1)
+        models.append(Products(domain, torch.softmax(torch.randn(components, generator=draws), dim=0), chances))
+    both = joined(models)
+    assert both.components == 5
+    assert joined(models[:1]) is models[0]
+
+    def pairs(model):
+        chances = model.probabilities.double()
+        return (chances * model.weights[:, None]).T @ chances
+
+    assert torch.allclose(pairs(both), (pairs(models[0]) + pairs(models[1])) / 2)

@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Categorical, Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.statistics.scaled_items import ScaledItems
+from dpgm.statistics.scaled_items import ScaledItems, ask_table
 from dpgm.statistics.statistic import GRID, STEPS
 
 ITEMS = Domain.of_items(8)
@@ -52,3 +52,40 @@ def test_sizes_are_whole_and_exact():
 
 def test_an_empty_table_has_a_sum():
     assert np.array_equal(ask(ASKED, EVERY.take(np.arange(0))), np.zeros(8))
+
+
+TABLE = Domain(
+    tuple(
+        Categorical(name, tuple(range(size))) for name, size in (("a", 2), ("b", 3), ("c", 7), ("d", 1), ("e", 40))
+    )
+)
+
+
+def table_rows(gaps):
+    """300 random rows, and with gaps one without a value in each column in turn and one without any."""
+    rng = np.random.default_rng(0)
+    rows = [[int(rng.integers(column.start, column.stop)) for column in TABLE.table_columns] for _ in range(300)]
+    if gaps:
+        rows += [[value for at, value in enumerate(rows[0]) if at != column] for column in range(5)] + [[]]
+    return Records.from_lists(rows, TABLE)
+
+
+def test_counts_of_a_table_are_plain_counts_with_less_noise():
+    asked, rows = ScaledItems.of_table(TABLE), table_rows(gaps=False)
+    assert np.array_equal(asked.weight_steps(asked.sizes(rows)), np.full(len(rows), round(1 / GRID)))
+    measured = ask_table(Gateway(rows, randomness=SeededRandomness(0)), TABLE, len(rows), 0.0)
+    assert np.allclose(measured.value.numpy(), rows.to_dense(np.float64).sum(axis=0), atol=1e-9)
+    # 1 - 1/k per column, one quarter where there is one value, up to the rounding of 1/k
+    assert asked.sensitivity**2 == pytest.approx(1 / 2 + 2 / 3 + 6 / 7 + 1 / 4 + 1, abs=0.005)
+
+
+def test_no_row_of_a_table_exceeds_its_bound_gaps_and_impossible_rows_included():
+    asked = ScaledItems.of_table(TABLE)
+    rows = table_rows(gaps=True)
+    several = Records.from_lists([list(range(TABLE.width)), [0, 1, 2, 3, 4], [0, 1]], TABLE)
+    norms = [
+        np.linalg.norm(ask(asked, part.take(np.array([row]))))
+        for part in (rows, several)
+        for row in range(len(part))
+    ]
+    assert 0.99 * asked.sensitivity < max(norms) <= asked.sensitivity

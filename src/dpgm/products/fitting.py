@@ -165,7 +165,11 @@ def match_moments(
         [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
     )
     scales: list[Scale] = []
-    numbers = sum(int(target.variances.isfinite().sum()) for target in everything)
+    # Single values are left out of what entropy is judged by: they are brought to their shares in the end.
+    judged = [target.values.dim() > 1 for target in everything]
+    numbers = sum(
+        int(target.variances.isfinite().sum()) for target, one in zip(everything, judged, strict=True) if one
+    )
     entropy_weight = descent.entropy
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / descent.warm_up)
@@ -179,11 +183,11 @@ def match_moments(
         loss = probabilities.new_zeros(())
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
-        for target, scale in zip(everything, scales, strict=True):
+        for target, scale, in_misfit in zip(everything, scales, judged, strict=True):
             expected = target.expected(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()
-            if rule.misfit is not None and adjusts:
+            if rule.misfit is not None and adjusts and in_misfit:
                 misfit += float(squared_errors(expected.detach(), target.values, records, precision))
             loss = loss + squared_errors(expected, target.values, records, precision.mul_(target.emphasis))
         if rule.misfit is not None:

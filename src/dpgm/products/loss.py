@@ -1,6 +1,6 @@
 """The terms of the loss of a fit to moments: squared errors, divergence from the profile, entropy.
 
-The first two have their gradients written out: few passes over the arrays. The entropy of a mixture of products is a
+All have their gradients written out: few passes over the arrays. The entropy of a mixture of products is a
 lower bound that is nearly tight: with C the component of a record X, H(X) = H(X | C) + I(X; C). The first term is
 exact; for the second, the pairwise bound of Kolchinsky and Tracey (2017): minus the sum over components c of
 w_c log(sum over d of w_d B(c, d)), where B(c, d), the Bhattacharyya coefficient of two components, is a product over
@@ -95,11 +95,37 @@ def entropy_bound(columns: Sequence[slice], probabilities: Tensor, weights: Tens
     >>> round(float(entropy_bound([slice(0, 2)], two, torch.tensor([0.5, 0.5]))), 4)
     0.6931
     """
-    chances = probabilities.clamp(min=_LEAST_CHANCE)
-    within = -(weights * (chances * chances.log()).sum(dim=1)).sum()
-    roots = chances.sqrt()
-    overlap = torch.ones(len(weights), len(weights), device=weights.device)
-    for column in columns:
-        overlap = overlap * (roots[:, column] @ roots[:, column].T)
-    between = -(weights * (overlap @ weights).clamp(min=_LEAST_OVERLAP).log()).sum()
-    return within + between
+    bound: Tensor = _EntropyBound.apply(columns, probabilities, weights)  # type: ignore[no-untyped-call]
+    return bound
+
+
+class _EntropyBound(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, columns: Sequence[slice], probabilities: Tensor, weights: Tensor) -> Tensor:
+        chances = probabilities.clamp(min=_LEAST_CHANCE)
+        logs = chances.log()
+        within = -(chances * logs).sum(dim=1)
+        roots = chances.sqrt_()
+        overlaps = [roots[:, column] @ roots[:, column].T for column in columns]
+        overlap = overlaps[0].clone()
+        for other in overlaps[1:]:
+            overlap *= other
+        reached = (overlap @ weights).clamp_(min=_LEAST_OVERLAP)
+        ctx.columns = columns
+        ctx.save_for_backward(probabilities, weights, logs, within, roots, overlap, reached, *overlaps)
+        return (weights * (within - reached.log())).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:  # type: ignore[override]
+        probabilities, weights, logs, within, roots, overlap, reached, *overlaps = ctx.saved_tensors
+        drawn = weights / reached
+        # Of -sum_c w_c log(sum_d w_d B(c, d)), by B(c, d) and B(d, c) together, since they are one number.
+        pull = overlap * torch.outer(drawn, weights)
+        pull += pull.T.clone()
+        slopes = (logs + 1) * weights[:, None]
+        for column, own in zip(ctx.columns, overlaps, strict=True):
+            # by the roots, and of a root by its probability
+            slopes[:, column] += ((pull / own) @ roots[:, column]) / (2 * roots[:, column])
+        slopes *= probabilities >= _LEAST_CHANCE
+        by_weights = within - reached.log() - overlap @ drawn
+        return None, slopes.mul_(-gradient), by_weights * gradient

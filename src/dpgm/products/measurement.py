@@ -25,7 +25,7 @@ from dpgm.statistics.item_tuples import NAMES, ItemTuples
 from dpgm.statistics.popular_lengths import POPULAR, PopularLengths
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths, RecordSizes, mean_length
 from dpgm.statistics.rules import ReadRules
-from dpgm.statistics.scaled_items import SCALED, ScaledItems, ScaledReading, read_scaled
+from dpgm.statistics.scaled_items import SCALED, ScaledItems, ScaledReading, ask_table, read_scaled
 from dpgm.statistics.statistic import Floats, Measured, ask
 from dpgm.strategy.protocol import PublicFacts
 
@@ -133,7 +133,10 @@ def measure(
     sizes = RecordSizes.read(lengths, domain, records, rules.read)
     items = None
     if ITEMS in noises:
-        items = ask(gateway, ItemCounts.choose(sizes, noises[ITEMS], rules), noises[ITEMS])
+        if domain.item_positions.any():
+            items = ask(gateway, ItemCounts.choose(sizes, noises[ITEMS], rules), noises[ITEMS])
+        else:
+            items = ask_table(gateway, domain, records, noises[ITEMS])
         profile, ranking = item_profile(items, sizes, rules.read), items.value.numpy()
     else:
         assert pilot is not None

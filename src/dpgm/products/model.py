@@ -4,7 +4,7 @@ A component has no latent variable; dependence between items comes from the choi
 moments are exact, and sampling is a matter of counting.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -159,6 +159,14 @@ class Products:
             : SAMPLING.sorted_by
         ]
         return np.lexsort((self.probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
+
+
+def joined(models: Sequence[Products]) -> Products:
+    """The mixture of mixtures of one domain in equal shares: all of its moments are the means of theirs."""
+    if len(models) == 1:
+        return models[0]
+    weights = torch.cat([model.weights for model in models]) / len(models)
+    return Products(models[0].domain, weights, torch.cat([model.probabilities for model in models]))
 
 
 def _random(generator: torch.Generator) -> np.random.Generator:

@@ -161,6 +161,7 @@ def product_seconds(
     pairs = costs.step + components * (moved + costs.step_pair * tracked**2)
     if _has_entropy(domain, rules):
         pairs += costs.step_overlap * components**2 * sizes.width
+        steps *= fit.fits_table
     if not plan.pays_for("triple counts"):
         return seconds + steps * pairs
     noise = plan.noise("triple counts") * comb(budget.triple_items, 3) ** 0.5

@@ -11,7 +11,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.products.fitting import FitSettings, Targets, fit_moments
 from dpgm.products.measurement import Measurements, last_profile
-from dpgm.products.model import Products
+from dpgm.products.model import Products, joined
 from dpgm.products.rules import FitRules, ProductRules
 from dpgm.statistics.centred_pairs import centred_target
 from dpgm.statistics.item_counts import item_target
@@ -34,7 +34,16 @@ def fit_products(
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
     targets = moment_targets(measurements, domain, records, rules, generator=generator, device=device)
-    return fit_moments(domain, records, targets, generator=generator, device=device, progress=progress)
+    fits = rules.fit.fits_table if targets.rule.misfit is not None else 1
+    fitted = []
+    for number in range(fits):
+
+        def part(done: float, before: int = number) -> None:
+            if progress is not None:
+                progress((before + done) / fits)
+
+        fitted.append(fit_moments(domain, records, targets, generator=generator, device=device, progress=part))
+    return joined(fitted)
 
 
 def moment_targets(

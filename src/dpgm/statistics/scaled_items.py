@@ -5,6 +5,10 @@ larger scale than frequent ones, whose counts can bear more noise: most of what 
 weighs little. Offsets near the frequencies do the same for items that most records hold. With s the sum of the squares
 over a record, records of s > `limit` are scaled down by sqrt(limit / s), so a record's vector has a norm of at most
 sqrt(limit). All is done in whole numbers: scales and offsets are multiples of 1/16, weights of 1/256.
+
+Rows of a table hold one value of every column, and their number is public: their counts say as much when each row adds
+x_i less an equal share 1/k of a column of k values, and a row's numbers then have a squared norm of about 1 - 1/k per
+column instead of 1 (`ScaledItems.of_table`). Bank marketing: 11 % less noise, Adult: 7 %.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,13 +25,14 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import LikelyRecords, candidate_limits, choose_bound, draw_likely, offsets_near
-from dpgm.statistics.item_counts import possible_shares
+from dpgm.statistics.item_counts import ITEMS, ItemCounts, possible_shares
 from dpgm.statistics.record_lengths import RecordSizes
 from dpgm.statistics.rules import BoundRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured, Scale, Target
+from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured, Scale, Target, ask
 
 SCALED = "scaled item counts"
 _FULL_WEIGHT = round(1 / GRID)
@@ -43,7 +48,12 @@ class ScaledItems:
             "profile",
             "records holding each item, rare items on a larger scale, less what most records hold",
             "the bound",
-        )
+        ),
+        ITEMS: Measures(
+            "profile",
+            "of tables, rows holding each value, less an equal share of the rows",
+            "tables: sqrt(sum over the columns of 1 - 1/values)",
+        ),
     }
 
     domain: Domain
@@ -71,6 +81,22 @@ class ScaledItems:
             limit, cost = _choose_limit(likely, scales / STEPS, profile, sizes.records, noise, rules)
             tried.append((cost, cls(domain, tuple(scales.tolist()), offsets, max(1, round(limit * STEPS**4)))))
         return min(tried, key=lambda found: found[0])[1]
+
+    @classmethod
+    def of_table(cls, domain: Domain) -> "ScaledItems":
+        """Counts of the values of table columns from equal shares; a row with one value per column, or none, is whole.
+
+        Args:
+            domain: the public domain, of table columns alone.
+        """
+        offsets, limit = np.zeros(domain.width, dtype=np.int64), 0
+        for column in domain.table_columns:
+            # One half where a column has one value, which a row may lack.
+            offset = round(STEPS / max(2, column.stop - column.start))
+            offsets[column] = offset
+            gap = offset**2 * (column.stop - column.start)
+            limit += max(gap, gap + STEPS * (STEPS - 2 * offset))
+        return cls(domain, (STEPS,) * domain.width, tuple(offsets.tolist()), STEPS**2 * limit, ITEMS)
 
     @property
     def sensitivity(self) -> float:
@@ -155,6 +181,20 @@ class ScaledItems:
         mean, difference = scale
         off = (weights * mean) @ (probabilities - offsets)
         return scales * (off + weights @ (probabilities * (1 - probabilities) * difference))
+
+
+def ask_table(gateway: Gateway, domain: Domain, records: int, noise: float) -> Measured[ItemCounts]:
+    """Release the counts of all values of a table; the equal shares of the public number of rows are added again.
+
+    Args:
+        gateway: the door to the private rows.
+        domain: the public domain, of table columns alone.
+        records: the public number of rows.
+        noise: multiplier.
+    """
+    measured = ask(gateway, ScaledItems.of_table(domain), noise)
+    shares = torch.tensor(measured.statistic.offsets).to(measured.value) * (records / STEPS)
+    return Measured(ItemCounts(domain, len(domain.table_columns)), measured.value + shares, measured.std)
 
 
 def _skewed(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tensor]:
