@@ -164,3 +164,14 @@ def test_balances_below_nothing_are_in_the_range():
         )
     assert np.mean(np.array(lows) < -1000_00) > 0.7  # it was 0.1
     assert np.mean(np.array(clean) < 0) < 0.06
+
+
+def test_days_of_the_month_have_positions_of_their_own_where_they_stand_out():
+    field = Numeric("day", 1, 31, integer=True)
+    grid = grid_of(1, 31, field.format, field.scale)
+    widths = []
+    for records in (45_000, 2_000):
+        cells = np.full(31, records / 31)
+        widths.append(shape_number(field, grid, cells, False, {}, 60.0, records, RULES).field.width)
+    assert widths[0] == 31
+    assert widths[1] <= RULES.few_values

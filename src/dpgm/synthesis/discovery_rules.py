@@ -26,9 +26,11 @@ class DiscoveryRules:
             as many, however little it is, since it is what most tells people apart. Distances of columns, pairs and
             triples at epsilon 1 (experiments/tables.py): bank marketing, where 82 % of pdays are -1, .0064 / .0250 /
             .0615 to .0056 / .0236 / .0598 (seeds 0, 1); Adult .0074 / .0264 / .0621 to .0072 / .0258 / .0610 (0 to 2).
-        few_values: a number that can take no more values than this has a position for each. So days of the
-            month do: bank marketing, seed 1, 3-way .0581 with 20 (one fit of 400 steps), .0557 with 32 (mean of two);
-            its other numbers, and all of Adult's, have more values. 30 bins instead of 20: .0566.
+        few_values: a number that can take no more values than this has a position for each.
+        few_clear_values: the same where the mean number of records per value is at least `least_bin`. So days of the
+            month have positions at 45,000 records and epsilon 1, not at 2,000: bank marketing, seed 1, 3-way .0581
+            with 20 (one fit of 400 steps), .0557 with 32 (mean of two fits); of its first 2,000 rows, seed 0, .111 with
+            20 and .119 with 32. Its other numbers, and all of Adult's, have more values. 30 bins instead of 20: .0566.
         atom_share: of the records, from which a value is popular enough for a position of its own, if it has besides
             `stands_out` times as many records as the values around it (ages are all popular, and 40 hours stand out).
         most_atoms: popular values of a number, besides special ones.
@@ -86,7 +88,8 @@ class DiscoveryRules:
     delta_share: float = 0.1
     items_cap: int = 64
     bins: int = 20
-    few_values: int = 32
+    few_values: int = 20
+    few_clear_values: int = 32
     atom_share: float = 0.015
     stands_out: float = 2.0
     most_atoms: int = 12

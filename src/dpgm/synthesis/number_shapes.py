@@ -284,7 +284,7 @@ def shape_number(
     """
     own_cells = grid.in_steps and not clock  # cells of whole days are not cut at a moment
     edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)
-    atoms = _atoms(field, edges, weights, found, own_cells, records, rules)
+    atoms = _atoms(field, edges, weights, found, own_cells, std, records, rules)
     if own_cells:
         own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1)
     else:
@@ -343,13 +343,16 @@ def _atoms(
     weights: Floats,
     found: Mapping[float, float],
     in_steps: bool,
+    std: float,
     records: int,
     rules: DiscoveryRules,
 ) -> tuple[float, ...]:
     """Values with a position of their own, rising."""
     specials = set(field.special_ticks)
     single = np.diff(edges) == 1 if in_steps else np.zeros(len(weights), dtype=np.bool_)
-    if in_steps and single.all() and len(weights) <= rules.few_values:
+    clear = records >= rules.least_bin * std * len(weights)  # on average every value stands out as bins must
+    few = rules.few_clear_values if clear else rules.few_values
+    if in_steps and single.all() and len(weights) <= few:
         return tuple(sorted({*edges[:-1].tolist(), *specials}))
     around = _around(weights / np.diff(edges))
     outstanding = single & (weights >= rules.stands_out * around)
