@@ -189,9 +189,10 @@ def against_records(options: argparse.Namespace) -> None:
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def work(rank: int, processes: int, file: str, orders: Any) -> None:
+def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) -> None:
     """One of the processes: takes orders, and answers each with wall and processor seconds of its part of the work."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT), "RANK": str(rank), "OMP_NUM_THREADS": "1"}
+    import on_gpu
     import torch
     import torch.distributed
 
@@ -213,7 +214,10 @@ def work(rank: int, processes: int, file: str, orders: Any) -> None:
     count = len(whole)
     first, last = count * rank // processes, count * (rank + 1) // processes
     records = whole.rows(first, last)
-    plan = make_plan(Config(1.0), count, records.domain)
+    if plans is None:
+        plan = make_plan(Config(1.0), count, records.domain)
+    else:
+        plan = on_gpu.read_plan(json.loads(plans.read_text())["default"])
     took = [0.0, 0.0]  # wall and processor seconds within releases
 
     class Timed(Gateway):
@@ -267,7 +271,7 @@ def several_processes(options: argparse.Namespace) -> None:
             groups[processes] = []
             for rank in range(processes):
                 ours, theirs = spawned.Pipe()
-                process = spawned.Process(target=work, args=(rank, processes, file, theirs))
+                process = spawned.Process(target=work, args=(rank, processes, file, options.plans, theirs))
                 process.start()
                 groups[processes].append((process, ours))
             for _, pipe in groups[processes]:
@@ -315,6 +319,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="picture of the whole table; needs --csv")
     parser.add_argument("--processes", type=int, help="compare so many processes with one instead")
     parser.add_argument("--records", type=int, help="of the comparison of processes")
+    parser.add_argument("--plans", type=Path, help="made by on_gpu.py, for a machine without the accountant")
     parser.add_argument("--rounds", type=int, default=7, help="of the comparison of processes")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -39,7 +39,7 @@ def all_sum(partial: Tensor) -> Tensor:
     if is_parallel():
         shared = _where_ranks_meet(partial)
         _finish(torch.distributed.all_reduce(shared, async_op=True))
-        partial.copy_(shared)
+        _bring_back(shared, partial)
     return partial
 
 
@@ -49,7 +49,7 @@ def sum_on_first(partial: Tensor) -> Tensor:
         shared = _where_ranks_meet(partial)
         torch.distributed.reduce(shared, dst=0)
         if rank() == 0:
-            partial.copy_(shared)
+            _bring_back(shared, partial)
     return partial
 
 
@@ -67,7 +67,9 @@ def sum_on_owners(partial: Tensor, lengths: Sequence[int]) -> None:
                 received, shared, [own] * len(lengths), list(lengths), async_op=True
             )
         )
-        partial.view(-1).split_with_sizes(list(lengths))[rank()].copy_(received.view(len(lengths), own).sum(0))
+        mine = shared.split_with_sizes(list(lengths))[rank()]
+        torch.sum(received.view(len(lengths), own), 0, out=mine)
+        _bring_back(shared, partial.view(-1))
 
 
 def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
@@ -80,7 +82,7 @@ def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
             if len(part)
         ]:
             _finish(work)
-        value.view(-1).copy_(shared)
+        _bring_back(shared, value.view(-1))
 
 
 def place_of(rows: int) -> tuple[int, int]:
@@ -98,7 +100,7 @@ def from_first(value: Tensor) -> Tensor:
     if is_parallel():
         shared = _where_ranks_meet(value)
         _finish(torch.distributed.broadcast(shared, src=0, async_op=True))
-        value.copy_(shared)
+        _bring_back(shared, value)
     return value
 
 
@@ -154,3 +156,9 @@ def _where_ranks_meet(value: Tensor) -> Tensor:
     if torch.distributed.get_backend() == "nccl" and value.device.type == "cpu":
         value = value.cuda()
     return value.contiguous()
+
+
+def _bring_back(shared: Tensor, value: Tensor) -> None:
+    """Copy what the ranks share to where it came from, if that is another place."""
+    if shared.data_ptr() != value.data_ptr() or shared.stride() != value.stride():
+        value.copy_(shared)
