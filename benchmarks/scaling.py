@@ -189,8 +189,16 @@ def against_records(options: argparse.Namespace) -> None:
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
+def start(rank: int, processes: int, *work_on: Any) -> None:
+    """One of the processes, on its own cores."""
+    from dpgm.compute import parallel
+
+    with parallel.own_cores(rank, processes):
+        work(rank, processes, *work_on)
+
+
 def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) -> None:
-    """One of the processes: takes orders, and answers each with wall and processor seconds of its part of the work."""
+    """Take orders, and answer each with wall and processor seconds of one's part of the work."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT), "RANK": str(rank), "OMP_NUM_THREADS": "1"}
     import on_gpu
     import torch
@@ -271,7 +279,7 @@ def several_processes(options: argparse.Namespace) -> None:
             groups[processes] = []
             for rank in range(processes):
                 ours, theirs = spawned.Pipe()
-                process = spawned.Process(target=work, args=(rank, processes, file, options.plans, theirs))
+                process = spawned.Process(target=start, args=(rank, processes, file, options.plans, theirs))
                 process.start()
                 groups[processes].append((process, ours))
             for _, pipe in groups[processes]:

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -88,3 +90,21 @@ def test_a_rank_stays_awake_for_a_while_and_then_sleeps(monkeypatch):
         work = _Work(looks)
         parallel._finish(work)
         assert work.waited
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to cores here")
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    bound = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8, 9, 11})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: bound.append(sorted(cores)))
+    for process in range(2):
+        with parallel.own_cores(process, 2):
+            assert bound[-1] == [[3, 5], [8, 9, 11]][process]
+        assert bound[-1] == [3, 5, 8, 9, 11]
+    bound.clear()
+    taken = []
+    for process in range(7):  # more processes than cores: some keep to one, the others to none
+        with parallel.own_cores(process, 7):
+            taken += bound[:1]
+        bound.clear()
+    assert sorted(taken) == [[3], [5], [8], [9], [11]]

@@ -131,15 +131,35 @@ def bytes_of_all(data: bytes) -> list[bytes]:
 @contextmanager
 def several_processes() -> Iterator[None]:
     """Within the block the processes that torchrun started work together: NCCL where there are GPUs, else Gloo."""
-    backend = "gloo"
+    backend, here = "gloo", int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
         backend = "nccl"
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    torch.distributed.init_process_group(backend)
+        torch.cuda.set_device(here % torch.cuda.device_count())
+    with own_cores(here, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))):
+        torch.distributed.init_process_group(backend)
+        try:
+            yield
+        finally:
+            torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def own_cores(process: int, processes: int) -> Iterator[None]:
+    """Within the block this process of several on one machine, with the threads it starts, keeps to its share of cores.
+
+    Ranks wait for each other at every step, so that one whose core is taken for a moment holds up all of them.
+    """
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()  # not on every system
+    cores = sorted(allowed)
+    share = cores[len(cores) * process // processes : len(cores) * (process + 1) // processes]
+    if not share:  # more processes than cores
+        yield
+        return
+    os.sched_setaffinity(0, share)
     try:
         yield
     finally:
-        torch.distributed.destroy_process_group()
+        os.sched_setaffinity(0, allowed)
 
 
 def _finish(work: Any) -> None:
