@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import dpgm
+from dpgm.data.domain import Numeric
+from dpgm.data.frames import read_frame
 from dpgm.data.inspection import inspect_file
 from dpgm.errors import InputError
 
@@ -60,3 +62,26 @@ def test_other_archives_are_refused_in_a_sentence(tmp_path, arrays, words):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
         dpgm.read_records(tmp_path / "a.npz")
+
+
+def test_a_list_beside_texts_to_be_cut_is_refused_and_changes_no_other_row(tmp_path):
+    """One list made the texts of 32,768 rows around it uncut items that nobody knows."""
+    domain = dpgm.Domain.of_items(["a", "b", "c"])
+    rows = ['{"p": 1, "i": "a;b"}', '{"p": 2, "i": "a"}']
+    options = {"domain": domain, "person": "p", "item": "i", "shape": "long", "item_separator": ";"}
+    file = tmp_path / "x.jsonl"
+    file.write_text("\n".join(rows) + "\n")
+    assert dpgm.read_records(file, **options).to_dense().tolist() == [[1, 1, 0], [1, 0, 0]]
+    file.write_text("\n".join([*rows, '{"p": 3, "i": ["c"]}']) + "\n")
+    with pytest.raises(InputError, match="item-separator"):
+        dpgm.read_records(file, **options)
+
+
+def test_a_float32_is_the_same_number_whatever_stands_beside_it():
+    """0.7 of single precision is 0.69999999; as a text beside texts it was 0.7, in the next bin."""
+    pandas = pytest.importorskip("pandas")
+    domain = dpgm.Domain((Numeric("n", 0, 1, bins=10),))
+    rows = [{"n": np.float32(0.7)}]
+    alone = read_frame(pandas.DataFrame(rows), domain).records
+    beside = read_frame(pandas.DataFrame([*rows, {"n": "0.5"}]), domain).records
+    assert beside.rows(0, 1).indices.tolist() == alone.indices.tolist()

@@ -265,3 +265,14 @@ def test_several_ranks_together_add_the_noise_of_one(apart, monkeypatch):
 def test_ranks_of_the_operating_systems_source_draw_from_their_own_keys():
     source = SystemRandomness()
     assert all(words is source for words in source.words_of_pieces(3))
+
+
+def test_a_rank_without_a_piece_takes_part_in_sharing_the_key():
+    """The first use of addressed words is collective: a rank that skipped it would keep the others waiting."""
+    source = SeededRandomness(0)
+    source.words_of_pieces(1)
+    assert source._coins is not None
+
+
+def test_one_piece_belongs_to_the_first_of_two_ranks():
+    assert gaussian._pieces_of_ranks([500], 2) == [slice(0, 1), slice(1, 1)]

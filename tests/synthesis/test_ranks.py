@@ -1,5 +1,6 @@
 """A fit by two processes is the fit of one: rows numbered globally, one Poisson sample, noise added once, N of all."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +11,10 @@ import torch
 
 import dpgm
 from dpgm.data.formats import Source
+from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.synthesis import books
 from synthesis_data import SETS, some_records, tiny_plan
 
 ROWS, CUT = 90, 31
@@ -100,6 +103,18 @@ def test_noise_is_added_once_and_every_rank_has_the_same_answers(ranks):
         assert torch.equal(ours, theirs)
     for name, tensor in ranks[0]["system"]["state"].items():
         assert torch.equal(tensor, ranks[1]["system"]["state"][name]), name
+
+
+def test_a_certificate_names_the_sources_of_all_ranks(monkeypatch):
+    """Each rank draws noise: that another one has no cipher at hand must not be hidden by what the first one has."""
+    others = [[["Philox"], True]]
+    monkeypatch.setattr(
+        books.parallel, "bytes_of_all", lambda mine: [mine, *(json.dumps(one).encode() for one in others)]
+    )
+    assert books._sources_of_all({"AES"}, True) == ({"AES", "Philox"}, True)
+    others[:] = [[["seeded"], False]]
+    with pytest.raises(UsageError, match="fixed seed"):
+        books._sources_of_all({"AES"}, True)
 
 
 def test_the_plan_is_for_the_records_of_all_ranks(ranks):

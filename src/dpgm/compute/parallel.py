@@ -1,7 +1,8 @@
 """Every sum over records goes through here: one process, or the ranks of torch.distributed.
 
 The program is SPMD: each rank holds its share of the rows, numbered globally. Every coordinate of a sum has one owner
-among the ranks, who draws its noise and adds it, once (mechanisms/gaussian.py). What every rank gets is noisy.
+among the ranks, who draws its noise and adds it, once (mechanisms/gaussian.py). What every rank gets to see of it is
+noisy; partial sums pass between ranks without noise, so all of them, and the network between them, are the curator's.
 """
 
 import os

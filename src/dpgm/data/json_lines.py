@@ -45,7 +45,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False, dr
         lists = ()
         members |= {name: object_texts for name in (options.item, options.count) if name is not None}
         if options.item is not None:
-            members[options.item] = _scalars_or_lists
+            members[options.item] = _scalars_or_lists if options.item_separator is None else _texts_to_cut
     else:
         domain = options.public_domain
         if domain is None:
@@ -94,6 +94,16 @@ def _scalars_or_lists(values: list[Any], where: Place) -> Any:
                 f"{where(row)}: an item must be a text or a whole number that is not negative; correct the file."
             )
     return object_texts(values, where)
+
+
+def _texts_to_cut(values: list[Any], where: Place) -> Any:
+    """The items of the long shape, several in a text; a list beside them would change the type of the whole column."""
+    for row, value in enumerate(values):
+        if isinstance(value, list):
+            raise InputError(
+                f"{where(row)}: is a list, but --item-separator says that items are cut out of texts; leave one out."
+            )
+    return _scalars_or_lists(values, where)
 
 
 def _refuse(_: str) -> None:

@@ -128,7 +128,7 @@ def scalar_text(value: Any) -> str | None:
             return None
         if math.isinf(value):
             raise ValueError
-        return float_text(float(value)) if isinstance(value, float) or value == math.floor(value) else str(value)
+        return float_text(float(value))
     if isinstance(value, Decimal):
         if value.is_nan():
             return None

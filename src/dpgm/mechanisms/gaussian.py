@@ -17,7 +17,7 @@ On an accelerator the normals are torch's double-precision ones, correct to 8.5 
 
 In a parallel run every coordinate of a sum has one owner among the ranks, who alone draws noise for it, once, from its
 own key. Integers belong to rank 0, which adds its noise to its own partial sum: then the partial sums of all ranks are
-added, exactly, and nobody sees a sum without noise. Floats on the CPU are cut into one part per rank. There the noise
+added, exactly. Floats on the CPU are cut into one part per rank. There the noise
 comes after the sum, so that the rounding is last, and the owner of a part sees its sum without noise. Floats on
 accelerators belong to rank 0.
 """
@@ -125,7 +125,7 @@ def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Ran
 def _pieces_of_ranks(lengths: Sequence[int], ranks: int) -> list[slice]:
     """Which pieces of a vector belong to which rank: consecutive ones, about as many numbers for each."""
     middles = np.cumsum(lengths) - np.asarray(lengths) / 2
-    ends = np.searchsorted(middles, np.arange(1, ranks) * sum(lengths) / ranks).tolist()
+    ends = np.searchsorted(middles, np.arange(1, ranks) * sum(lengths) / ranks, side="right").tolist()
     return [slice(first, last) for first, last in pairwise([0, *ends, len(lengths)])]
 
 

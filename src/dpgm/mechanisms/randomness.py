@@ -208,9 +208,13 @@ class _Source:
         with self._lock:
             self._fresh()
             self.names_used.add(self.name)
-            if self._coins is None:
-                self._coins = self._generator(_from_first(self._entropy(_COIN_KEY, 64)))
-            return self._coins.at(purpose, step, blocks, count, skip)
+            return self._addressed().at(purpose, step, blocks, count, skip)
+
+    def _addressed(self) -> AesWords | PhiloxWords:
+        """What gives words at addresses: with the key of rank 0 on every rank."""
+        if self._coins is None:
+            self._coins = self._generator(_from_first(self._entropy(_COIN_KEY, 64)))
+        return self._coins
 
     def new_run(self) -> int:
         """0, 1, 2, ..."""
@@ -304,6 +308,7 @@ class SeededRandomness(_Source):
     def words_of_pieces(self, count: int) -> Sequence[WordFiller]:
         """Addressed, so that a piece has the same noise whichever rank draws it."""
         self._sums += 1
+        self._addressed()  # on every rank, also on one that owns no piece
         return [self.stream(PIECES, self._sums, piece) for piece in range(count)]
 
     def _generator(self, key: bytes) -> PhiloxWords:

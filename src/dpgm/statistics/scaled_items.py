@@ -52,7 +52,7 @@ class ScaledItems:
         ITEMS: Measures(
             "profile",
             "of tables, rows holding each value, less an equal share of the rows",
-            "tables: sqrt(sum over the columns of 1 - 1/values)",
+            "tables: a bound, about sqrt(sum over the columns of 1 - 1/values)",
         ),
     }
 

@@ -16,7 +16,7 @@ the model, and a fit that has ended gives out that model and no other.
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +142,7 @@ class Books:
         """The way to the rows, metered by the plan and by what earlier processes of this fit have spent."""
         plan, saved = self._plan, self.checkpoint
         first_row, _ = parallel.place_of(len(self._records))
+        sources, private = _sources_of_all(randomness.names_used or {randomness.name}, randomness.private)
         if saved is None:
             return Gateway(
                 self._records,
@@ -155,6 +156,8 @@ class Books:
                 self._records, randomness=randomness, allowance=plan.mechanisms, already_spent=plan.mechanisms
             )
         _refuse_lost(plan, saved.lost)
+        if parallel.is_parallel():  # the first process writes down the sources of the others as well
+            saved.note_sources(sources, private)
         spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
         return CheckpointedGateway(
             self._records,
@@ -200,12 +203,13 @@ class Books:
 
     def noise_sources(self, randomness: Randomness) -> tuple[frozenset[str], bool]:
         """Where the noise of all processes of this fit came from, and whether all of it was private."""
-        names, private = frozenset(randomness.names_used or {randomness.name}), randomness.private
+        used, private = _sources_of_all(randomness.names_used, randomness.private)
+        names = used or frozenset({randomness.name})
         saved = self.checkpoint
         if saved is None:
             return names, private
         earlier = saved.history
-        if earlier.sources and not randomness.names_used:  # this process drew none
+        if earlier.sources and not used:  # nothing was drawn this time
             return frozenset(earlier.sources), earlier.private
         return names | earlier.sources, private and earlier.private
 
@@ -324,3 +328,11 @@ def _refuse_lost(plan: Plan, lost: Mapping[str, int]) -> None:
 
 def _refuse_charge(charged: Mapping[str, int]) -> None:
     raise BudgetError("this fit has ended; nothing more may be asked on its budget.")
+
+
+def _sources_of_all(names: Collection[str], private: bool) -> tuple[frozenset[str], bool]:
+    """The sources of all processes that fit together, each of which draws noise (collective in a parallel run)."""
+    every = [json.loads(one) for one in parallel.bytes_of_all(json.dumps([sorted(names), private]).encode())]
+    if len({one for _, one in every}) > 1:
+        raise UsageError("some processes draw their noise from a fixed seed and others do not; start all alike.")
+    return frozenset(name for one, _ in every for name in one), private
