@@ -156,7 +156,7 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: D
             own = counts[first:last]
             possible = own > -np.inf
             if len(held) == 1 and len(grid.levels) > 1:
-                possible &= _within_sight(own, std, float(held[0]), rules)
+                possible &= _within_sight(own, std, float(held[0]), len(apart) + 1, rules)
             if possible.any():
                 middles = starts[first:last] + sizes / 2
                 middle = np.average(middles[possible], weights=sizes[possible])
@@ -203,7 +203,9 @@ def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
     return np.clip(slopes / np.maximum(density, 1e-12), -2 / sizes, 2 / sizes)
 
 
-def _within_sight(counts: Floats, std: float, total: float, rules: DiscoveryRules) -> NDArray[np.bool_]:
+def _within_sight(
+    counts: Floats, std: float, total: float, noises: int, rules: DiscoveryRules
+) -> NDArray[np.bool_]:
     """From the first to the last group that stands out, with the tails beside them; all of them where none does.
 
     At least the fewest neighbours that hold the total but for noise: of few records no group may stand out.
@@ -213,19 +215,22 @@ def _within_sight(counts: Floats, std: float, total: float, rules: DiscoveryRule
     if len(clear):
         first = len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(clear[0]), std, rules.tails, rules)
         last = _outermost(counts, int(clear[-1]), std, rules.tails, rules)
-        fewest = _explaining(counts, total, rules.unexplained * std)
+        fewest = _explaining(counts, total, rules.unexplained * std, noises)
         first, last = min(first, fewest[0]), max(last, fewest[1])
         inside[:first] = inside[last + 1 :] = False
     return inside
 
 
-def _explaining(counts: Floats, total: float, least: float) -> tuple[int, int]:
-    """First and last of the fewest neighbours whose sum is the total, less noise; of as many, those that hold most."""
+def _explaining(counts: Floats, total: float, least: float, noises: int) -> tuple[int, int]:
+    """First and last of the fewest neighbours whose sum is the total, less noise; of as many, those that hold most.
+
+    The total, too, is noisy: so many counts (of missing values, and of cells apart) were subtracted for it.
+    """
     upto = np.concatenate([[0.0], np.cumsum(counts)])
     for size in range(1, len(counts)):
         sums = upto[size:] - upto[:-size]
         first = int(np.argmax(sums))
-        if sums[first] >= total - least * size**0.5:
+        if sums[first] >= total - least * (size + noises) ** 0.5:
             return first, first + size - 1
     return 0, len(counts) - 1
 
