@@ -24,9 +24,9 @@ def work(task: str, folder: Path, records: int) -> None:
     import pyarrow as pa
 
     from dpgm.data.domain import Domain
-    from dpgm.data.readers import read_records
+    from dpgm.data.read.readers import read_records
     from dpgm.data.simulate import CDR, simulated_blocks, town_domain
-    from dpgm.data.writers import RecordWriter
+    from dpgm.data.write.writers import RecordWriter
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SystemRandomness

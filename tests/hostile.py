@@ -22,7 +22,7 @@ from typing import Any
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import load_domain
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 
@@ -176,7 +176,7 @@ def archive(members: dict[str, str], link: str | None = None) -> Make:
 
 def growing(path: Path) -> Any:
     """A file to which a line is added while it is read."""
-    from dpgm.data.opening import locate, open_bytes
+    from dpgm.data.read.opening import locate, open_bytes
 
     path.write_text("1 2\n")
 

@@ -34,13 +34,13 @@ from typing import Any
 import numpy as np
 
 import dpgm.data.conversion
-import dpgm.data.json_lines
-import dpgm.data.lines
-import dpgm.data.parquet
+import dpgm.data.read.json_lines
+import dpgm.data.read.lines
+import dpgm.data.read.parquet
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Image, ItemSet, Numeric
-from dpgm.data.frames import read_frame
 from dpgm.data.open_records import NumberColumn, OpenRecords, SetColumn
-from dpgm.data.readers import read_records
+from dpgm.data.read.frames import read_frame
+from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 
@@ -891,9 +891,9 @@ def small_blocks(size: int | None) -> Iterator[None]:
         yield
         return
     modules = (
-        (dpgm.data.lines, "BLOCK", size),
-        (dpgm.data.parquet, "_BATCH", 3),
-        (dpgm.data.json_lines, "_ROWS", 1),
+        (dpgm.data.read.lines, "BLOCK", size),
+        (dpgm.data.read.parquet, "_BATCH", 3),
+        (dpgm.data.read.json_lines, "_ROWS", 1),
         (dpgm.data.conversion, "_CHUNK", 3),
     )
     before = [getattr(module, name) for module, name, _ in modules]

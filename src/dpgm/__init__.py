@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dpgm.data.domain_file import load_domain, save_domain
     from dpgm.data.fields import Boolean, Categorical, Identifier, Ignored, Image, ItemSet
     from dpgm.data.formats import Source
-    from dpgm.data.inspection import inspect_file
+    from dpgm.data.inspect.inspection import inspect_file
     from dpgm.data.number_fields import Date, DateTime, Numeric
-    from dpgm.data.options import ReadOptions
-    from dpgm.data.readers import read_records, read_source
+    from dpgm.data.read.options import ReadOptions
+    from dpgm.data.read.readers import read_records, read_source
     from dpgm.data.records import Records
     from dpgm.data.simulate import simulate_cdr, simulate_transit
-    from dpgm.data.writers import RecordWriter, write_records
+    from dpgm.data.write.writers import RecordWriter, write_records
     from dpgm.errors import (
         ArtefactError,
         BudgetError,
@@ -64,13 +64,13 @@ _HOMES = {
     "data.domain_file": "load_domain save_domain",
     "data.fields": "Boolean Categorical Identifier Ignored Image ItemSet",
     "data.formats": "Source",
-    "data.inspection": "inspect_file",
+    "data.inspect.inspection": "inspect_file",
     "data.number_fields": "Date DateTime Numeric",
-    "data.options": "ReadOptions",
-    "data.readers": "read_records read_source",
+    "data.read.options": "ReadOptions",
+    "data.read.readers": "read_records read_source",
     "data.records": "Records",
     "data.simulate": "simulate_cdr simulate_transit",
-    "data.writers": "RecordWriter write_records",
+    "data.write.writers": "RecordWriter write_records",
     "errors": _ERRORS,
     "baselines.estimators": "AnswerZero IndependentMarginals Mwem",
     "evaluation.counting_queries": "read_workload",

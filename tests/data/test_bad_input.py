@@ -14,7 +14,7 @@ import pytest
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import save_domain
-from dpgm.data.readers import read_records, read_source
+from dpgm.data.read.readers import read_records, read_source
 from dpgm.errors import DpgmError, InputError, ResourceError, UsageError
 
 SECRET = "s3cretvalue"
@@ -283,7 +283,7 @@ def test_endless_lines_are_refused_within_little_memory(tmp_path):
         for _ in range(60):
             file.write(b"red,1\n" * 170_000)
     program = (
-        "import re, sys; from dpgm.data.readers import read_records; from dpgm.errors import InputError\n"
+        "import re, sys; from dpgm.data.read.readers import read_records; from dpgm.errors import InputError\n"
         "from dpgm.data.domain import *\n"
         "try: read_records(sys.argv[1], domain=Domain((Categorical('colour', ('red',)), Numeric('size', 0, 1, 1))))\n"
         "except InputError as error: print(error)\n"
@@ -301,14 +301,14 @@ def test_endless_lines_are_refused_within_little_memory(tmp_path):
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.opening.RATIO_FROM", 1 << 20)
+    monkeypatch.setattr("dpgm.data.read.opening.RATIO_FROM", 1 << 20)
     path = text(tmp_path / "bomb.dat.gz", gzip.compress(b"1\n" * 4_000_000))
     with pytest.raises(InputError, match="times its size"):
         read_records(path, domain=ITEMS)
 
 
 def test_a_parquet_bomb_is_refused_from_its_footer(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.parquet._MAX_UNPACKED", 10)
+    monkeypatch.setattr("dpgm.data.read.parquet._MAX_UNPACKED", 10)
     path = parquet(tmp_path / "bomb.parquet", items=[[1, 2]] * 100)
     with pytest.raises(ResourceError, match="unpack"):
         read_records(path, domain=ITEMS)
@@ -422,7 +422,7 @@ def test_a_full_disk_leaves_no_file(tmp_path, capsys, monkeypatch):
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
-    from dpgm.data.opening import locate, open_bytes
+    from dpgm.data.read.opening import locate, open_bytes
 
     path = text(tmp_path / "x.dat", "1 2\n")
 
@@ -439,8 +439,8 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
 def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
     from types import SimpleNamespace
 
-    from dpgm.data.opening import locate
-    from dpgm.data.parquet import _check_footer
+    from dpgm.data.read.opening import locate
+    from dpgm.data.read.parquet import _check_footer
 
     source = locate(text(tmp_path / "x.parquet", "x"))
     group = SimpleNamespace(total_byte_size=10, num_rows=2**60)
@@ -451,7 +451,7 @@ def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
 
 def test_damaged_files_of_every_format_are_refused_and_never_crash(tmp_path, monkeypatch):
     from data_strategies import random_records
-    from dpgm.data.writers import write_records
+    from dpgm.data.write.writers import write_records
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     rng = np.random.default_rng(5)
@@ -493,7 +493,7 @@ FLIPPED = """
 import sys
 from pathlib import Path
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.errors import DpgmError
 path = Path(sys.argv[1])
 data, refused = path.read_bytes(), 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpgm.data.inspection import inspect_file
+from dpgm.data.inspect.inspection import inspect_file
 
 RNG = np.random.default_rng(0)
 

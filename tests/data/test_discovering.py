@@ -9,7 +9,7 @@ import pytest
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.open_records import OpenRecords
-from dpgm.data.readers import domain_of_schema, read_records, read_source
+from dpgm.data.read.readers import domain_of_schema, read_records, read_source
 from dpgm.data.records import concatenate
 from dpgm.errors import UsageError
 

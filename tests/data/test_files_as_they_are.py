@@ -8,8 +8,8 @@ import random
 import pytest
 
 from dpgm.data.domain import Boolean, Categorical, DateTime, Domain, ItemSet, Numeric
-from dpgm.data.options import ReadOptions
-from dpgm.data.readers import read_records
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, ResourceError, UsageError
 
 TABLE = Domain((Categorical("colour", ("rouge", "crème")), Numeric("size", 0, 2000, 20)))
@@ -266,7 +266,7 @@ def test_cheap_checks_come_before_the_file_is_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("ending", [".json", ".xlsx"])
 def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
-    from dpgm.data.writers import RecordWriter
+    from dpgm.data.write.writers import RecordWriter
 
     with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / f"x{ending}", ITEMS):
         pass
@@ -275,7 +275,7 @@ def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", [".json", ".xlsx"])
 def test_inspect_drafts_arrays_and_workbooks(tmp_path, ending):
-    from dpgm.data.inspection import inspect_file
+    from dpgm.data.inspect.inspection import inspect_file
 
     path = tmp_path / f"x{ending}"
     if ending == ".json":

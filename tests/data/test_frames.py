@@ -10,7 +10,7 @@ import pytest
 
 import dpgm
 from dpgm.data.domain_file import as_domain, domain_to_plain, save_domain
-from dpgm.data.frames import frame_schema, read_frame
+from dpgm.data.read.frames import frame_schema, read_frame
 from dpgm.errors import InputError, UsageError
 
 BOUGHT = {"who": ["a", "b", "a", "c"], "sku": ["milk", "milk", "bread", "tea"]}

@@ -7,8 +7,8 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Numeric
-from dpgm.data.frames import read_frame
-from dpgm.data.inspection import inspect_file
+from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.frames import read_frame
 from dpgm.errors import InputError
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpgm.data.hints import CodeCounts
-from dpgm.data.inspection import inspect_file
+from dpgm.data.inspect.hints import CodeCounts
+from dpgm.data.inspect.inspection import inspect_file
 
 RNG = np.random.default_rng(0)
 AGES = np.clip(RNG.normal(45, 18, 1000), 0, 97).round()

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dpgm.data.delimited import distinct_names
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
-from dpgm.data.inspection import inspect_file
-from dpgm.data.readers import read_records
+from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.delimited import distinct_names
+from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError
 
 AGES = Domain((Numeric("age", 0, 101, bins=101), Categorical("sex", ("f", "m"))))

@@ -5,9 +5,9 @@ import pytest
 
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
-from dpgm.data.inspection import inspect_file
-from dpgm.data.options import ReadOptions
-from dpgm.data.readers import read_records
+from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError
 
 CODES = Domain((ItemSet("items", ("01067", "1067", "5", "a")),))
@@ -49,7 +49,7 @@ def test_a_fraction_changes_no_other_code_of_a_column_of_doubles(tmp_path):
 
 
 def test_a_fraction_splits_no_persons_written_as_doubles(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.parquet._BATCH", 50)
+    monkeypatch.setattr("dpgm.data.read.parquet._BATCH", 50)
     persons = [float(10**10 + at) for at in range(49)]
     for other in (3.0, 0.5):
         path = parquet(tmp_path / "x.parquet", p=[*persons, 2.0, *persons, other], i=[1] * 100)
@@ -66,7 +66,7 @@ def test_json_values_are_read_one_by_one(tmp_path):
 
 
 def test_json_members_come_from_the_domain_not_from_the_first_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.lines.BLOCK", 16)
+    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 16)
     domain = Domain((Categorical("c", ("u", "v"), missing=True), Numeric("x", 0, 1, 2)))
     path = write(tmp_path / "x.jsonl", '{"x": 0}\n{"x": 1}\n{"x": 1, "c": "v"}\n')
     assert read_records(path, domain=domain).indices.tolist() == [2, 3, 2, 4, 1, 4]
@@ -211,7 +211,7 @@ def test_keywords_and_command_line_hold_every_option():
     from dataclasses import fields
 
     from dpgm.cli.reading import READ_OPTIONS
-    from dpgm.data.options import ReadKeywords
+    from dpgm.data.read.options import ReadKeywords
 
     names = {field.name for field in fields(ReadOptions)}
     assert set(ReadKeywords.__annotations__) == names

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgm.data.readers import read_source
+from dpgm.data.read.readers import read_source
 from public_data import DATA, needs
 
 DOMAINS = Path(__file__).parents[2] / "examples" / "domains"

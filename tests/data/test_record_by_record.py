@@ -46,7 +46,7 @@ def numbers_again(text, separator):
     """The fault of old: an all-digit block of texts read as numbers."""
     import pyarrow as pa
 
-    from dpgm.data.basket_lines import integer_tokens
+    from dpgm.data.read.basket_lines import integer_tokens
 
     found = integer_tokens(text, separator)
     return None if found is None else (pa.array(found[0]).cast(pa.string()), found[1])
@@ -57,7 +57,7 @@ def numbers_again(text, separator):
     [
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
-        ("dpgm.data.basket_lines.text_tokens", numbers_again, "basket.csv texts"),
+        ("dpgm.data.read.basket_lines.text_tokens", numbers_again, "basket.csv texts"),
     ],
 )
 def test_planted_faults_are_found(target, fault, name, tmp_path, monkeypatch):

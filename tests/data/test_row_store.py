@@ -10,8 +10,8 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.read.row_store import Room, RowStore
 from dpgm.data.records import Records
-from dpgm.data.row_store import Room, RowStore
 from dpgm.errors import DiskError, UsageError
 
 DOMAIN = Domain((ItemSet("items", tuple(range(40))),))
@@ -90,8 +90,8 @@ def test_the_shares_of_several_processes_are_the_records_of_one(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from dpgm.data.options import ReadOptions
-    from dpgm.data.readers import read_share, read_source
+    from dpgm.data.read.options import ReadOptions
+    from dpgm.data.read.readers import read_share, read_source
 
     kind = pa.list_(pa.string())
     for part, groups in enumerate(((0, 5, 0), (1,), (7, 7, 0, 3))):

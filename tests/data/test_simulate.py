@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.cli.app import run
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.data.simulate import BLOCK, simulate_cdr, simulate_transit
 from dpgm.errors import UsageError
 

@@ -4,7 +4,7 @@ import struct
 import zipfile
 
 from dpgm.data.domain import Categorical, Domain, Numeric
-from dpgm.data.readers import read_records, read_source
+from dpgm.data.read.readers import read_records, read_source
 from dpgm.data.records import Records
 
 

@@ -11,7 +11,7 @@ import dpgm
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Date, DateTime, Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.inspection import inspect_file
+from dpgm.data.inspect.inspection import inspect_file
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.config import Config

@@ -16,7 +16,7 @@ import dpgm.cli.evaluation
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.evaluation.column_faults import column_faults
 from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from dpgm.errors import DpgmError
 from metamorphic import Case, cases
 

@@ -8,7 +8,7 @@ import pytest
 import dpgm.cli.evaluation  # noqa: F401  (registers the command)
 from dpgm.baselines.estimators import IndependentMarginals
 from dpgm.cli.app import run
-from dpgm.data.readers import read_records
+from dpgm.data.read.readers import read_records
 from public_data import DATA
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"

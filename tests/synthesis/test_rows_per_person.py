@@ -17,9 +17,9 @@ from dpgm.cli.app import run as command
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.formats import Source
-from dpgm.data.frames import read_frame
-from dpgm.data.options import ReadOptions
-from dpgm.data.readers import read_share, read_source
+from dpgm.data.read.frames import read_frame
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.readers import read_share, read_source
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import BudgetError, DpgmError, InputError, UsageError
 from dpgm.mechanisms.gateway import Gateway

@@ -79,7 +79,7 @@ def _one_run(
     data: Path, domain: Path | None, epsilon: float, model: str, canaries: int, progress: Any
 ) -> "OneRunFinding":
     from dpgm.audit import audit_one_run
-    from dpgm.data.readers import read_records
+    from dpgm.data.read.readers import read_records
 
     records = read_records(data, domain=domain, assume_public_items=domain is None)
     return audit_one_run(records, epsilon=epsilon, model=model, canaries=canaries, progress=progress)

@@ -13,7 +13,7 @@ from dpgm.cli.reading import Data, takes_read_options
 from dpgm.cli.terminal import read_stdin
 
 if TYPE_CHECKING:
-    from dpgm.data.options import ReadOptions
+    from dpgm.data.read.options import ReadOptions
 
 
 class Town(StrEnum):
@@ -51,7 +51,7 @@ def inspect(
 
     Example: dpgm inspect visits.parquet --draft-domain domain.yaml
     """
-    from dpgm.data.inspection import inspect_file
+    from dpgm.data.inspect.inspection import inspect_file
 
     (data,) = read_stdin(data, look=True, folder=options.cache)  # type: ignore[assignment]
     found = inspect_file(
@@ -114,7 +114,7 @@ def simulate(
     """
     from dpgm.data.domain_file import save_domain
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
-    from dpgm.data.writers import RecordWriter
+    from dpgm.data.write.writers import RecordWriter
 
     chosen = TRANSIT if town is Town.transit else CDR
     count = chosen.records if records is None else records

@@ -13,7 +13,7 @@ from dpgm.cli.terminal import announce, is_pipe, print_errors, read_stdin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpgm.data.options import Paths, ReadOptions
+    from dpgm.data.read.options import Paths, ReadOptions
     from dpgm.evaluation.evaluation import Evaluation
     from dpgm.privacy.certificate import Certificate
 

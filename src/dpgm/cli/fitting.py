@@ -15,7 +15,7 @@ from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe, r
 if TYPE_CHECKING:
     from dpgm.data.domain import Domain
     from dpgm.data.formats import Source
-    from dpgm.data.options import ReadOptions
+    from dpgm.data.read.options import ReadOptions
     from dpgm.data.records import Records
     from dpgm.privacy.certificate import Certificate
     from dpgm.synthesis.plan import Plan
@@ -196,7 +196,7 @@ def fit(
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
     from dpgm.compute.parallel import place_of
-    from dpgm.data.readers import read_records
+    from dpgm.data.read.readers import read_records
     from dpgm.errors import ArtefactError, BudgetError, UsageError
     from dpgm.mechanisms.randomness import SeededRandomness
     from dpgm.privacy.ledger import Ledger
@@ -321,8 +321,8 @@ def _read_plan(file: Path, epsilon: float | None) -> "Plan":
 
 def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Source]":
     """The share of the records that this process fits; the curator is told of items that one record alone holds."""
-    from dpgm.data.inspection import rarity_warning
-    from dpgm.data.readers import read_share
+    from dpgm.data.inspect.inspection import rarity_warning
+    from dpgm.data.read.readers import read_share
 
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
@@ -337,7 +337,7 @@ def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Sou
 def _announce_fit(
     total: int, domain: "Domain", planned: "Plan | None", device: str, options: "ReadOptions"
 ) -> None:
-    from dpgm.data.row_store import bytes_of
+    from dpgm.data.read.row_store import bytes_of
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 

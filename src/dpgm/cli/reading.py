@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from dpgm.data.options import ReadOptions
+    from dpgm.data.read.options import ReadOptions
 
 _PANEL = "How the data are read"
 _PARAMETER = "options"
@@ -136,7 +136,7 @@ def takes_read_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def read_options(**chosen: Any) -> "ReadOptions":
     """The options as typed on the command line."""
-    from dpgm.data.options import ReadOptions
+    from dpgm.data.read.options import ReadOptions
 
     for name in ("separator", "item_separator"):
         if chosen[name] in ("\\t", "tab"):

@@ -49,7 +49,7 @@ def sample(
 
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
-    from dpgm.data.readers import part_name, rows_of_share, seed_of_share
+    from dpgm.data.read.readers import part_name, rows_of_share, seed_of_share
     from dpgm.errors import UsageError
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
@@ -103,7 +103,7 @@ def demo(
 
     Example: dpgm demo --out demo
     """
-    from dpgm.data.readers import read_records
+    from dpgm.data.read.readers import read_records
     from dpgm.data.simulate import simulate_transit
     from dpgm.errors import CheckFailed, DiskError
     from dpgm.evaluation.evaluate import evaluate, summary_table

@@ -18,7 +18,7 @@ from dpgm.cli.app import is_first, printable, rank_and_size
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dpgm.data.options import Paths
+    from dpgm.data.read.options import Paths
 
 PIPE = "-"
 
@@ -113,7 +113,7 @@ def read_stdin(
         format: what `--format` says.
         folder: where the copy is kept.
     """
-    from dpgm.data.opening import spooled
+    from dpgm.data.read.opening import spooled
     from dpgm.errors import UsageError
 
     pipes = [path for path in paths if is_pipe(path)]

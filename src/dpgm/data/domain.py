@@ -257,7 +257,7 @@ class Domain:
             kinds: what a column is, by its name, where you know better.
             person: the column of persons; samples carry fresh ones.
         """
-        from dpgm.data.frames import draft_frame
+        from dpgm.data.read.frames import draft_frame
 
         return draft_frame(data, drop=drop, kinds=kinds, person=person)
 

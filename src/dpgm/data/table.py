@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.binned_numbers import bin_of, draw_in_bin, draw_shaped, shaped_codes
-from dpgm.data.columns import cell_lists, flat_column, set_codes
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -41,6 +40,7 @@ from dpgm.data.open_records import (
     join_fields,
 )
 from dpgm.data.parsing import floats, seconds_of
+from dpgm.data.read.columns import cell_lists, flat_column, set_codes
 from dpgm.data.records import Records, row_pointers, sort_rows
 from dpgm.data.values import as_texts
 from dpgm.errors import InputError

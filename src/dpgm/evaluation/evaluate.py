@@ -12,7 +12,7 @@ from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
 from dpgm.data.conversion import as_records
 from dpgm.data.domain import Domain, Image
 from dpgm.data.domain_file import as_domain
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.column_metrics import compare_column, correlations

@@ -9,7 +9,7 @@ import numpy as np
 from dpgm.data.conversion import as_records, checked_frame, package_of
 from dpgm.data.domain import Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.frames import long_records
+from dpgm.data.read.frames import long_records
 from dpgm.data.records import Records
 from dpgm.data.table import decode
 from dpgm.data.values import object_texts

@@ -21,7 +21,7 @@ from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
-from dpgm.data.writers import RecordWriter
+from dpgm.data.write.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.context import Progress, silent
 from dpgm.strategy.protocol import Generator

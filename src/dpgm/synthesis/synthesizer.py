@@ -24,9 +24,9 @@ from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
-from dpgm.data.frames import read_frame
+from dpgm.data.read.frames import read_frame
+from dpgm.data.read.row_store import bytes_of
 from dpgm.data.records import Records
-from dpgm.data.row_store import bytes_of
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness

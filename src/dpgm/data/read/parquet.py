@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from dpgm.data.columns import Chunk, Columns, is_list
-from dpgm.data.opening import Input
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.columns import Chunk, Columns, is_list
+from dpgm.data.read.opening import Input
+from dpgm.data.read.options import ReadOptions
 from dpgm.errors import InputError, ResourceError
 
 _BATCH, _SMALL_BATCH = 65_536, 8_192  # rows at once; where memory is limited

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
-from dpgm.data.gathering import join_records
-from dpgm.data.opening import Input, locate, open_bytes, read_all, zip_members
-from dpgm.data.options import ReadOptions
 from dpgm.data.pictures import WHITE, level_bits, nearest_levels
+from dpgm.data.read.gathering import join_records
+from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.row_store import Room
 from dpgm.data.records import Records
-from dpgm.data.row_store import Room
 from dpgm.errors import InputError, ResourceError, UsageError
 
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # per piece; per piece where memory is limited

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpgm.data.columns import Chunk, Columns, plain_name
 from dpgm.data.formats import Shape
 from dpgm.data.items import Place
-from dpgm.data.lines import MARK, TextBlock, blocks_of
-from dpgm.data.opening import Input
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.columns import Chunk, Columns, plain_name
+from dpgm.data.read.lines import MARK, TextBlock, blocks_of
+from dpgm.data.read.opening import Input
+from dpgm.data.read.options import ReadOptions
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

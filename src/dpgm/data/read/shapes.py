@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.columns import (
+from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
+from dpgm.data.formats import Layout, Shape, Source
+from dpgm.data.items import KnownItems, Place, in_column
+from dpgm.data.parsing import floats, required_floats, with_plain_numbers, written_numbers
+from dpgm.data.read.columns import (
     Chunk,
     Columns,
     cell_lists,
@@ -23,12 +27,8 @@ from dpgm.data.columns import (
     set_codes,
     split_lists,
 )
-from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
-from dpgm.data.formats import Layout, Shape, Source
-from dpgm.data.gathering import BasketGatherer, ItemGoal, LongGatherer, join_records, people_of
-from dpgm.data.items import KnownItems, Place, in_column
-from dpgm.data.options import NEEDS_DOMAIN, ReadOptions
-from dpgm.data.parsing import floats, required_floats, with_plain_numbers, written_numbers
+from dpgm.data.read.gathering import BasketGatherer, ItemGoal, LongGatherer, join_records, people_of
+from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder
 from dpgm.errors import InputError, UsageError

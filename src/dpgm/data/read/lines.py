@@ -17,7 +17,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.opening import Input, open_bytes
+from dpgm.data.read.opening import Input, open_bytes
 from dpgm.errors import InputError, UsageError
 
 BLOCK = 4 << 20

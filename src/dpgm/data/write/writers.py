@@ -13,7 +13,7 @@ from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image, Label
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.records import Records
-from dpgm.data.rendering import (
+from dpgm.data.write.rendering import (
     Render,
     csv_cell,
     render_baskets,
@@ -24,7 +24,7 @@ from dpgm.data.rendering import (
     render_long_json,
     render_table_csv,
 )
-from dpgm.data.sinks import MatrixSink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
+from dpgm.data.write.sinks import MatrixSink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
 from dpgm.errors import UsageError
 
 _CHUNK = 65_536

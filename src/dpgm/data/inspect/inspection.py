@@ -9,13 +9,13 @@ import numpy as np
 
 from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import save_domain
-from dpgm.data.drafting import Drafted, draft_table
 from dpgm.data.formats import Source
-from dpgm.data.guessing import guess_options, table_columns
+from dpgm.data.inspect.drafting import Drafted, draft_table
+from dpgm.data.inspect.guessing import guess_options, table_columns
 from dpgm.data.number_fields import DISCOVER
-from dpgm.data.opening import locate
-from dpgm.data.options import ReadKeywords, ReadOptions, options_from
-from dpgm.data.readers import read_with
+from dpgm.data.read.opening import locate
+from dpgm.data.read.options import ReadKeywords, ReadOptions, options_from
+from dpgm.data.read.readers import read_with
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 

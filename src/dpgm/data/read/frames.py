@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpgm.data.columns import Chunk, Columns, flat_column, is_list, required_column
 from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.drafting import draft_table
 from dpgm.data.formats import Source
-from dpgm.data.gathering import people_of
-from dpgm.data.options import ReadOptions
-from dpgm.data.readers import domain_of_schema, with_private_items, without_list
+from dpgm.data.inspect.drafting import draft_table
+from dpgm.data.read.columns import Chunk, Columns, flat_column, is_list, required_column
+from dpgm.data.read.gathering import people_of
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.readers import domain_of_schema, with_private_items, without_list
+from dpgm.data.read.shapes import is_binary, read_columns
 from dpgm.data.records import Records
-from dpgm.data.shapes import is_binary, read_columns
 from dpgm.data.values import object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import Chunk, Columns, flat_column, item_codes, required_column
 from dpgm.data.domain import Domain
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only, in_column
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.columns import Chunk, Columns, flat_column, item_codes, required_column
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.row_store import EVERYTHING, Room, RowStore
 from dpgm.data.records import Records, concatenate, index_dtype, row_pointers, sort_rows
-from dpgm.data.row_store import EVERYTHING, Room, RowStore
 from dpgm.data.values import as_texts
 from dpgm.errors import InputError
 

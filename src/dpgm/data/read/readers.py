@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from dpgm.data.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
-from dpgm.data.basket_lines import read_basket_lines
-from dpgm.data.columns import Columns, join_files
-from dpgm.data.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
-from dpgm.data.excel import excel_columns
 from dpgm.data.formats import Source, format_of
-from dpgm.data.json_lines import json_columns
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
-from dpgm.data.opening import Input, locate, open_bytes
-from dpgm.data.options import Paths, ReadKeywords, ReadOptions, options_from
-from dpgm.data.parquet import parquet_columns, row_groups
+from dpgm.data.read.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
+from dpgm.data.read.basket_lines import read_basket_lines
+from dpgm.data.read.columns import Columns, join_files
+from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
+from dpgm.data.read.excel import excel_columns
+from dpgm.data.read.json_lines import json_columns
+from dpgm.data.read.opening import Input, locate, open_bytes
+from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
+from dpgm.data.read.parquet import parquet_columns, row_groups
+from dpgm.data.read.shapes import read_columns
+from dpgm.data.read.web_logs import looks_like_msweb, read_msnbc, read_msweb
 from dpgm.data.records import Records
-from dpgm.data.shapes import read_columns
-from dpgm.data.web_logs import looks_like_msweb, read_msnbc, read_msweb
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

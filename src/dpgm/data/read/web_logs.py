@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpgm.data.basket_lines import add_basket_block
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Source
-from dpgm.data.gathering import BasketGatherer, ItemGoal
 from dpgm.data.items import kept_codes
-from dpgm.data.lines import TextBlock, blocks_of
-from dpgm.data.opening import Input
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.basket_lines import add_basket_block
+from dpgm.data.read.gathering import BasketGatherer, ItemGoal
+from dpgm.data.read.lines import TextBlock, blocks_of
+from dpgm.data.read.opening import Input
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import InputError
 

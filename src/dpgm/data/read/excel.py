@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from dpgm.data.columns import Chunk, Columns, plain_name
-from dpgm.data.delimited import distinct_names
-from dpgm.data.opening import Input, zip_members
-from dpgm.data.options import ReadOptions
+from dpgm.data.read.columns import Chunk, Columns, plain_name
+from dpgm.data.read.delimited import distinct_names
+from dpgm.data.read.opening import Input, zip_members
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import object_texts, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
 

@@ -15,8 +15,8 @@ from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.pictures import byte_values
 from dpgm.data.records import Records, concatenate
-from dpgm.data.rendering import Render
 from dpgm.data.table import decode
+from dpgm.data.write.rendering import Render
 
 if TYPE_CHECKING:
     import pyarrow

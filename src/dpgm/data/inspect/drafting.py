@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.columns import Columns, flat_column, is_list, listed_names
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import (
@@ -28,7 +27,7 @@ from dpgm.data.domain import (
     Numeric,
     Unread,
 )
-from dpgm.data.hints import (
+from dpgm.data.inspect.hints import (
     CodeCounts,
     DateOrders,
     NumberMarks,
@@ -43,8 +42,9 @@ from dpgm.data.hints import (
     ways_of_dates,
 )
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
-from dpgm.data.options import ReadOptions
 from dpgm.data.parsing import DATE_PATTERNS, fitting_patterns, floats, plain_texts, seconds_of, without_signs
+from dpgm.data.read.columns import Columns, flat_column, is_list, listed_names
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import as_texts
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near

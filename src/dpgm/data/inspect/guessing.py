@@ -1,24 +1,24 @@
 """What a file seems to hold, judged by its first rows: for a curator who looks at it, never for a fit.
 
 `inspect` and `evaluate` release nothing, so they may look at rows to find the shape. A fit may not: it takes the
-shape, the header and the separator from what is stated (see `dpgm.data.delimited` and `dpgm.data.shapes`).
+shape, the header and the separator from what is stated (see `dpgm.data.read.delimited` and `dpgm.data.read.shapes`).
 """
 
 import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpgm.data.columns import Columns, flat_column
-from dpgm.data.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.data.excel import excel_columns
-from dpgm.data.json_lines import array_elements, json_columns, line_elements
-from dpgm.data.lines import TextBlock, first_block
-from dpgm.data.opening import Input
-from dpgm.data.options import ReadOptions
-from dpgm.data.parquet import parquet_columns
-from dpgm.data.readers import format_name
-from dpgm.data.shapes import is_binary
+from dpgm.data.read.columns import Columns, flat_column
+from dpgm.data.read.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
+from dpgm.data.read.excel import excel_columns
+from dpgm.data.read.json_lines import array_elements, json_columns, line_elements
+from dpgm.data.read.lines import TextBlock, first_block
+from dpgm.data.read.opening import Input
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.parquet import parquet_columns
+from dpgm.data.read.readers import format_name
+from dpgm.data.read.shapes import is_binary
 from dpgm.errors import InputError
 
 _ROWS = 2000

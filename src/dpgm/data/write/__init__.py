@@ -1,0 +1,1 @@
+"""Writing records to files, chunk by chunk."""
