@@ -60,6 +60,14 @@ def test_dtypes_come_back_as_they_came(back, name):
     assert str(back[name].dtype) == USUAL.get(name, str(FRAME[name].dtype))
 
 
+def test_unsigned_numbers_stay_unsigned_where_the_range_begins_below_0():
+    frame = pd.DataFrame({"n": RNG.integers(0, 4, N).astype("uint8")})
+    domain = dpgm.Domain([dpgm.Numeric("n", -8, 8, integer=True)])
+    noisy = dpgm.Synthesizer(epsilon=0.001, model="independent", domain=domain)
+    drawn = noisy.fit(frame).sample(N, seed=1).to_pandas()["n"]
+    assert (str(drawn.dtype), drawn.min()) == ("uint8", 0)
+
+
 def test_values_are_of_the_kind_they_were(back):
     assert set(back["none"].dropna()) <= {"x", "y"}
     assert set(back["truths"].dropna()) == {True, False}

@@ -175,6 +175,8 @@ def _with_dtype(series: Any, dtype: str) -> Any:
             summer = np.ones(len(series), dtype=np.bool_)  # of an hour that comes twice
             there = pandas.to_datetime(series).dt.tz_localize(zone, ambiguous=summer, nonexistent="shift_forward")
             return there.astype(dtype)
+        if pandas.api.types.is_unsigned_integer_dtype(dtype):  # a range that was found may begin below 0
+            series = series.clip(lower=0)
         made = series.astype(dtype)
         if pandas.api.types.is_integer_dtype(made) and not bool((made == series).fillna(True).all()):
             return series  # too narrow, or the domain has places after the point
