@@ -87,6 +87,22 @@ def test_anything_else_is_refused_in_one_sentence(text):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("label", ["01067", "2020-01-31", "1234567", "-2", "1.50"])
+@pytest.mark.parametrize("text", ["code = {}", "code in [{}]", "code = '{}'"])
+def test_labels_are_taken_as_they_are_written(text, label):
+    """A code with leading zeros or a date among labels is no number."""
+    fields = (Categorical("code", (label, "other")),)
+    condition = parse_condition(text.format(label), fields)
+    assert condition == OneOf("code", (label,))
+    check_values(condition, Domain(fields))
+
+
+def test_sums_may_have_brackets_and_quoted_fields():
+    expected = Linear(((1.0, "age"), (-2.0, "capital-gain"), (2.0, "age")), -3.0, "<")
+    assert parse_condition("age < 2 * ('capital-gain' - age) + 3", FIELDS) == expected
+    assert parse_condition("age - 3 < 2 * capital-gain - 2 * age", FIELDS) == expected
+
+
 def test_values_the_domain_does_not_list_are_refused():
     with pytest.raises(UsageError, match="no value 'twice'"):
         check_values(parse_condition("'marital status' = twice", FIELDS), DOMAIN)

@@ -7,14 +7,15 @@
     "marital status" != single or children = 0
 
 A word is a field if the domain has one of that name, else a value; quotes make it a value (or, before an operator, a
-field). A minus sign between fields needs blanks around it, since names may hold hyphens. Nothing is ever run as code.
+field). A minus sign between fields needs blanks around it, since names may hold hyphens. Python's parser sees to
+precedence and brackets, with placeholders instead of names and values; nothing is ever run as code.
 """
 
+import ast
 import datetime
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from dpgm.data.conditions import (
     LABELLED,
@@ -29,48 +30,46 @@ from dpgm.data.conditions import (
     Operator,
     Rule,
     Same,
+    Terms,
     Unique,
-    fields_of_constraint,
     labels_of,
 )
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
 _MAX_LENGTH = 4000  # characters of one condition
-_MAX_DEPTH = 40  # parentheses and "not" within each other
+_MAX_DEPTH = 40  # conditions within each other
 _MAX_COMBINATIONS = 10_000
-_TOKENS = re.compile(
-    r"""\s*(?:
+_TOKEN = re.compile(
+    r"""(?:
     (?P<date>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?)(?![\w-])
   | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w-])
   | (?P<quoted>"[^"]*"|'[^']*')
   | (?P<word>[^\W][\w./-]*)
   | (?P<operator><=|>=|!=|==|=|<|>|≤|≥|≠)
   | (?P<mark>[\[\](),+*-])
-  )""",
+  )\s*""",
     re.VERBOSE,
 )
-_SAME: dict[str, Operator] = {"==": "=", "≤": "<=", "≥": ">=", "≠": "!="}
+_PYTHON = {"=": "==", "≤": "<=", "≥": ">=", "≠": "!="}
+_KEYWORDS = {"and", "or", "not", "in"}
+_OPERATORS: dict[type[ast.cmpop], Operator] = {
+    ast.Eq: "=", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="
+}  # fmt: skip
 _TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-_KEYWORDS = {"if", "and", "or", "not", "in"}
-
-Fields: TypeAlias = dict[str, Any]  # fields by name
 
 
 def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
-    """One condition, such as `age >= 65 and sex = female`.
-
-    Args:
-        text: the condition.
-        fields: the fields of the domain.
+    """One condition on these fields of a domain, such as `age >= 65 and sex = female`.
 
     Raises:
         UsageError: the text is not a condition on these fields.
     """
-    parser = _Parser(text, {field.name: field for field in fields})
-    made = parser.alternatives()
-    parser.finish()
-    return made
+    reader = _Reader(text, {field.name: field for field in fields})
+    parts = reader.parts()
+    if len(parts) > 1:
+        raise reader.wrong()
+    return parts[0]
 
 
 def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[str] = ()) -> Constraint:
@@ -86,11 +85,11 @@ def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[st
     """
     by_name = {field.name: field for field in fields}
     if isinstance(plain, str):
-        parser = _Parser(plain, by_name)
-        claim = parser.alternatives()
-        when = parser.alternatives() if parser.take("if") else None
-        parser.finish()
-        return Rule(claim, when, plain)
+        reader = _Reader(plain, by_name)
+        claim, *when = reader.parts()
+        if len(when) > 1:
+            raise reader.wrong()
+        return Rule(claim, when[0] if when else None, plain)
     if isinstance(plain, dict) and set(plain) == {"unique"}:
         names = [plain["unique"]] if isinstance(plain["unique"], str) else plain["unique"]
         _check_names(names, {*by_name, *others})
@@ -109,8 +108,7 @@ def parse_constraints(
     known, parsed = {field.name for field in fields}, []
     for one in given:
         constraint = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
-        names = known.union(others) if isinstance(constraint, Unique) else known
-        _check_names(list(fields_of_constraint(constraint)), names)
+        _check_names(list(constraint.fields), known.union(others) if isinstance(constraint, Unique) else known)
         parsed.append(constraint)
     return tuple(parsed)
 
@@ -123,7 +121,7 @@ def _check_names(names: object, known: Collection[str]) -> None:
             raise UsageError(f"a constraint refers to the field {name!r}, which the domain does not have.")
 
 
-def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
+def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
     names, rows = plain["fields"], plain["allowed"]
     _check_names(names, fields)
     good = isinstance(rows, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows)
@@ -134,26 +132,25 @@ def _allowed(plain: dict[str, Any], fields: Fields) -> Rule:
     distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
     # Where a row lists `missing`, a missing value is a value like the others; else it matches any value.
     definite = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
-    parts = tuple(
-        All(tuple(_listed(fields[name], value, name in definite) for name, value in zip(names, row, strict=True)))
-        for row in distinct
-    )
-    return Rule(AnyOf(parts), None, plain)
+
+    def listed(name: str, value: str) -> Condition:
+        made, missing = one_of(fields[name], [value]), OneOf(name, (None,))
+        return made if name not in definite or made == missing else All((made, Not(missing)))
+
+    parts = (All(tuple(listed(name, value) for name, value in zip(names, row, strict=True))) for row in distinct)
+    return Rule(AnyOf(tuple(parts)), None, plain)
 
 
-def _listed(field: Any, value: str, definite: bool) -> Condition:
-    made = _equal(field, value)
-    if not definite or made == OneOf(field.name, (None,)):
-        return made
-    return All((made, Not(OneOf(field.name, (None,)))))
-
-
-def _equal(field: Any, value: str) -> Condition:
+def one_of(field: Any, values: Sequence[str]) -> Condition:
+    """The field has one of the values; they are given as texts, and `missing` stands for none unless it is a label."""
+    if not values:
+        raise UsageError(f"a condition on the field {field.name!r} lists no value; list at least one.")
     if field.kind in LABELLED:
-        return OneOf(field.name, (_label(field, value),))
-    if value == MISSING:
-        return OneOf(field.name, (None,))
-    return _compared(field, "=", value)
+        is_label = MISSING not in values or MISSING in labels_of(field)
+        return OneOf(field.name, tuple(None if value == MISSING and not is_label else value for value in values))
+    missing = OneOf(field.name, (None,))
+    parts = tuple(missing if value == MISSING else _compared(field, "=", value) for value in values)
+    return parts[0] if len(parts) == 1 else AnyOf(parts)
 
 
 def _compared(field: Any, operator: Operator, value: str) -> Linear:
@@ -162,10 +159,6 @@ def _compared(field: Any, operator: Operator, value: str) -> Linear:
     if number is None:
         raise UsageError(f"the field {field.name!r} holds numbers or dates, and {value!r} is neither.")
     return Linear(((1.0, field.name),), -number, operator)
-
-
-def _label(field: Any, value: str) -> str | None:
-    return None if value == MISSING and MISSING not in labels_of(field) else value
 
 
 def _number(text: str) -> float | None:
@@ -183,212 +176,131 @@ def _number(text: str) -> float | None:
     return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
+class _Reader:
+    """Reads one text. In the tree of Python's parser, `_3` stands for the fourth name, value or number of the text."""
 
-
-@dataclass(frozen=True)
-class _Side:
-    """One side of a comparison: a sum of numbers of fields, or a value."""
-
-    terms: tuple[tuple[float, str], ...] = ()
-    constant: float = 0.0
-    value: str | None = None
-
-
-class _Parser:
-    def __init__(self, text: str, fields: Fields) -> None:
+    def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
         if len(text) > _MAX_LENGTH:
             raise UsageError(f"a condition must not exceed {_MAX_LENGTH:,} characters.")
-        self._text, self._fields, self._at, self._depth = text, fields, 0, 0
-        self._tokens = self._split(text)
+        self._text, self._fields = text, fields
+        self._words: list[tuple[str, str]] = []  # what placeholders stand for: kind and text
 
-    def _split(self, text: str) -> list[_Token]:
-        tokens, at = [], 0
-        while text[at:].strip():
-            match = _TOKENS.match(text, at)
-            if match is None:
-                raise self._wrong()
-            kind = str(match.lastgroup)
-            word = match.group(kind)
-            if kind == "quoted":
-                word = word[1:-1]
-            elif kind == "word" and word in _KEYWORDS:
-                kind = "keyword"
-            tokens.append(_Token(kind, word))
-            at = match.end()
-        return tokens
-
-    def _wrong(self) -> UsageError:
+    def wrong(self) -> UsageError:
         return UsageError(
             f"the condition {self._text[:80]!r} cannot be read; write it like `age >= 65`, `colour in [red, blue]` or"
             " `married = never if age < 15`, with quotes around names and values of several words."
         )
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else _Token("end", "")
-
-    def _next(self) -> _Token:
-        token = self._peek()
-        if token.kind == "end":
-            raise self._wrong()
-        self._at += 1
-        return token
-
-    def take(self, text: str) -> bool:
-        """Step over a keyword or mark, if it comes next."""
-        token = self._peek()
-        if token.kind in ("keyword", "mark") and token.text == text:
-            self._at += 1
-            return True
-        return False
-
-    def finish(self) -> None:
-        """Refuse what is left over."""
-        if self._peek().kind != "end":
-            raise self._wrong()
-
-    def alternatives(self) -> Condition:
-        """Conditions joined by `or`, each of them of parts joined by `and`."""
-        parts = [self._conjunction()]
-        while self.take("or"):
-            parts.append(self._conjunction())
-        return _any_of(parts)
-
-    def _conjunction(self) -> Condition:
-        parts = [self._part()]
-        while self.take("and"):
-            parts.append(self._part())
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
-
-    def _part(self) -> Condition:
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise UsageError(f"a condition must not nest more than {_MAX_DEPTH} deep; write it in parts.")
-        made = self._inner_part()
-        self._depth -= 1
-        return made
-
-    def _inner_part(self) -> Condition:
-        if self.take("not"):
-            return Not(self._part())
-        if self.take("("):
-            inner = self.alternatives()
-            if not self.take(")"):
-                raise self._wrong()
-            return inner
-        left = self._side(left=True)
-        if self._peek().kind == "keyword" and self._peek().text in ("in", "not"):
-            negated = self.take("not")
-            if not self.take("in"):
-                raise self._wrong()
-            return _negated_if(negated, self._list(self._only_field(left)))
-        token = self._next()
-        if token.kind != "operator":
-            raise self._wrong()
-        operator: Operator = _SAME.get(token.text, token.text)  # type: ignore[assignment,arg-type]
-        return self._comparison(left, operator, self._side(left=False))
-
-    def _side(self, *, left: bool) -> _Side:
-        """A sum such as `net + 2 * tax - 5`; on the right also one value, be it quoted or no field's name."""
-        terms: list[tuple[float, str]] = []
-        constant, values = 0.0, []
-        while True:
-            sign = 1.0
-            while self._peek() in (("mark", "+"), ("mark", "-")):
-                sign = -sign if self._next().text == "-" else sign
-            token = self._next()
-            if token.kind == "number" and self.take("*"):
-                terms.append((sign * float(token.text), self._field(self._next())))
-            elif token.kind in ("number", "date"):
-                constant += sign * (_number(token.text) or 0.0)
-            elif token.kind not in ("word", "quoted"):
-                raise self._wrong()
-            elif left or (token.kind == "word" and token.text in self._fields):
-                terms.append((sign, self._field(token)))
+    def parts(self) -> list[Condition]:
+        """The conditions before and after every `if`."""
+        sources: list[list[str]] = [[]]
+        text, at = self._text.strip(), 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise self.wrong()
+            kind, word, at = str(token.lastgroup), token[str(token.lastgroup)], token.end()
+            if word == "if":
+                sources.append([])
+            elif kind in ("operator", "mark") or word in _KEYWORDS:
+                sources[-1].append(_PYTHON.get(word, word))
             else:
-                values.append(token.text)
-            if self._peek() not in (("mark", "+"), ("mark", "-")):
-                break
-        if not values:
-            return _Side(tuple(terms), constant)
-        if terms or len(values) > 1 or constant:
-            raise self._wrong()
-        return _Side(value=values[0])
+                sources[-1].append(f"_{len(self._words)}")
+                self._words.append((kind, word[1:-1] if kind == "quoted" else word))
+        try:
+            return [self._condition(ast.parse(" ".join(one), mode="eval").body, 1) for one in sources]
+        except (SyntaxError, RecursionError, MemoryError):
+            raise self.wrong() from None
 
-    def _field(self, token: _Token) -> str:
-        if token.kind not in ("word", "quoted") or token.text not in self._fields:
+    def _condition(self, node: ast.expr, depth: int) -> Condition:
+        if depth > _MAX_DEPTH:
+            raise UsageError(f"a condition must not nest more than {_MAX_DEPTH} deep; write it in parts.")
+        match node:
+            case ast.BoolOp(op, parts):
+                made = tuple(self._condition(part, depth + 1) for part in parts)
+                return All(made) if isinstance(op, ast.And) else AnyOf(made)
+            case ast.UnaryOp(ast.Not(), part):
+                return Not(self._condition(part, depth + 1))
+            case ast.Compare(left, [ast.In() | ast.NotIn() as op], [ast.List(listed)]) if listed:
+                field = self._only_field(*self._sum(left))
+                return _negated_if(isinstance(op, ast.NotIn), one_of(field, [self._literal(one) for one in listed]))
+            case ast.Compare(left, [op], [right]) if type(op) in _OPERATORS:
+                return self._comparison(self._sum(left), _OPERATORS[type(op)], right)
+        raise self.wrong()
+
+    def _word(self, node: ast.expr) -> tuple[str, str]:
+        """What a placeholder stands for."""
+        if not isinstance(node, ast.Name):
+            raise self.wrong()
+        return self._words[int(node.id[1:])]
+
+    def _literal(self, node: ast.expr) -> str:
+        """A value as it is written, with its sign."""
+        match node:
+            case ast.UnaryOp(ast.USub(), inner):
+                return f"-{self._word(inner)[1]}"
+        return self._word(node)[1]
+
+    def _sum(self, node: ast.expr) -> tuple[Terms, float]:
+        """A sum such as `net + 2 * tax - 5`: factors and fields, and a constant."""
+        match node:
+            case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
+                return _added(self._sum(left), self._sum(right), -1.0 if isinstance(op, ast.Sub) else 1.0)
+            case ast.BinOp(left, ast.Mult(), right):
+                terms, factor = self._sum(left)
+                if terms:
+                    raise self.wrong()
+                return _added(((), 0.0), self._sum(right), factor)
+            case ast.UnaryOp(ast.USub() | ast.UAdd() as op, inner):
+                return _added(((), 0.0), self._sum(inner), -1.0 if isinstance(op, ast.USub) else 1.0)
+        kind, text = self._word(node)
+        if kind in ("number", "date"):
+            return (), _number(text) or 0.0
+        if text not in self._fields:
             raise UsageError(
-                f"the condition {self._text[:80]!r} refers to {token.text[:60]!r}, which is not a field of the"
-                f" domain{near(token.text, self._fields)}."
+                f"the condition {self._text[:80]!r} refers to {text[:60]!r}, which is not a field of the"
+                f" domain{near(text, self._fields)}."
             )
-        return token.text
+        return ((1.0, text),), 0.0
 
-    def _only_field(self, side: _Side) -> Any:
-        if len(side.terms) != 1 or side.constant or side.terms[0][0] != 1:
-            raise self._wrong()
-        return self._fields[side.terms[0][1]]
+    def _only_field(self, terms: Terms, constant: float) -> Any:
+        if len(terms) != 1 or constant or terms[0][0] != 1:
+            raise self.wrong()
+        return self._fields[terms[0][1]]
 
-    def _list(self, field: Any) -> Condition:
-        if not self.take("["):
-            raise self._wrong()
-        values = []
-        while True:
-            sign = "-" if self.take("-") else ""
-            token = self._next()
-            if token.kind not in ("word", "quoted", "number", "date"):
-                raise self._wrong()
-            values.append(sign + token.text)
-            if self.take("]"):
-                break
-            if not self.take(","):
-                raise self._wrong()
-        if field.kind in LABELLED:
-            return OneOf(field.name, tuple(_label(field, value) for value in values))
-        return _any_of([_equal(field, value) for value in values])
-
-    def _comparison(self, left: _Side, operator: Operator, right: _Side) -> Condition:
-        if left.terms and all(self._fields[name].kind in LABELLED for _, name in left.terms):
-            return self._labels(self._only_field(left), operator, right)
-        if right.value in self._fields and _number(str(right.value)) is None:
-            # A quoted name: numbers and dates have no values of that kind, so it is the other field.
-            right = _Side(((1.0, str(right.value)),))
-        if right.value is not None:
-            field = self._only_field(left)
+    def _comparison(self, left: tuple[Terms, float], operator: Operator, right: ast.expr) -> Condition:
+        kind, text = self._word(right) if isinstance(right, ast.Name) else ("", "")
+        names_field = kind == "word" and text in self._fields
+        if left[0] and all(self._fields[name].kind in LABELLED for _, name in left[0]):
+            field = self._only_field(*left)
+            if operator not in ("=", "!="):
+                raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
+            if names_field and self._fields[text].kind not in LABELLED:
+                raise UsageError(f"{field.name!r} holds labels and {text!r} numbers; they cannot be compared.")
+            made = Same(field.name, text) if names_field else one_of(field, [self._literal(right)])
+            return _negated_if(operator == "!=", made)
+        # Numbers and dates have no values that are called like a field: a quoted name is that field.
+        quoted_field = text in self._fields and _number(text) is None
+        if kind in ("word", "quoted") and not names_field and not quoted_field:
+            field = self._only_field(*left)
             if operator in ("=", "!="):
-                return _negated_if(operator == "!=", _equal(field, right.value))
-            return _compared(field, operator, right.value)
-        terms = [*left.terms, *((-factor, name) for factor, name in right.terms)]
-        constant = left.constant - right.constant
+                return _negated_if(operator == "!=", one_of(field, [text]))
+            return _compared(field, operator, text)
+        terms, constant = _added(left, self._sum(right), -1.0)
         for _, name in terms:
             if self._fields[name].kind in LABELLED:
                 raise UsageError(f"the field {name!r} holds labels, not numbers; compare it with = or in.")
         if not terms:
-            raise self._wrong()
+            raise self.wrong()
         if terms[0][0] < 0:
-            terms = [(-factor, name) for factor, name in terms]
-            constant, operator = -constant, _TURNED[operator]
-        return Linear(tuple(terms), constant, operator)
-
-    def _labels(self, field: Any, operator: Operator, right: _Side) -> Condition:
-        if operator not in ("=", "!="):
-            raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
-        if len(right.terms) == 1 and not right.constant and right.terms[0][0] == 1:
-            other = self._fields[right.terms[0][1]]
-            if other.kind not in LABELLED:
-                raise UsageError(
-                    f"{field.name!r} holds labels and {other.name!r} numbers; they cannot be compared."
-                )
-            return _negated_if(operator == "!=", Same(field.name, other.name))
-        if right.terms:
-            raise self._wrong()
-        value = right.value if right.value is not None else f"{right.constant:g}"
-        return _negated_if(operator == "!=", OneOf(field.name, (_label(field, value),)))
+            (terms, constant), operator = _added(((), 0.0), (terms, constant), -1.0), _TURNED[operator]
+        return Linear(terms, constant, operator)
 
 
-def _any_of(parts: Sequence[Condition]) -> Condition:
-    return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+def _added(first: tuple[Terms, float], second: tuple[Terms, float], factor: float) -> tuple[Terms, float]:
+    """The first sum plus the second one times a factor."""
+    more = tuple((factor * one, name) for one, name in second[0])
+    return (*first[0], *more), first[1] + factor * second[1]
 
 
 def _negated_if(negated: bool, condition: Condition) -> Condition:

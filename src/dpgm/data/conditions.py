@@ -1,11 +1,11 @@
 """Conditions on a record: what constraints of a domain and `where` of a sample are made of.
 
-A condition is data, never code: comparisons of fields with values or of sums of numbers, joined by and, or and not.
-Missing values follow SQL: a comparison with a missing value is neither true nor false. A constraint is broken only by
-what is false; `where` keeps only what is true.
+A condition is data, never code: comparisons of fields with values or of sums of numbers, joined by and, or and not
+(`condition_text` reads them as people write them). Missing values follow SQL: a comparison with a missing value is
+neither true nor false. A constraint is broken only by what is false; `where` keeps only what is true.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Mask: TypeAlias = NDArray[np.bool_]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+Terms: TypeAlias = tuple[tuple[float, str], ...]  # factors and fields, to be added up
 MISSING = "missing"
 LABELLED = ("items", "image", "categorical", "boolean")  # kinds of fields whose values are named one by one
 _SECONDS_PER_DAY = 86_400
@@ -37,7 +38,7 @@ class OneOf:
 class Linear:
     """Numbers of fields times factors, plus a constant, compared with 0."""
 
-    terms: tuple[tuple[float, str], ...]
+    terms: Terms
     constant: float
     operator: Operator
 
@@ -71,7 +72,8 @@ class AnyOf:
     parts: tuple["Condition", ...]
 
 
-Condition: TypeAlias = OneOf | Linear | Same | Not | All | AnyOf
+Comparison: TypeAlias = OneOf | Linear | Same
+Condition: TypeAlias = Comparison | Not | All | AnyOf
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class Rule:
     def condition(self) -> Condition:
         """The rule as one condition: the claim, or `when` does not hold."""
         return self.claim if self.when is None else AnyOf((Not(self.when), self.claim))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields that the rule refers to."""
+        return fields_of(self.condition)
 
     @property
     def sets(self) -> "Linear | None":
@@ -105,21 +112,33 @@ class Unique:
 Constraint: TypeAlias = Rule | Unique
 
 
+def comparisons(condition: Condition) -> Iterator[Comparison]:
+    """The comparisons that a condition is made of."""
+    if isinstance(condition, (OneOf, Linear, Same)):
+        yield condition
+        return
+    for part in (condition.part,) if isinstance(condition, Not) else condition.parts:
+        yield from comparisons(part)
+
+
+def _names(comparison: Comparison) -> tuple[str, ...]:
+    if isinstance(comparison, OneOf):
+        return (comparison.field,)
+    if isinstance(comparison, Same):
+        return (comparison.first, comparison.second)
+    return tuple(name for _, name in comparison.terms)
+
+
 def fields_of(condition: Condition) -> tuple[str, ...]:
     """Names of the fields that a condition refers to, each once."""
-    if isinstance(condition, OneOf):
-        return (condition.field,)
-    if isinstance(condition, Linear):
-        return tuple(dict.fromkeys(name for _, name in condition.terms))
-    if isinstance(condition, Same):
-        return (condition.first, condition.second)
-    parts = (condition.part,) if isinstance(condition, Not) else condition.parts
-    return tuple(dict.fromkeys(name for part in parts for name in fields_of(part)))
+    return tuple(dict.fromkeys(name for one in comparisons(condition) for name in _names(one)))
 
 
-def fields_of_constraint(constraint: Constraint) -> tuple[str, ...]:
-    """Names of the fields that a constraint refers to."""
-    return constraint.fields if isinstance(constraint, Unique) else fields_of(constraint.condition)
+def labels_of(field: Any) -> list[str]:
+    """The labels of a field as texts, in the order of its positions."""
+    if field.kind == "boolean":
+        return ["false", "true"]
+    return [str(label) for label in (field.items if field.kind in ("items", "image") else field.values)]
 
 
 def check_values(condition: Condition, domain: "Domain") -> None:
@@ -128,33 +147,21 @@ def check_values(condition: Condition, domain: "Domain") -> None:
     Raises:
         UsageError: one sentence that names the field.
     """
-    if isinstance(condition, (Not, All, AnyOf)):
-        for part in (condition.part,) if isinstance(condition, Not) else condition.parts:
-            check_values(part, domain)
-        return
-    only_missing = isinstance(condition, OneOf) and set(condition.values) == {None}
-    for name in () if only_missing else fields_of(condition):
-        labelled = domain.field(name).kind in LABELLED
-        if isinstance(condition, Linear) == labelled:
-            advice = "compare it with = or in" if labelled else "compare it with a number"
-            raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
-    if isinstance(condition, OneOf):
-        field = domain.field(condition.field)
-        if field.is_open:
-            return  # its values are found later
+    for one in comparisons(condition):
+        only_missing = isinstance(one, OneOf) and set(one.values) == {None}
+        for name in () if only_missing else _names(one):
+            labelled = domain.field(name).kind in LABELLED
+            if isinstance(one, Linear) == labelled:
+                advice = "compare it with = or in" if labelled else "compare it with a number"
+                raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
+        if not isinstance(one, OneOf) or (field := domain.field(one.field)).is_open:
+            continue  # values of an open field are found later
         known = [] if only_missing else labels_of(field)
-        for value in condition.values:
+        for value in one.values:
             if value is None and not getattr(field, "missing", False):
                 raise UsageError(f"the field {field.name!r} is never missing; leave the condition out.")
             if value is not None and value not in known:
                 raise UsageError(f"the field {field.name!r} has no value {value!r}; use one that the domain lists.")
-
-
-def labels_of(field: Any) -> list[str]:
-    """The labels of a field as texts, in the order of its positions."""
-    if field.kind == "boolean":
-        return ["false", "true"]
-    return [str(label) for label in (field.items if field.kind in ("items", "image") else field.values)]
 
 
 class Values:
@@ -169,7 +176,7 @@ class Values:
             for field, block in zip(records.domain.fields, records.domain.blocks, strict=True)
         }
 
-    def has_any(self, name: str, positions: NDArray[np.bool_]) -> Mask:
+    def has_any(self, name: str, positions: Mask) -> Mask:
         """Which records hold one of the positions (a mask within the field)."""
         _, block = self._blocks[name]
         inside = (self.records.indices >= block.start) & (self.records.indices < block.stop)
@@ -205,28 +212,26 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
         true, false = truth(condition.part, values)
         return false, true
     if isinstance(condition, (All, AnyOf)):
-        parts = [truth(part, values) for part in condition.parts]
+        true_parts, false_parts = zip(*(truth(part, values) for part in condition.parts), strict=True)
         every, some = np.logical_and.reduce, np.logical_or.reduce
         if isinstance(condition, All):
-            return every([part[0] for part in parts]), some([part[1] for part in parts])
-        return some([part[0] for part in parts]), every([part[1] for part in parts])
+            return every(true_parts), some(false_parts)
+        return some(true_parts), every(false_parts)
+    missing = np.logical_or.reduce([values.missing(name) for name in _names(condition)])
     if isinstance(condition, OneOf):
-        return _truth_of_labels(condition, values)
-    missing = np.logical_or.reduce([values.missing(name) for name in fields_of(condition)])
+        true = values.has_any(condition.field, _mask(values.field(condition.field), condition.values))
+        return true | missing if None in condition.values else true, ~true & ~missing
     if isinstance(condition, Same):
-        names = [labels_of(values.field(name)) for name in (condition.first, condition.second)]
+        pair = [(name, values.field(name)) for name in (condition.first, condition.second)]
         true = np.zeros(len(values.records), dtype=np.bool_)
-        for label in set(names[0]) & set(names[1]):
-            masks = [
-                values.has_any(name, _mask(values.field(name), [label]))
-                for name in (condition.first, condition.second)
-            ]
-            true |= masks[0] & masks[1]
-        return true & ~missing, ~true & ~missing
-    total = np.full(len(values.records), condition.constant)
-    for factor, name in condition.terms:
-        total = total + factor * values.number(name)
-    true = compare(total, condition.operator)
+        for label in set(labels_of(pair[0][1])) & set(labels_of(pair[1][1])):
+            first, second = (values.has_any(name, _mask(field, [label])) for name, field in pair)
+            true |= first & second
+    else:
+        total = np.full(len(values.records), condition.constant)
+        for factor, name in condition.terms:
+            total = total + factor * values.number(name)
+        true = compare(total, condition.operator)
     return true & ~missing, ~true & ~missing
 
 
@@ -239,26 +244,18 @@ def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
     return masks[operator]
 
 
-def _truth_of_labels(condition: OneOf, values: Values) -> tuple[Mask, Mask]:
-    missing = values.missing(condition.field)
-    labels = [value for value in condition.values if value is not None]
-    true = values.has_any(condition.field, _mask(values.field(condition.field), labels))
-    if None in condition.values:
-        return true | missing, ~true & ~missing
-    return true, ~true & ~missing
-
-
-def _mask(field: Any, labels: Sequence[str]) -> Mask:
+def _mask(field: Any, values: Sequence[str | None]) -> Mask:
+    """The positions of a field that hold one of the labels."""
     mask = np.zeros(field.width, dtype=np.bool_)
-    if labels:
-        known, chosen = labels_of(field), set(labels)
+    if chosen := set(values) - {None}:
+        known = labels_of(field)
         mask[: len(known)] = [label in chosen for label in known]
     return mask
 
 
 def positions_of(condition: OneOf, field: Any) -> Mask:
     """The positions of a field that a condition on its labels allows."""
-    mask = _mask(field, [value for value in condition.values if value is not None])
+    mask = _mask(field, condition.values)
     if None in condition.values and getattr(field, "missing", False):
         mask[-1] = True
     return mask

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.data.condition_text import parse_condition
+from dpgm.data.condition_text import one_of, parse_condition
 from dpgm.data.conditions import (
     LABELLED,
     MISSING,
     All,
     Condition,
-    OneOf,
     Rule,
     Unique,
     Values,
@@ -281,14 +280,7 @@ def _entry(domain: Domain, name: object, value: Any) -> Condition:
     field = domain.field(str(name))
     several = value if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
     texts = [MISSING if one is None else str(one).lower() if isinstance(one, bool) else str(one) for one in several]
-    if field.kind in LABELLED:
-        return OneOf(field.name, tuple(_label(field, text) for text in texts))
-    quoted = ", ".join(f'"{text}"' for text in texts)
-    return parse_condition(f'"{field.name}" in [{quoted}]', domain.fields)
-
-
-def _label(field: Any, text: str) -> str | None:
-    return None if text == MISSING and MISSING not in labels_of(field) else text
+    return one_of(field, texts)
 
 
 def _text(domain: Domain, text: str) -> Condition:
@@ -308,7 +300,7 @@ def _text(domain: Domain, text: str) -> Condition:
         ) from error
 
 
-def _named(domain: Domain, text: str) -> list[OneOf]:
+def _named(domain: Domain, text: str) -> list[Condition]:
     """Every reading of a text as a label alone or as `field=label`; names and labels may hold `=` themselves."""
     found = []
     for field in domain.fields:
@@ -321,5 +313,5 @@ def _named(domain: Domain, text: str) -> list[OneOf]:
         for reading in dict.fromkeys(readings):
             may_be_missing = getattr(field, "missing", False) and reading == MISSING
             if reading in labels or may_be_missing:
-                found.append(OneOf(field.name, (_label(field, reading),)))
+                found.append(one_of(field, [reading]))
     return found

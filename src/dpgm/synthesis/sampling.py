@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from dpgm import validation
-from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
@@ -105,7 +104,7 @@ class Conditioned:
         """A sentence, if the constraints leave out more than a tenth of what the generator draws."""
         if self._conditions or self.rate >= 1 - WARN_FROM:
             return None
-        mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in fields_of_constraint(rule))
+        mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in rule.fields)
         return (
             f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
             f" refer to ({', '.join(mentioned)}) may differ from what was fitted; look at them with `dpgm evaluate`."

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraints
-from dpgm.data.conditions import fields_of_constraint
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -145,7 +144,7 @@ def _is_rule(rule: str, domain: Domain) -> bool:
     """Whether a rule can be written so that it is read as one: names of columns may hold anything."""
     try:
         (made,) = parse_constraints((rule,), domain.fields, ())
-        return len(fields_of_constraint(made)) == 2
+        return len(made.fields) == 2
     except UsageError:
         return False
 
