@@ -31,7 +31,7 @@ from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.events import Mechanism
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import fit_generator, strategy_of
@@ -43,8 +43,8 @@ BATCHES = (4096, 32768)
 def write_plans(path: Path, records: int) -> None:
     """The two plans, calibrated."""
     from dpgm.privacy.calibration import calibrate
-    from dpgm.strategy.config import Config, default_delta
     from dpgm.strategy.protocol import PublicFacts
+    from dpgm.strategy.settings import Config, default_delta
     from dpgm.synthesis.plan import budget_of, choose_settings, make_plan
 
     domain = simulate.town_domain(simulate.CDR)

@@ -57,7 +57,7 @@ def fit_once(family: str, records: int, steps: int) -> None:
     import torch
 
     import dpgm
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import make_plan
 
     torch.set_num_threads(1)
@@ -94,8 +94,8 @@ def shortened(config: Any, records: int, domain: Any, steps: int) -> Any:
     """A plan of fewer steps, calibrated as such."""
     from dpgm.privacy.accountant import cost
     from dpgm.privacy.calibration import calibrate
-    from dpgm.strategy.config import default_delta
     from dpgm.strategy.protocol import PublicFacts
+    from dpgm.strategy.settings import default_delta
     from dpgm.synthesis.plan import Plan, budget_of, choose_settings
 
     facts = PublicFacts(domain, records, config.epsilon, default_delta(records))
@@ -211,7 +211,7 @@ def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) 
     from dpgm.networks.private_sgd import Trainer, TrainingSettings
     from dpgm.networks.vae import VAE
     from dpgm.products.measurement import measure
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import make_plan
 
     torch.set_num_threads(1)

@@ -33,8 +33,8 @@ from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import fit_generator
 

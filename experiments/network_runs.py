@@ -28,8 +28,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.events import Mechanism
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Generator
+from dpgm.strategy.protocol import Generator, RunContext
 from dpgm.strategy.settings import Settings, from_plain
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import fit_generator, strategy_of

@@ -19,7 +19,7 @@ from network_runs import DIGITS, SCORES, Job, Row, Workload, load_data, run_job
 import dpgm
 from dpgm.data import simulate
 from dpgm.data.domain import Domain
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 
 RESULTS = Path(__file__).parent / "results"

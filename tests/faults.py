@@ -37,8 +37,8 @@ from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
-from dpgm.strategy.config import Config
 from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.plan import Plan, choose_settings

@@ -13,7 +13,7 @@ from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.products.model import Products
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.readme import statements_of
 from dpgm.synthesis.release import Release

@@ -16,9 +16,8 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.products.rules import RULES
 from dpgm.products.strategy import ProductSettings
-from dpgm.strategy.config import Config, default_delta
 from dpgm.strategy.protocol import PublicFacts
-from dpgm.strategy.settings import FamilySettings, Settings
+from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import VAES, strategy_of
 

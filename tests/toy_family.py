@@ -6,7 +6,8 @@ from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
-from dpgm.strategy.protocol import Budget, Work, counting_seconds
+from dpgm.strategy.protocol import Budget
+from dpgm.strategy.rules import Work, counting_seconds
 from dpgm.strategy.settings import FamilySettings, no_settings
 from dpgm.synthesis import strategies
 

@@ -29,7 +29,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.mechanisms.sampling import poisson_sample
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import (
     POSITIONS,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dpgm.privacy.release_checks import Verification
     from dpgm.report.html import write_report
     from dpgm.statistics.fourier_features import FourierFeatures
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import Plan, make_plan, read_plan
     from dpgm.synthesis.release import Release, load
     from dpgm.synthesis.synthesizer import Synthesizer
@@ -83,7 +83,7 @@ _HOMES = {
     "privacy.release_checks": "Verification",
     "report.html": "write_report",
     "statistics.fourier_features": "FourierFeatures",
-    "strategy.config": "Config",
+    "strategy.settings": "Config",
     "synthesis.plan": "Plan make_plan read_plan",
     "synthesis.release": "Release load",
     "synthesis.synthesizer": "Synthesizer",

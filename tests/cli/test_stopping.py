@@ -12,7 +12,7 @@ import dpgm
 from dpgm.cli.app import run
 from dpgm.errors import DiskError, PrivacyWarning
 from dpgm.privacy.ledger import Ledger
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis import synthesizer
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import Release

@@ -14,7 +14,7 @@ from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.verification import _check_discovered

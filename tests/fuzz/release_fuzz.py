@@ -89,8 +89,8 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
     """A release of a generator that was not fitted, with the certificate of a fit of its family."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
     from dpgm.privacy.events import Mechanism
-    from dpgm.strategy.config import Config
     from dpgm.strategy.protocol import PublicFacts
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import Plan, choose_settings, runs_of
     from dpgm.synthesis.release import Release
     from release_data import DELTA, RECORDS, some_release

@@ -21,7 +21,7 @@ from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.rules import RULES
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.synthesizer import Synthesizer
 
 sys.path.append(str(Path(__file__).parents[1]))  # where this runs as a script

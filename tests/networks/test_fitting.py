@@ -12,8 +12,8 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator, rebuild
 from synthesis_data import tiny_plan

@@ -18,8 +18,8 @@ from dpgm.networks.refinement import pretrain
 from dpgm.networks.rules import RULES
 from dpgm.networks.vae import VAE
 from dpgm.networks.workspace import Workspace
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import BY_LABEL, IMAGES, SETS, some_records, tiny_plan

@@ -10,7 +10,7 @@ import dpgm
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.fingerprint import fingerprint

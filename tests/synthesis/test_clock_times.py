@@ -14,7 +14,7 @@ from dpgm.errors import UsageError
 from dpgm.evaluation.column_faults import column_faults
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios

@@ -33,7 +33,7 @@ from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.statistics.item_counts import pilot_profile
 from dpgm.statistics.record_lengths import RecordSizes, read_lengths
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.discovery_rules import RULES

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.strategy.config import Config
 from dpgm.strategy.rules import RULES
+from dpgm.strategy.settings import Config
 from dpgm.synthesis import estimate
 from dpgm.synthesis.estimate import Estimate, estimate_fit
 from dpgm.synthesis.plan import make_plan

@@ -13,7 +13,7 @@ from dpgm.data.number_grid import YEARS, year_range, year_slot
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.discovery_rules import RULES
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.number_shapes import estimate_years

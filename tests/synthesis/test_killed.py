@@ -41,7 +41,7 @@ def test_a_fit_killed_at_20_random_moments_always_ends_in_a_verified_release(tmp
     import json
 
     from dpgm.data.domain import Domain
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import make_plan
 
     some_records(SETS, 2000).write(tmp_path / "visits.npz")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dpgm.data.records import Records
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
 from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan

@@ -7,8 +7,8 @@ from dpgm.data.domain import Categorical, Domain
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.networks.rules import RULES, start_frequencies
 from dpgm.privacy.accountant import cost
-from dpgm.strategy.config import Config
 from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, choose_settings, describe, make_plan, read_plan, read_settings, shares
 from synthesis_data import IMAGES, SETS, TABLE
 

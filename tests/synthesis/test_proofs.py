@@ -12,7 +12,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks.private_sgd import Trainer
 from dpgm.privacy.events import Mechanism
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.strategies import fit_generator

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import dpgm
 from dpgm.mechanisms.gateway import PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan

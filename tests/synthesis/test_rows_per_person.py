@@ -33,7 +33,7 @@ from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios

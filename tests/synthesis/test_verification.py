@@ -12,7 +12,7 @@ from dpgm.cli.app import run as run_command
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.signatures import create_keys, read_private_key
-from dpgm.strategy.config import Config
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import load, sign
 from release_data import edit, rehash, rewrite_readme, some_release

@@ -27,9 +27,9 @@ from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.per_record_gradients import Layout
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import Progress as FitProgress
-from dpgm.strategy.context import RunContext, silent
+from dpgm.strategy.protocol import Progress as FitProgress
+from dpgm.strategy.protocol import RunContext, silent
+from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator
 

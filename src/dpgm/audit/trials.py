@@ -28,7 +28,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
-from dpgm.strategy.context import RunContext
+from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.strategies import fit_generator
 
 Progress = Callable[[int, int], None]

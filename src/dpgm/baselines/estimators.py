@@ -20,10 +20,8 @@ from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Adjacency, Mechanism
-from dpgm.strategy.config import Config, default_delta
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import PublicFacts, Strategy
-from dpgm.strategy.settings import FamilySettings, Settings
+from dpgm.strategy.protocol import FitPlan, PublicFacts, RunContext, Strategy
+from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 
 
 @dataclass(frozen=True)
@@ -40,29 +38,6 @@ class BaselineCertificate:
     statements: tuple[str, ...] = ()
     unit: str = "row"
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What a strategy is told of a fit that has no plan on file."""
-
-    records: int
-    settings: Settings
-    mechanisms: tuple[Mechanism, ...]
-    rows_per_person: int = 1
-
-    @property
-    def noises(self) -> dict[str, float]:
-        return {mechanism.name: mechanism.noise for mechanism in self.mechanisms}
-
-    def mechanism(self, name: str) -> Mechanism:
-        return next(mechanism for mechanism in self.mechanisms if mechanism.name == name)
-
-    def noise(self, name: str) -> float:
-        return self.mechanism(name).noise
-
-    def pays_for(self, name: str) -> bool:
-        return name in self.noises
 
 
 class _Baseline:
@@ -87,7 +62,8 @@ class _Baseline:
         mechanisms = calibrate(self.epsilon, delta, strategy.budget(facts, settings).spends)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
         gateway = Gateway(records, randomness=randomness, allowance=mechanisms)
-        plan = _Plan(len(records), Settings(strategy.name, family=settings), mechanisms)
+        chosen = Settings(strategy.name, family=settings)
+        plan = FitPlan(self.epsilon, self.epsilon, delta, len(records), records.domain.width, chosen, mechanisms)
         context = RunContext()
         self.generator_ = strategy.fit(gateway, plan, records.domain, draws=randomness.draws(), context=context)
         spent = gateway.spent

@@ -24,11 +24,9 @@ from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
-from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
+from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 
 _CHUNK_CELLS = 2**24
 

@@ -43,11 +43,9 @@ from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import dense_rows
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
-from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.rules import CostRules, Sizes, Work
+from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 
 SELECT, MEASURE = "select", "measure"
 _CHUNK = 8192  # records: float32 sums of so few are exact

@@ -78,7 +78,7 @@ def plan(
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain
     from dpgm.errors import UsageError
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.plan import make_plan
 
@@ -200,7 +200,7 @@ def fit(
     from dpgm.errors import ArtefactError, BudgetError, UsageError
     from dpgm.mechanisms.randomness import SeededRandomness
     from dpgm.privacy.ledger import Ledger
-    from dpgm.strategy.config import Config
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.checkpoint import remove_checkpoint
     from dpgm.synthesis.plan import make_plan
     from dpgm.synthesis.strategies import check_model

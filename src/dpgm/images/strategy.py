@@ -14,11 +14,9 @@ from dpgm.images.model import ImageGenerator
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work
-from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.rules import CostRules, Sizes, Work
+from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 
 
 def _own(settings: FamilySettings) -> ImageSettings:

@@ -31,8 +31,7 @@ from dpgm.products.targets import moment_targets
 from dpgm.statistics.cluster_profiles import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import ITEMS
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import FitPlan
+from dpgm.strategy.protocol import FitPlan, RunContext
 
 BLOCKS = 40  # training is charged and saved in this many blocks
 

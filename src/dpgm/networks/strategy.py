@@ -32,11 +32,9 @@ from dpgm.statistics.cluster_profiles import PROFILES, SIZES, ClusterProfiles, C
 from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import LENGTHS
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
-from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
+from dpgm.strategy.settings import Config, FamilySettings
 
 FLOAT = 4  # bytes
 

@@ -23,11 +23,9 @@ from dpgm.statistics.popular_lengths import PopularLengths
 from dpgm.statistics.record_lengths import RecordLengths
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Sizes, Work, counting_seconds
-from dpgm.strategy.rules import CostRules
-from dpgm.strategy.settings import FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
+from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 
 FLOAT = 4  # bytes
 

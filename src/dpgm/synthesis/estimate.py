@@ -11,8 +11,7 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.products.rules import ProductRules
-from dpgm.strategy.protocol import Sizes
-from dpgm.strategy.rules import RULES, CostRules
+from dpgm.strategy.rules import RULES, CostRules, Sizes
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import strategy_of
 

@@ -16,9 +16,8 @@ from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.events import Adjacency, Mechanism
-from dpgm.strategy.config import Config, Preset, default_delta
-from dpgm.strategy.protocol import Budget, PublicFacts, Run
-from dpgm.strategy.settings import Settings, from_plain
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Run
+from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.domain_discovery import with_discovery
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
@@ -31,24 +30,9 @@ SAMPLED_ROWS = (
 )
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a fit may do, and what it will cost at most.
-
-    The multipliers of `mechanisms` are those of the guarantee: noise over what one person can move a sum by. With K
-    rows per person that is K times what one record can, so that `noise` and `noises`, which are for one record, are K
-    times larger.
-    """
-
-    target_epsilon: float
-    epsilon: float
-    delta: float
-    records: int
-    width: int | None
-    settings: Settings
-    mechanisms: tuple[Mechanism, ...]
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    rows_per_person: int = 1
+@dataclass(frozen=True, repr=False)
+class Plan(FitPlan):
+    """What a fit may do, and what it will cost at most."""
 
     def __repr__(self) -> str:
         return (
@@ -60,26 +44,6 @@ class Plan:
         facts = [("model", self.settings.model), ("epsilon", f"{self.epsilon:.4g}"), ("delta", f"{self.delta:.3g}")]
         noises = [(f"noise of {one.name}", f"{one.noise:.4g} x {one.count}") for one in self.mechanisms]
         return html_table(f"Plan for {self.records:,} records", [*facts, *noises])
-
-    def noise(self, name: str) -> float:
-        """The multiplier of a mechanism of this plan, for one record."""
-        return self.rows_per_person * self.mechanism(name).noise
-
-    def mechanism(self, name: str) -> Mechanism:
-        """The mechanism of that name."""
-        for mechanism in self.mechanisms:
-            if mechanism.name == name:
-                return mechanism
-        raise UsageError(f"the plan has no mechanism {name!r}.")
-
-    def pays_for(self, name: str) -> bool:
-        """Whether a mechanism is part of this plan; stages a plan does not pay for do not run."""
-        return any(mechanism.name == name for mechanism in self.mechanisms)
-
-    @property
-    def noises(self) -> dict[str, float]:
-        """Multiplier of every mechanism, for one record."""
-        return {mechanism.name: self.rows_per_person * mechanism.noise for mechanism in self.mechanisms}
 
     @property
     def _several_rows(self) -> dict[str, int]:

@@ -22,8 +22,7 @@ from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
 from dpgm.data.write.writers import RecordWriter
 from dpgm.errors import UsageError
-from dpgm.strategy.context import Progress, silent
-from dpgm.strategy.protocol import Generator
+from dpgm.strategy.protocol import Generator, Progress, silent
 from dpgm.synthesis.conditioning import RecordFilter, Where, condition_generator, parse_where, with_values
 
 if TYPE_CHECKING:

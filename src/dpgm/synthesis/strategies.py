@@ -15,9 +15,8 @@ from dpgm.images.strategy import IMAGES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.strategy import RBMS, VAES
 from dpgm.products.strategy import PRODUCTS
-from dpgm.strategy.config import Config
-from dpgm.strategy.context import RunContext
-from dpgm.strategy.protocol import FitPlan, Generator, Strategy
+from dpgm.strategy.protocol import FitPlan, Generator, RunContext, Strategy
+from dpgm.strategy.settings import Config
 
 STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, MWEM)
 

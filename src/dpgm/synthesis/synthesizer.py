@@ -34,9 +34,8 @@ from dpgm.notebook import html_table
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.signatures import read_private_key
-from dpgm.strategy.config import Config, Preset
-from dpgm.strategy.context import Progress, RunContext, reporting
-from dpgm.strategy.protocol import Generator
+from dpgm.strategy.protocol import Generator, Progress, RunContext, reporting
+from dpgm.strategy.settings import Config, Preset
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
