@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.items import Place
-from dpgm.data.parsing import seconds_of
 from dpgm.data.records import Records, concatenate, row_pointers, sort_rows
 from dpgm.data.table import TableEncoder, decode
-from dpgm.data.values import object_lists, object_texts
+from dpgm.data.values import Place, object_lists, object_texts, seconds_of
 from dpgm.data.write.sinks import binary_table, long_table
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near

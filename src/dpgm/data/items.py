@@ -1,29 +1,30 @@
-"""From item labels to positions: against a public list, or (declared public by the custodian) as they occur.
+"""From item labels to codes: against a public list, or numbered as they occur; and the columns that hold items.
 
-Both classes turn the labels of one chunk after another into codes; -1 means "drop silently", since counting or
-naming what falls outside a public list would tell about the rows.
+Labels come chunk after chunk. Code -1 means "drop silently", since counting or naming what falls outside a public list
+would tell about the rows.
 """
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Label
-from dpgm.errors import InputError
+from dpgm.data.values import Place, as_texts, object_lists
+from dpgm.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     import pyarrow
 
-Place: TypeAlias = Callable[[int], str]
 Codes: TypeAlias = NDArray[np.int64]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_INTEGER = re.compile(r"-?[0-9]+")
-_LOOKUP_LIMIT = 5_000_000
+_LOOKUP_LIMIT = 5_000_000  # numbers below it are looked up in a table
 
 
 def escape_formula(label: str) -> str:
@@ -35,9 +36,22 @@ def escape_formula(label: str) -> str:
     return "'" + label if _FORMULA.match(label) else label
 
 
-def in_column(place: Place, name: str | int) -> Place:
-    """Places that also tell the column."""
-    return lambda row: f"{place(row)}, column {name!r}"
+def plain_name(name: str) -> str:
+    """A column name without the apostrophe that protects spreadsheets from formulas."""
+    return name[1:] if name.startswith("'") and escape_formula(name[1:]) == name else name
+
+
+def natural_labels(texts: Sequence[str]) -> list[Label]:
+    """Whole numbers where all texts are such, written plainly and within 64 bits; else the texts.
+
+    >>> natural_labels(["5", "12"]), natural_labels(["5", "012"])
+    ([5, 12], ['5', '012'])
+    """
+    plain = all(
+        text.isascii() and text.isdigit() and len(text) < 20 and str(int(text)) == text and int(text) < 2**63
+        for text in texts
+    )
+    return [int(text) for text in texts] if plain else list(texts)
 
 
 class Items(Protocol):
@@ -49,10 +63,219 @@ class Items(Protocol):
         """Whether a public list names this label."""
 
     def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
-        """Codes of whole numbers; -1 for those to drop."""
+        """Codes of whole numbers that are not negative; -1 for those to drop."""
 
     def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
         """Codes of texts (no nulls); -1 for those to drop."""
+
+
+class KnownItems:
+    """The public list of a domain; item numbers below 0 are refused, unless they may be values (`negative`)."""
+
+    def __init__(self, labels: Sequence[Label], *, negative: bool = False) -> None:
+        self.labels = labels
+        self._negative = negative
+        self.integers = isinstance(labels[0], int)
+        if self.integers:
+            known = np.asarray(labels, dtype=np.int64)
+            self._order = np.argsort(known, kind="stable")
+            self._sorted = known[self._order]
+            self._table: NDArray[np.int64] | None = None
+            if self._sorted[0] >= 0 and self._sorted[-1] < _LOOKUP_LIMIT:
+                self._table = np.full(int(self._sorted[-1]) + 2, -1, dtype=np.int64)
+                self._table[known] = np.arange(len(known))
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        # A label escaped by our own CSV writer comes first, so that what we write reads back exactly.
+        known = {escape_formula(str(label)): at for at, label in enumerate(self.labels)}
+        for at, label in enumerate(self.labels):
+            known.setdefault(str(label), at)
+        return known
+
+    @cached_property
+    def _texts(self) -> "tuple[pyarrow.Array, Codes]":
+        import pyarrow as pa
+
+        known = self._by_text
+        return pa.array(list(known), type=pa.string()), np.fromiter(known.values(), np.int64, count=len(known))
+
+    def lists(self, label: str) -> bool:
+        """Whether the list names this label."""
+        return not self.integers and (label in self._by_text or label.strip() in self._by_text)
+
+    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
+        """Codes of whole numbers; -1 outside the list."""
+        if not self.integers:
+            import pyarrow as pa
+
+            return self.from_texts(pa.array(values).cast(pa.string()), place)
+        if self._table is not None:
+            last = len(self._table) - 1  # always -1: for everything above
+            return self._table[np.where(values < 0, last, np.minimum(values, last))]
+        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+        return np.where(self._sorted[at] == values, self._order[at], -1)
+
+    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
+        """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
+        import pyarrow.compute as pc
+
+        if self.integers:
+            numbers = parse_integers(values, place)
+            if not self._negative:
+                refuse_negative(numbers < 0, place)
+            return self.from_integers(numbers, place)
+        codes = self._look_up(values)
+        unknown = codes < 0
+        if unknown.any():
+            codes[unknown] = self._look_up(pc.utf8_trim_whitespace(values.filter(unknown)))
+        return codes
+
+    def _look_up(self, values: "pyarrow.Array") -> Codes:
+        import pyarrow.compute as pc
+
+        texts, codes = self._texts
+        index = pc.fill_null(pc.index_in(values, value_set=texts), -1).to_numpy(zero_copy_only=False)
+        return np.where(index >= 0, codes[index], -1)
+
+
+class Vocabulary:
+    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
+
+    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
+    that could not be published (empty, over 1 kB) are dropped.
+    """
+
+    integers = False
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+        self._table = np.full(0, -1, dtype=np.int64)  # the codes of small numbers
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def labels(self) -> list[str]:
+        """All labels, by code."""
+        return list(self.codes)
+
+    def lists(self, label: str) -> bool:
+        """Whether a public list names this label: there is none."""
+        return False
+
+    def code(self, label: str, place: Place | None = None) -> int:
+        """The number of a label, -1 if it cannot be published."""
+        known = self.codes.get(label)
+        if known is not None:
+            return known
+        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
+            return -1
+        if len(self.codes) >= MAX_WIDTH:
+            raise ResourceError(
+                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
+                " values in the domain, or leave the column out (kind: ignored)."
+            )
+        return self.codes.setdefault(label, len(self.codes))
+
+    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
+        """Codes of whole numbers, new ones numbered; small ones are looked up in a table."""
+        if not len(values) or values.max() >= _LOOKUP_LIMIT:
+            distinct, inverse = np.unique(values, return_inverse=True)
+            return np.array([self.code(str(label), place) for label in distinct.tolist()], dtype=np.int64)[inverse]
+        if values.max() >= len(self._table):
+            self._table = np.pad(self._table, (0, int(values.max()) + 1 - len(self._table)), constant_values=-1)
+        codes = self._table[values]
+        if codes.min() < 0:
+            for label in np.unique(values[codes < 0]).tolist():
+                self._table[label] = self.code(str(label), place)
+            codes = self._table[values]
+        return np.asarray(codes)
+
+    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
+        """Codes of texts with the white space around them taken off, new ones numbered."""
+        import pyarrow.compute as pc
+
+        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
+        codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return codes[which]
+
+
+class OccurringItems(Vocabulary):
+    """Items as they occur, sorted at the end.
+
+    Only for a custodian who has declared the set of items in the file public knowledge, or to be made private.
+    """
+
+    def code(self, label: str, place: Place | None = None) -> int:
+        """The number of a label; one that could be no item is refused."""
+        known = self.codes.get(label)
+        if known is not None:
+            return known
+        where = "" if place is None else place(0)
+        if not 0 < len(label.encode()) <= MAX_LABEL_BYTES:
+            raise InputError(f"{where} or after: an item label is empty or over 1 kB; correct the file.")
+        if len(self.codes) >= MAX_WIDTH:
+            raise InputError(f"{where}: more than {MAX_WIDTH:,} different items; give --domain FILE.")
+        return self.codes.setdefault(label, len(self.codes))
+
+    def finish(self) -> tuple[list[Label], NDArray[np.int64]]:
+        """The labels in their natural order, and the position of every code."""
+        labels = natural_labels(self.labels)
+        order = sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        return [labels[code] for code in order], position
+
+
+# -- columns of items ----------------------------------------------------------------------------------------------
+
+
+def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
+    """A table's column as one array."""
+    import pyarrow as pa
+
+    if table.column_names.count(name) > 1:
+        raise InputError("two columns have the same name; names must differ (or say --no-header).")
+    column = table.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column
+
+
+def is_list(kind: "pyarrow.DataType") -> bool:
+    """Whether a column of this type holds lists."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def list_lengths(column: "pyarrow.Array") -> NDArray[np.int64]:
+    """How many items every list of a column holds; a null holds none."""
+    import pyarrow.compute as pc
+
+    lengths: NDArray[Any] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
+
+
+def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
+    """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
+    import pyarrow.compute as pc
+
+    if not is_list(column.type):
+        raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
+    lengths = list_lengths(column)
+    return kept_codes(item_codes(pc.list_flatten(column), items, place_of_item(lengths, where)), lengths)
+
+
+def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
+    """The place of an item by its number, from how many items each row has and the place of a row."""
+    ends = np.cumsum(lengths)
+    return lambda at: where(int(np.searchsorted(ends, at, side="right")))
 
 
 def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -62,6 +285,38 @@ def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray
         return codes, lengths
     rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
     return codes[keep], np.bincount(rows, minlength=len(lengths))
+
+
+def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
+    """Codes of a flat array of items of any type; a null is dropped."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = pa.types
+    if kinds.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.null_count:
+        codes = np.full(len(values), -1, dtype=np.int64)
+        rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        codes[rows] = item_codes(values.drop_null(), items, lambda at: place(int(rows[at])))
+        return codes
+    if kinds.is_null(values.type):
+        return np.empty(0, dtype=np.int64)
+    if kinds.is_floating(values.type) or kinds.is_decimal(values.type):
+        texts = as_texts(values, place)
+        refuse_negative(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place)
+        return items.from_texts(texts, place)
+    if kinds.is_integer(values.type):
+        if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
+            raise InputError(f"{place(0)} or after: an item number does not fit 64 bits; correct the file.")
+        numbers = values.to_numpy(zero_copy_only=False)
+        if numbers.dtype != np.int64 and numbers.dtype != np.int32:
+            numbers = numbers.astype(np.int64)
+        refuse_negative(numbers < 0, place)
+        return items.from_integers(numbers, place)
+    if kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
+        return items.from_texts(values.cast(pa.string()), place)
+    raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
 
 
 def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:
@@ -93,26 +348,6 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     return numbers
 
 
-def refuse_joined(values: "pyarrow.Array", items: Items, place: Place) -> None:
-    """Refuse cells that hold a mark people put between items, where no separator is stated.
-
-    Unless a public list names the cell exactly. Otherwise `bread, milk, eggs` would be one item, held by one person.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_string(values.type):
-        return
-    marked = pc.fill_null(pc.match_substring_regex(values, "[,;|\t]"), False).to_numpy(zero_copy_only=False)
-    for at in np.flatnonzero(marked).tolist():
-        if not items.lists(values[at].as_py()):
-            raise InputError(
-                f"{place(at)}: an item holds a comma, semicolon, bar or tab; say --item-separator MARK if it is"
-                " several items, --separator MARK if cells are separated by it, or --item-separator '' if it is one"
-                " item."
-            )
-
-
 def digits_only(values: "pyarrow.Array") -> bool:
     """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
@@ -122,156 +357,84 @@ def digits_only(values: "pyarrow.Array") -> bool:
     return len(characters) > 0 and int(characters.max()) <= ord("9")
 
 
-class KnownItems:
-    """The public list of a domain; item numbers below 0 are refused, unless they may be values (`negative`)."""
+def empty_as_null(column: "pyarrow.Array") -> "pyarrow.Array":
+    """A text column in which empty cells are null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self, labels: Sequence[Label], *, negative: bool = False) -> None:
-        self.labels = labels
-        self._negative = negative
-        self.integers = isinstance(labels[0], int)
-        self._texts: pyarrow.Array | None = None
-        self._codes: NDArray[np.int64] | None = None
-        self._known: set[str] | None = None
-        if self.integers:
-            self._prepare_integers()
-
-    def _prepare_integers(self) -> None:
-        known = np.asarray(self.labels, dtype=np.int64)
-        self._order = np.argsort(known, kind="stable")
-        self._sorted = known[self._order]
-        self._table: NDArray[np.int64] | None = None
-        if self._sorted[0] >= 0 and self._sorted[-1] < _LOOKUP_LIMIT:
-            self._table = np.full(int(self._sorted[-1]) + 2, -1, dtype=np.int64)
-            self._table[known] = np.arange(len(known))
-
-    def lists(self, label: str) -> bool:
-        """Whether the list names this label."""
-        if self.integers:
-            return False
-        if self._known is None:
-            self._known = {str(one) for one in self.labels} | {escape_formula(str(one)) for one in self.labels}
-        return label in self._known or label.strip() in self._known
-
-    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
-        """Codes of whole numbers; -1 outside the list."""
-        if not self.integers:
-            import pyarrow as pa
-
-            return self.from_texts(pa.array(values).cast(pa.string()), place)
-        if self._table is not None:
-            last = len(self._table) - 1  # always -1: for everything above
-            return self._table[np.where(values < 0, last, np.minimum(values, last))]
-        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-        return np.where(self._sorted[at] == values, self._order[at], -1)
-
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
-        """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
-        import pyarrow.compute as pc
-
-        if self.integers:
-            numbers = parse_integers(values, place)
-            if not self._negative:
-                refuse_negative(numbers < 0, place)
-            return self.from_integers(numbers, place)
-        if self._texts is None:
-            self._prepare_texts()
-        codes = self._look_up(values)
-        unknown = codes < 0
-        if unknown.any():
-            again = values.filter(unknown)
-            codes[unknown] = self._look_up(pc.utf8_trim_whitespace(again))
-        return codes
-
-    def _prepare_texts(self) -> None:
-        import pyarrow as pa
-
-        # A label escaped by our own CSV writer comes first, so that what we write reads back exactly.
-        known = {escape_formula(str(label)): at for at, label in enumerate(self.labels)}
-        for at, label in enumerate(self.labels):
-            known.setdefault(str(label), at)
-        self._texts = pa.array(list(known), type=pa.string())
-        self._codes = np.fromiter(known.values(), dtype=np.int64, count=len(known))
-
-    def _look_up(self, values: "pyarrow.Array") -> Codes:
-        import pyarrow.compute as pc
-
-        assert self._codes is not None
-        index = pc.fill_null(pc.index_in(values, value_set=self._texts), -1).to_numpy(zero_copy_only=False)
-        return np.where(index >= 0, self._codes[index], -1)
+    if pa.types.is_string(column.type) and len(column):
+        lengths = pc.binary_length(column)
+        if pc.min(lengths).as_py() == 0:
+            return pc.if_else(pc.equal(lengths, 0), pa.scalar(None, type=column.type), column)
+    return column
 
 
-class OccurringItems:
-    """Items as they occur, numbered at first sight and sorted at the end.
+def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarrow.Array":
+    """Lists of items from the cells of a text column: cut at `separator`; the empty text leaves a cell whole."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    Only for a custodian who has declared the set of items in the file public knowledge.
+    column = pc.fill_null(as_texts(column, where), "")
+    if not separator:
+        empty = pc.equal(pc.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
+        ends = np.zeros(len(column) + 1, dtype=np.int32)
+        np.cumsum(~empty, out=ends[1:])
+        return pa.ListArray.from_arrays(pa.array(ends), column.filter(pa.array(~empty)))
+    lists = pc.split_pattern(column, separator)
+    return pa.ListArray.from_arrays(lists.offsets, empty_as_null(pc.utf8_trim_whitespace(lists.flatten())))
+
+
+def cell_lists(
+    column: "pyarrow.Array", separator: str | None, where: Place, items: Items | None = None
+) -> "pyarrow.Array":
+    """Lists of items from text cells: cut at the separator if one is stated, else JSON lists; an empty cell has none.
+
+    Args:
+        column: the cells.
+        separator: the text between items, if one is stated.
+        where: where a row is, for messages.
+        items: where given, a cell may also be one item without brackets, unless it looks like several.
     """
+    import pyarrow as pa
 
-    integers = False
+    if separator is not None:
+        return split_lists(column, separator, where)
+    texts = as_texts(column, where).to_pylist()
+    bare = [(text or "").strip() for text in texts]
+    if items is not None:
+        alone = [row for row, text in enumerate(bare) if not text.startswith("[")]
+        cells = pa.array([texts[row] or "" for row in alone], type=pa.string())
+        refuse_joined(cells, items, lambda at: where(alone[at]))
+    lists = []
+    for row, text in enumerate(bare):
+        if items is not None and not text.startswith("["):
+            lists.append([texts[row]] if text else [])
+            continue
+        try:
+            value = json.loads(text) if text else []
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, list):
+            raise InputError(
+                f"{where(row)}: the cell must hold a list such as [1, 2]; say --item-separator ';' if its items are"
+                " written side by side, or correct the file."
+            )
+        lists.append(value)
+    return object_lists(lists, where)
 
-    def __init__(self) -> None:
-        self._integers: dict[int, int] = {}
-        self._texts: dict[str, int] = {}
-        self._table = np.full(0, -1, dtype=np.int64)
-        self._count = 0
 
-    def lists(self, label: str) -> bool:
-        """Whether a public list names this label: there is none."""
-        return False
+def refuse_joined(values: "pyarrow.Array", items: Items, place: Place) -> None:
+    """Refuse texts (no nulls) that hold a mark people put between items, where no separator is stated.
 
-    def _number(self, known: dict[Any, int], label: Any, place: Place) -> int:
-        code = known.get(label)
-        if code is None:
-            if isinstance(label, str) and not 0 < len(label.encode()) <= MAX_LABEL_BYTES:
-                raise InputError(f"{place(0)} or after: an item label is empty or over 1 kB; correct the file.")
-            if self._count >= MAX_WIDTH:
-                raise InputError(f"{place(0)}: more than {MAX_WIDTH:,} different items; give --domain FILE.")
-            code = known[label] = self._count
-            self._count += 1
-        return code
+    Unless a public list names the cell exactly. Otherwise `bread, milk, eggs` would be one item, held by one person.
+    """
+    import pyarrow.compute as pc
 
-    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
-        """Codes of whole numbers, new ones numbered."""
-        refuse_negative(values < 0, place)
-        if len(values) and values.max() < _LOOKUP_LIMIT:
-            return self._from_small(values, place)
-        distinct, inverse = np.unique(values, return_inverse=True)
-        codes = [self._number(self._integers, label, place) for label in distinct.tolist()]
-        return np.asarray(codes, dtype=np.int64)[inverse]
-
-    def _from_small(self, values: NDArray[Any], place: Place) -> Codes:
-        """Numbers small enough for a table: one look-up each."""
-        if values.max() >= len(self._table):
-            grown = np.full(int(values.max()) + 1, -1, dtype=np.int64)
-            grown[: len(self._table)] = self._table
-            self._table = grown
-        codes = self._table[values]
-        if codes.min() < 0:
-            for label in np.unique(values[codes < 0]).tolist():
-                self._table[label] = self._number(self._integers, label, place)
-            codes = self._table[values]
-        return np.asarray(codes)
-
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
-        """Codes of texts with the white space around them taken off, new ones numbered."""
-        import pyarrow.compute as pc
-
-        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
-        codes = [self._number(self._texts, label, place) for label in encoded.dictionary.to_pylist()]
-        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-        return np.asarray(codes, dtype=np.int64)[which]
-
-    def finish(self) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
-        """The labels in their natural order, and the position of every code."""
-        texts, integers = self._texts, self._integers
-        position = np.empty(self._count, dtype=np.int64)
-        named: list[tuple[Label, int]]
-        if all(_INTEGER.fullmatch(text) and str(int(text)) == text and 0 <= int(text) < 2**63 for text in texts):
-            named = [*integers.items(), *((int(text), code) for text, code in texts.items())]
-        else:
-            named = [*((str(label), code) for label, code in integers.items()), *texts.items()]
-        labels: list[Label] = []
-        for label, code in sorted(named):  # type: ignore[type-var]
-            if not labels or labels[-1] != label:
-                labels.append(label)
-            position[code] = len(labels) - 1
-        return tuple(labels), position
+    marked = pc.match_substring_regex(values, "[,;|\t]").to_numpy(zero_copy_only=False)
+    for at in np.flatnonzero(marked).tolist():
+        if not items.lists(values[at].as_py()):
+            raise InputError(
+                f"{place(at)}: an item holds a comma, semicolon, bar or tab; say --item-separator MARK if it is"
+                " several items, --separator MARK if cells are separated by it, or --item-separator '' if it is one"
+                " item."
+            )

@@ -6,75 +6,18 @@ turns every record into positions of a closed domain, one by one: a public map, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.binned_numbers import shaped_codes
-from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
-from dpgm.data.items import Codes, Place, kept_codes
+from dpgm.data.domain import MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
+from dpgm.data.items import Codes, Vocabulary, kept_codes
 from dpgm.data.records import Records, row_pointers
-from dpgm.errors import ResourceError, UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
+from dpgm.errors import UsageError
 
 Floats: TypeAlias = NDArray[np.float64]
-
-
-class Vocabulary:
-    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
-
-    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
-    that could not be published (empty, over 1 kB) are dropped.
-    """
-
-    integers = False
-
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def labels(self) -> list[str]:
-        """All labels, by code."""
-        return list(self.codes)
-
-    def lists(self, label: str) -> bool:
-        """Whether a public list names this label: there is none."""
-        return False
-
-    def code(self, label: str) -> int:
-        """The number of a label, -1 if it cannot be published."""
-        known = self.codes.get(label)
-        if known is not None:
-            return known
-        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
-            return -1
-        if len(self.codes) >= MAX_WIDTH:
-            raise ResourceError(
-                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
-                " values in the domain, or leave the column out (kind: ignored)."
-            )
-        self.codes[label] = len(self.codes)
-        return len(self.codes) - 1
-
-    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
-        """Codes of whole numbers, new ones numbered."""
-        distinct, inverse = np.unique(values, return_inverse=True)
-        return np.array([self.code(str(value)) for value in distinct.tolist()], dtype=np.int64)[inverse]
-
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
-        """Codes of texts with the white space around them taken off, new ones numbered."""
-        import pyarrow.compute as pc
-
-        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
-        codes = np.array([self.code(label) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
-        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-        return codes[which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +146,7 @@ class OpenRecords(Records):
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
         for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):
             if isinstance(column, SetColumn):
-                codes, lengths = _closed_sets(column, field)
+                codes, lengths = kept_codes(_closed_codes(column, field), np.diff(column.indptr))
                 parts.append((codes + offset, lengths))
                 continue
             if isinstance(column, NumberColumn):
@@ -264,24 +207,12 @@ def _merged(several: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32
     return merged, np.concatenate(parts)
 
 
-def _closed_sets(column: SetColumn, field: Field) -> tuple[Codes, NDArray[np.int64]]:
-    lengths = np.diff(column.indptr)
-    codes = column.codes.astype(np.int64)
+def _closed_codes(column: CodeColumn | SetColumn, field: Field) -> Codes:
+    """Positions within a closed field, -1 where a value has none: it is missing, or was not published."""
     if column.vocabulary is None:
-        return codes, lengths
-    assert isinstance(field, ItemSet)
-    return kept_codes(_places(column.vocabulary, field.items)[codes], lengths)
-
-
-def _closed_codes(column: CodeColumn, field: Field) -> Codes:
-    codes = column.codes.astype(np.int64)
-    if column.vocabulary is None:
-        return codes
-    assert isinstance(field, Categorical)
-    return _places(column.vocabulary, field.values)[codes]
-
-
-def _places(vocabulary: Vocabulary, labels: Sequence[Any]) -> Codes:
-    """The position of every private code, -1 where it was not published; and one more -1, for missing codes."""
-    known = {str(label): at for at, label in enumerate(labels)}
-    return np.array([*(known.get(label, -1) for label in vocabulary.labels), -1], dtype=np.int64)
+        return column.codes.astype(np.int64)
+    assert isinstance(field, (ItemSet, Categorical))
+    published = field.items if isinstance(field, ItemSet) else field.values
+    known = {str(label): at for at, label in enumerate(published)}
+    places = [*(known.get(label, -1) for label in column.vocabulary.labels), -1]  # the last for the code -1
+    return np.array(places, dtype=np.int64)[column.codes]

@@ -28,21 +28,11 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
-from dpgm.data.items import Codes, Items, KnownItems, Place, in_column
+from dpgm.data.items import Codes, Items, KnownItems, Vocabulary, cell_lists, flat_column, set_codes
 from dpgm.data.number_fields import SECONDS, NumberFormat
-from dpgm.data.open_records import (
-    CodeColumn,
-    NumberColumn,
-    OpenRecords,
-    RawColumn,
-    SetColumn,
-    Vocabulary,
-    join_fields,
-)
-from dpgm.data.parsing import floats, seconds_of
-from dpgm.data.read.columns import cell_lists, flat_column, set_codes
+from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, RawColumn, SetColumn, join_fields
 from dpgm.data.records import Records, row_pointers, sort_rows
-from dpgm.data.values import as_texts
+from dpgm.data.values import Place, as_texts, floats, in_column, seconds_of
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,26 +1,50 @@
-"""Values as texts, one by one: how a value is written depends on that value alone, never on its neighbours.
+"""Columns of any type as texts, numbers or dates: each value is read by itself, whatever its neighbours are.
 
-A whole number is written with digits whatever type holds it (5, 5.0 and a decimal 5.00 are all `5`), so that a
-column that became one of doubles because another row has a gap or a fraction reads as it did before.
+A whole number is written with digits whatever type holds it (5, 5.0 and a decimal 5.00 are all `5`), so that a column
+that became one of doubles because another row has a gap or a fraction reads as it did before. Numbers may be written
+with a decimal comma, marks between thousands or signs such as €, where the options say so. Dates are seconds since
+1970; time zones are ignored.
 """
 
 import datetime
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpgm.data.items import Place
 from dpgm.data.records import row_pointers
-from dpgm.errors import InputError
+from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow
 
+Place: TypeAlias = Callable[[int], str]  # where a row is, for messages
+
 _INT64 = 2.0**63
 _GAPS = ("NAType", "NaTType")  # what pandas puts where a value is missing
+_BLANK = "[ \t\u00a0\u202f]"  # a no-break space looks like a space to whoever states it
+_LONGEST_SIGN = 20
+# How dates are written besides ISO's way, tried in this order where a curator looks at a file: years of two digits
+# first, which would else be taken for those of the first century.
+_SHORT_YEARS = ("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%d-%b-%y")
+_YEARS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y", "%Y/%m/%d", "%Y%m%d")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+DATE_PATTERNS = tuple(day + clock for clock in _CLOCKS for day in (*_SHORT_YEARS, *_YEARS))
+_FIRST = 20  # texts that tell most patterns apart, before all are read
+ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+
+
+def in_column(place: Place, name: str | int) -> Place:
+    """Places that also tell the column."""
+    return lambda row: f"{place(row)}, column {name!r}"
+
+
+# -- texts ---------------------------------------------------------------------------------------------------------
 
 
 def float_text(value: float) -> str:
@@ -39,70 +63,6 @@ def decimal_text(value: Decimal) -> str:
     ('5', '1.5')
     """
     return str(int(value)) if value == value.to_integral_value() else format(value.normalize(), "f")
-
-
-def _float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of floating numbers as texts; a value that is not finite is refused."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    present = column.is_valid().to_numpy(zero_copy_only=False)
-    values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise InputError(f"{where(int(np.argmin(finite)))}: the value is not a finite number; correct the file.")
-    is_integer = (values == np.floor(values)) & (np.abs(values) < _INT64)
-    texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
-    if not is_integer.all():
-        distinct, which = np.unique(values[~is_integer], return_inverse=True)
-        # str of a 32-bit number is its own shortest form; of a 64-bit one it is Python's
-        written = pa.array([str(value) for value in distinct], type=pa.string())
-        at = np.zeros(len(values), dtype=np.int64)
-        at[~is_integer] = which
-        texts = pc.if_else(pa.array(is_integer), texts, written.take(pa.array(at)))
-    return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
-
-
-def _decimal_texts(column: "pyarrow.Array") -> "pyarrow.Array":
-    """A column of decimals as texts."""
-    import pyarrow as pa
-
-    encoded = column.dictionary_encode()
-    written = [None if value is None else decimal_text(value) for value in encoded.dictionary.to_pylist()]
-    return pa.array(written, type=pa.string()).take(encoded.indices)
-
-
-def _moment_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of days, moments or times of day as texts: as Python writes each, whatever unit the column has."""
-    import pyarrow as pa
-
-    encoded = column.dictionary_encode()
-    try:
-        written = [None if value is None else str(value) for value in encoded.dictionary.to_pylist()]
-    except (ValueError, OverflowError):
-        raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
-    return pa.array(written, type=pa.string()).take(encoded.indices)
-
-
-def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
-    """A column of texts, numbers, booleans or dates as texts, value by value."""
-    import pyarrow as pa
-
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kinds.is_string(column.type):
-        return column
-    if kinds.is_floating(column.type):
-        return _float_texts(column, where)
-    if kinds.is_decimal(column.type):
-        return _decimal_texts(column)
-    if kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_time(column.type):
-        return _moment_texts(column, where)
-    plain = kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)
-    if not plain and not kinds.is_large_string(column.type) and not kinds.is_string_view(column.type):
-        raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
-    return column.cast(pa.string())
 
 
 def scalar_text(value: Any) -> str | None:
@@ -124,20 +84,67 @@ def scalar_text(value: Any) -> str | None:
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        if math.isnan(value):
-            return None
         if math.isinf(value):
             raise ValueError
-        return float_text(float(value))
+        return None if math.isnan(value) else float_text(float(value))
     if isinstance(value, Decimal):
-        if value.is_nan():
-            return None
-        if not value.is_finite():
+        if value.is_infinite():
             raise ValueError
-        return decimal_text(value)
+        return None if value.is_nan() else decimal_text(value)
     if isinstance(value, (datetime.date, datetime.time)):
         return str(value)
     raise TypeError
+
+
+def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """A column of texts, numbers, booleans or dates as texts, value by value."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if kinds.is_string(kind):
+        return column
+    if kinds.is_floating(kind):
+        return _float_texts(column, where)
+    if kinds.is_decimal(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind):
+        encoded = column.dictionary_encode()
+        try:  # as Python writes each, whatever unit the column has
+            written = [scalar_text(value) for value in encoded.dictionary.to_pylist()]
+        except (ValueError, OverflowError):
+            raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
+        return pa.array(written, type=pa.string()).take(encoded.indices)
+    plain = kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
+    if not plain and not kinds.is_large_string(kind) and not kinds.is_string_view(kind):
+        raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
+    return column.cast(pa.string())
+
+
+def _float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+    """A column of floating numbers as texts; a value that is not finite is refused."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
+    _refuse_infinite(values, where)
+    is_integer = (values == np.floor(values)) & (np.abs(values) < _INT64)
+    texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
+    if not is_integer.all():
+        distinct, which = np.unique(values[~is_integer], return_inverse=True)
+        # str of a 32-bit number is its own shortest form; of a 64-bit one it is Python's
+        written = pa.array([str(value) for value in distinct], type=pa.string())
+        at = np.zeros(len(values), dtype=np.int64)
+        at[~is_integer] = which
+        texts = pc.if_else(pa.array(is_integer), texts, written.take(pa.array(at)))
+    return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
+
+
+def _refuse_infinite(values: NDArray[Any], where: Place) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise InputError(f"{where(int(np.argmin(finite)))}: the value is not a finite number; correct the file.")
 
 
 def object_texts(values: Sequence[Any], where: Place) -> "pyarrow.Array":
@@ -200,3 +207,239 @@ def _item_text(value: Any) -> str | None:
     if isinstance(value, (int, float, np.number)) and value < 0:
         raise ValueError
     return scalar_text(value)
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NumberStyle:
+    """How a text file writes numbers: the decimal mark, the mark between thousands, and signs beside them."""
+
+    decimal: str = "."
+    thousands: str | None = None
+    signs: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are written with digits and a point alone."""
+        return self == NumberStyle()
+
+
+def checked_style(decimal: str, thousands: str | None, signs: Sequence[str]) -> NumberStyle:
+    """The style; refuses marks and signs by which numbers cannot be read."""
+    if decimal not in (".", ","):
+        raise UsageError("`decimal` must be the point or the comma.")
+    if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"' + decimal):
+        raise UsageError("`thousands` must be one character that is not a digit, letter, sign or the decimal mark.")
+    if isinstance(signs, str) or not all(isinstance(sign, str) for sign in signs):
+        raise UsageError("`strip_from_numbers` must be a list of texts that stand beside numbers, such as € or %.")
+    for sign in signs:
+        bare = sign.strip()
+        digits = any(one.isdigit() or one in "+-.," for one in bare)
+        if not bare or digits or len(sign) > _LONGEST_SIGN:
+            raise UsageError(
+                f"`strip_from_numbers` takes signs of at most {_LONGEST_SIGN} characters, without digits, points,"
+                " commas, plus and minus."
+            )
+    return NumberStyle(decimal, thousands, tuple(sign.strip() for sign in signs))
+
+
+def with_plain_numbers(
+    table: "pyarrow.Table", names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
+) -> "pyarrow.Table":
+    """The table with the texts of some columns written with digits and a point; missing values stay as they are.
+
+    Raises:
+        InputError: a text is not a number in this style, such as 1.5 where the decimal mark is the comma.
+    """
+    import pyarrow as pa
+
+    if style.is_plain:
+        return table
+    for name in names:
+        at = table.column_names.index(name)
+        column = table.column(at).combine_chunks()
+        if pa.types.is_string(column.type):
+            plain = plain_texts(column, style, ("", *missing), in_column(place, name))
+            table = table.set_column(at, name, plain)
+    return table
+
+
+def plain_texts(
+    column: "pyarrow.Array", style: NumberStyle, missing: Sequence[str], where: Place
+) -> "pyarrow.Array":
+    """Texts of numbers written with digits and a point; raises InputError at one that is none in this style."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    mark, text = re.escape(style.decimal), pc.utf8_trim_whitespace(column)
+    integer_part, between = "[0-9]+", ""
+    if style.thousands is not None:
+        between = _BLANK if style.thousands == " " else f"[{re.escape(style.thousands)}]"
+        integer_part = f"([0-9]{{1,3}}({between}[0-9]{{3}})+|[0-9]+)"
+    bare = without_signs(text, style.signs)
+    is_number = pc.match_substring_regex(
+        bare, f"^[+-]?({integer_part}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?$"
+    )
+    absent = pc.is_in(text, value_set=pa.array(missing, type=text.type))
+    readable = pc.fill_null(pc.or_(is_number, absent), True).to_numpy(zero_copy_only=False)
+    if not readable.all():
+        raise InputError(
+            f"{where(int(np.argmin(readable)))}: the value is not a number written with the marks of --decimal,"
+            " --thousands and --strip-from-numbers; correct them or the file."
+        )
+    plain = bare if style.thousands is None else pc.replace_substring_regex(bare, between, "")
+    return pc.if_else(absent, text, pc.replace_substring(plain, style.decimal, "."))
+
+
+def without_signs(text: "pyarrow.Array", signs: Sequence[str]) -> "pyarrow.Array":
+    """Texts without a sign before (-€ 5, € -5) and one after (5 %) the number."""
+    import pyarrow.compute as pc
+
+    if not signs:
+        return text
+    one = "|".join(re.escape(sign) for sign in sorted(signs, key=len, reverse=True))
+    text = pc.replace_substring_regex(text, f"^([+-]?){_BLANK}*(?:{one}){_BLANK}*", r"\1")
+    return pc.replace_substring_regex(text, f"{_BLANK}*(?:{one})$", "")
+
+
+def written_numbers(column: "pyarrow.Array") -> NDArray[np.bool_]:
+    """Which texts are numbers written with digits and a point (nulls count as such)."""
+    import pyarrow.compute as pc
+
+    plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+    numbers: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _stated_texts(column: "pyarrow.Array", missing: Sequence[str]) -> "pyarrow.Array":
+    """Texts without the white space around them; null where one stands for a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pc.utf8_trim_whitespace(column)
+    absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
+    return pc.if_else(absent, pa.scalar(None, type=column.type), column)
+
+
+def floats(
+    column: "pyarrow.Array", where: Place, missing: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The finite numbers of a column (0 where missing), and which are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_string(column.type) or kinds.is_large_string(column.type):
+        column = _stated_texts(column, missing)
+        plain = written_numbers(column)
+        if not plain.all():
+            raise InputError(
+                f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
+                " correct the file."
+            )
+        column = pc.utf8_ltrim(column, "+")
+    elif kinds.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif not (
+        kinds.is_integer(column.type)
+        or kinds.is_floating(column.type)
+        or kinds.is_decimal(column.type)
+        or kinds.is_null(column.type)
+    ):
+        raise InputError(f"{where(0)}: the column does not hold numbers; correct the domain or the file.")
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+    _refuse_infinite(values, where)
+    return values, absent
+
+
+def required_floats(column: "pyarrow.Array", where: Place) -> NDArray[np.float64]:
+    """The finite numbers of a column; a missing one is refused."""
+    values, absent = floats(column, where, ("",))
+    if absent.any():
+        raise InputError(f"{where(int(np.argmax(absent)))}: the value is missing; correct the file.")
+    return values
+
+
+# -- dates ---------------------------------------------------------------------------------------------------------
+
+
+def seconds_of(
+    column: "pyarrow.Array", where: Place, missing: Sequence[str], pattern: str | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Seconds since 1970 (0 where missing), and which are missing.
+
+    Raises:
+        InputError: a cell holds no date in the pattern, or in ISO's way of writing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_large_string(column.type) or kinds.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+        column = as_texts(column, where)  # 20200131, in a column of numbers or beside texts
+    if kinds.is_string(column.type):
+        texts = _stated_texts(column, missing)
+        column = parse_dates(texts, pattern)
+        bad = pc.and_(texts.is_valid(), column.is_null()).to_numpy(zero_copy_only=False)
+        if bad.any():
+            form = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
+            raise InputError(
+                f"{where(int(np.argmax(bad)))}: the value is not a date {form}; correct the file, or state the field's"
+                " `pattern`."
+            )
+    no_dates = f"{where(0)}: the column does not hold dates; correct the domain or the file."
+    if not (kinds.is_temporal(column.type) or kinds.is_null(column.type)):
+        raise InputError(no_dates)
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    try:
+        if kinds.is_timestamp(column.type):
+            if column.type.tz is not None:
+                column = pc.local_timestamp(column)  # what a clock shows there, as in texts
+            column = pc.floor_temporal(column, unit="second")  # a cast would cut toward 1970
+        seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(no_dates) from None
+    return seconds.to_numpy(zero_copy_only=False).astype(np.float64), absent
+
+
+def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.Array":
+    """Texts as moments in seconds; null where a text is not a date."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pattern is not None:
+        return pc.strptime(texts, format=pattern, unit="s", error_is_null=True)
+    plain = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
+    day = pc.utf8_slice_codeunits(texts, 0, 10)
+    clock = pc.utf8_slice_codeunits(texts, 11, 19)
+    full = pc.match_substring_regex(clock, r"^[0-9]{2}:[0-9]{2}:[0-9]{2}$")
+    short = pc.match_substring_regex(clock, r"^[0-9]{2}:[0-9]{2}")
+    minutes = pc.binary_join_element_wise(pc.utf8_slice_codeunits(clock, 0, 5), "00", ":")
+    clock = pc.if_else(full, clock, pc.if_else(short, minutes, "00:00:00"))
+    joined = pc.binary_join_element_wise(day, clock, " ")
+    joined = pc.if_else(plain, joined, pa.scalar(None, type=pa.string()))
+    return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
+
+
+def fitting_patterns(texts: "pyarrow.Array", patterns: Iterable[str | None]) -> list[str | None]:
+    """Those of the patterns (None: ISO's way) in which all texts are dates; none of them may be null."""
+    few = texts.slice(0, _FIRST)
+    likely = [one for one in patterns if not parse_dates(few, one).null_count]
+    return [one for one in likely if not parse_dates(texts, one).null_count]
+
+
+def as_written(dates: "pyarrow.Array", pattern: str) -> "pyarrow.Array":
+    """Dates as texts in the pattern."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.strftime(dates.cast(pa.timestamp("s")), format=pattern)

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpgm.data.domain import Date, DateTime, Domain, ShapedNumber
 from dpgm.data.inspect.guessing import guess_options, table_columns
-from dpgm.data.parsing import parse_dates, with_plain_numbers
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.opening import locate
 from dpgm.data.read.options import Paths, ReadOptions
 from dpgm.data.read.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
+from dpgm.data.values import parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.comparable import position_names, with_domain
 from dpgm.evaluation.inputs import Inputs, Outside, inputs_of

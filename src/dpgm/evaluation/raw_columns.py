@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Numeric
-from dpgm.data.parsing import DATE_PATTERNS, fitting_patterns, parse_dates
 from dpgm.data.table import TRUTH
+from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
 if TYPE_CHECKING:
     import pyarrow

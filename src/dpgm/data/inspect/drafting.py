@@ -40,11 +40,19 @@ from dpgm.data.inspect.hints import (
     order_rule,
     ways_of_dates,
 )
+from dpgm.data.items import flat_column, is_list
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
-from dpgm.data.parsing import DATE_PATTERNS, fitting_patterns, floats, plain_texts, seconds_of, without_signs
-from dpgm.data.read.columns import Columns, flat_column, is_list, listed_names
+from dpgm.data.read.columns import Columns, listed_names
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import as_texts
+from dpgm.data.values import (
+    DATE_PATTERNS,
+    as_texts,
+    fitting_patterns,
+    floats,
+    plain_texts,
+    seconds_of,
+    without_signs,
+)
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.data.read.columns import Columns, flat_column
+from dpgm.data.items import flat_column
+from dpgm.data.read.columns import Columns
 from dpgm.data.read.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
 from dpgm.data.read.excel import excel_columns
 from dpgm.data.read.json_lines import array_elements, json_columns, line_elements

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.parsing import without_signs
+from dpgm.data.values import without_signs
 
 if TYPE_CHECKING:
     import pyarrow

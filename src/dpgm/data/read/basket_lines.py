@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_WIDTH
 from dpgm.data.formats import Layout, Source
-from dpgm.data.items import Place, kept_codes, parse_integers, refuse_joined, refuse_negative
-from dpgm.data.read.columns import split_lists
+from dpgm.data.items import kept_codes, parse_integers, refuse_joined, refuse_negative, split_lists
 from dpgm.data.read.delimited import cells_of
 from dpgm.data.read.gathering import BasketGatherer
 from dpgm.data.read.lines import TextBlock, blocks_of
@@ -20,6 +19,7 @@ from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.shapes import goal_for
 from dpgm.data.records import Records
+from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

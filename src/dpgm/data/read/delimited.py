@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpgm.data.formats import Shape
-from dpgm.data.items import Place
-from dpgm.data.read.columns import Chunk, Columns, plain_name
+from dpgm.data.items import plain_name
+from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import MARK, TextBlock, blocks_of
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from dpgm.data.read.columns import Chunk, Columns, plain_name
+from dpgm.data.items import plain_name
+from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.delimited import distinct_names
 from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions

@@ -15,7 +15,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import draft_table
-from dpgm.data.read.columns import Chunk, Columns, flat_column, is_list, required_column
+from dpgm.data.items import flat_column, is_list
+from dpgm.data.read.columns import Chunk, Columns, required_column
 from dpgm.data.read.gathering import people_of
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import domain_of_schema, with_private_items, without_list

@@ -9,12 +9,21 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.data.formats import Layout, Shape, Source
-from dpgm.data.items import Codes, Items, KnownItems, OccurringItems, Place, digits_only, in_column
-from dpgm.data.read.columns import Chunk, Columns, flat_column, item_codes, required_column
+from dpgm.data.items import (
+    Codes,
+    Items,
+    KnownItems,
+    OccurringItems,
+    digits_only,
+    empty_as_null,
+    flat_column,
+    item_codes,
+)
+from dpgm.data.read.columns import Chunk, Columns, required_column
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.row_store import EVERYTHING, Room, RowStore
 from dpgm.data.records import Records, concatenate, index_dtype, row_pointers, sort_rows
-from dpgm.data.values import as_texts
+from dpgm.data.values import Place, as_texts, in_column
 from dpgm.errors import InputError
 
 if TYPE_CHECKING:
@@ -289,15 +298,3 @@ def checked_persons(persons: "pyarrow.Array", place: Place) -> "pyarrow.Array":
         row = int(np.argmax(persons.is_null().to_numpy(zero_copy_only=False)))
         raise InputError(f"{place(row)}: the person is missing; every row needs one.")
     return persons
-
-
-def empty_as_null(column: "pyarrow.Array") -> "pyarrow.Array":
-    """A text column in which empty cells are null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_string(column.type) and len(column):
-        lengths = pc.binary_length(column)
-        if pc.min(lengths).as_py() == 0:
-            return pc.if_else(pc.equal(lengths, 0), pa.scalar(None, type=column.type), column)
-    return column

@@ -11,12 +11,11 @@ from typing import Any
 
 from dpgm.data.domain import Image, ItemSet
 from dpgm.data.formats import Shape
-from dpgm.data.items import Place, in_column
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import UTF8, TextBlock, blocks_of
 from dpgm.data.read.opening import Input, read_all
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import object_lists, object_texts
+from dpgm.data.values import Place, in_column, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _BARE = "items"

@@ -13,9 +13,9 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.parsing import NumberStyle, checked_style
 from dpgm.data.read.lines import UTF8, checked_encoding
 from dpgm.data.read.row_store import Room
+from dpgm.data.values import NumberStyle, checked_style
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from dpgm.data.read.columns import Chunk, Columns, is_list
+from dpgm.data.items import is_list
+from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.errors import InputError, ResourceError

@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgm.data.domain import Domain, Image, ItemSet, Label, Numeric, ShapedNumber
+from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.formats import Layout, Shape, Source
-from dpgm.data.items import KnownItems, Place, in_column
-from dpgm.data.parsing import floats, required_floats, with_plain_numbers, written_numbers
-from dpgm.data.read.columns import (
-    Chunk,
-    Columns,
+from dpgm.data.items import (
+    KnownItems,
     cell_lists,
     flat_column,
     is_list,
-    listed_names,
+    list_lengths,
+    natural_labels,
     plain_name,
-    required_column,
     set_codes,
     split_lists,
 )
+from dpgm.data.read.columns import Chunk, Columns, listed_names, required_column
 from dpgm.data.read.gathering import BasketGatherer, ItemGoal, LongGatherer, join_records, people_of
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records
 from dpgm.data.table import TableEncoder
+from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -130,7 +129,7 @@ def _one_item_per_row(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(lists)
     several = np.maximum(lengths, 1)
     rows = np.repeat(np.arange(len(lengths)), several)
     empty = np.repeat(lengths == 0, several)
@@ -205,7 +204,7 @@ def _read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
         return people.finish(join_records(encoded(), domain, options.room), "wide")
     names = [name for name in columns.names if name != options.person]
     if domain is None:
-        domain = Domain.of_items(_labels_of(names), "items")
+        domain = Domain.of_items(natural_labels([plain_name(name) for name in names]), "items")
         positions = np.arange(len(names))
     else:
         positions = _match(columns.file, names, domain.item_set)
@@ -218,12 +217,6 @@ def _read_wide(columns: Columns, options: ReadOptions) -> tuple[Records, Source]
             people.add(chunk)
 
     return people.finish(join_records(read(), domain, options.room), "wide", layout=Layout("wide"))
-
-
-def _labels_of(names: list[str]) -> list[Label]:
-    plain = [plain_name(name) for name in names]
-    integers = all(name.isascii() and name.isdigit() and str(int(name)) == name for name in plain)
-    return [int(name) for name in plain] if integers else list(plain)
 
 
 def _match(file: str, names: list[str], field: ItemSet | Image | None) -> Any:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.items import escape_formula
-from dpgm.data.parsing import as_written
 from dpgm.data.records import Records
 from dpgm.data.table import decode
+from dpgm.data.values import as_written
 
 # Records and the number of the first one, to bytes.
 Render: TypeAlias = Callable[[Records, int], bytes]
