@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.records import Records, concatenate, row_pointers, sort_rows
-from dpgm.data.table import TableEncoder, decode
+from dpgm.data.table import TableEncoder
 from dpgm.data.values import Place, object_lists, object_texts, seconds_of
-from dpgm.data.write.sinks import binary_table, long_table
+from dpgm.data.write.rendering import set_columns, shaped_table
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -120,15 +120,11 @@ def to_scipy(records: Records) -> "scipy.sparse.csr_array":
 
 def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
     """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
-    field, layout = records.domain.fields[0], records.domain.layout
-    if layout is not None and layout.shape == "wide" and isinstance(field, ItemSet):
-        return binary_table(records, field)
-    table = decode(records, rng=np.random.default_rng() if rng is None else rng)
-    if layout is None or layout.shape == "wide":
-        return table
-    if layout.shape == "basket":
-        return table if layout.item is None else table.rename_columns([layout.item])
-    return long_table(table.column(0).combine_chunks(), 0, layout.person or "person", layout.item or "item")
+    domain, layout = records.domain, records.domain.layout
+    as_lists = layout is None or (layout.shape == "wide" and isinstance(domain.item_set, Image))
+    rng = np.random.default_rng() if rng is None else rng
+    shape = "basket" if layout is None or as_lists else layout.shape
+    return shaped_table(records, shape, set_columns(domain, layout), rng=rng)
 
 
 def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":

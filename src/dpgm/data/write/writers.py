@@ -1,32 +1,42 @@
-"""Writing records, chunk by chunk, in the format of the file's ending; the file appears whole or not at all."""
+"""Writing records, chunk by chunk, in the format of the file's ending; the file appears whole or not at all.
 
+A writer of one format is a context manager that gives a function to append records with. What completes the file comes
+after its `yield`, so that it is left out after an error.
+"""
+
+import gzip
 import os
-import sys
-from contextlib import ExitStack
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from dpgm.data.atomic import atomic_file
-from dpgm.data.domain import Domain, Image, Label
+from dpgm.data.domain import Domain, Image
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
-from dpgm.data.records import Records
+from dpgm.data.pictures import byte_values
+from dpgm.data.records import Records, concatenate
 from dpgm.data.write.rendering import (
     Render,
     csv_cell,
+    csv_line,
+    csv_lines,
+    json_lines,
     render_baskets,
     render_binary_csv,
-    render_binary_json,
-    render_json,
-    render_long_csv,
-    render_long_json,
-    render_table_csv,
+    set_columns,
+    shaped_table,
+    written_table,
 )
-from dpgm.data.write.sinks import MatrixSink, NpzSink, ParquetSink, SetColumns, Sink, TextSink
 from dpgm.errors import UsageError
 
+# Appends records, the first of which has this number.
+Append: TypeAlias = Callable[[Records, int], object]
 _CHUNK = 65_536
 _DENSE_CELLS = 20_000_000
 _ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}
@@ -67,11 +77,11 @@ class RecordWriter:
         self._format = format_of(path, format)
         self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
-        self._columns = _columns(domain, layout)
+        self._columns = set_columns(domain, layout)
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
         self._stack = ExitStack()
-        self._sink: Sink | None = None
+        self._append: Append | None = None
         _check_fits(self.path, self._format, domain)
         if stream is not None and self._format.name in _SEEKING:
             raise UsageError(f"the format {self._format.name} cannot be written to stdout; name a file.")
@@ -79,52 +89,66 @@ class RecordWriter:
     def __enter__(self) -> "RecordWriter":
         with self._stack:
             if self._stream is not None:
-                self._sink = self._text_or_parquet(self._stream)
+                opened = self._text_or_parquet(self._stream)
             else:
-                self._sink = self._open(self._stack.enter_context(atomic_file(self.path, force=self._force)))
+                opened = self._opened(self._stack.enter_context(atomic_file(self.path, force=self._force)))
+            self._append = self._stack.enter_context(opened)
             self._stack = self._stack.pop_all()
         return self
 
     def write(self, records: Records) -> None:
         """Append records of the writer's domain."""
-        if self._sink is None:
+        if self._append is None:
             raise UsageError("a RecordWriter writes inside its `with` block only.")
         if records.domain is not self.domain and records.domain != self.domain:
             raise UsageError("the records have another domain than the writer.")
         size = max(1, min(_CHUNK, _DENSE_CELLS // records.width))
         for chunk in records.chunks(size):
-            self._sink.write(chunk, self.count)
+            self._append(chunk, self.count)
             self.count += len(chunk)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            # Handed on to `atomic_file`, which removes the half-written file.
-            self._stack.__exit__(kind, error, trace)
-            return
-        assert self._sink is not None
-        try:
-            self._sink.close(self.count)
-        except BaseException:
-            self._stack.__exit__(*sys.exc_info())
-            raise
-        self._stack.__exit__(None, None, None)
+        # Errors are handed on to `atomic_file`, which removes the half-written file.
+        self._stack.__exit__(kind, error, trace)
 
-    def _open(self, temporary: Path) -> Sink:
+    def _opened(self, temporary: Path) -> AbstractContextManager[Append]:
         name = self._format.name
         if name == "npz":
-            return NpzSink(temporary, self.domain)
+            return _npz(temporary, self.domain)
         if name in ("npy", "idx"):
-            zipped = self._format.gzip
-            return MatrixSink(temporary, self.domain, idx=name == "idx", zipped=zipped, stack=self._stack)
+            return _matrix(temporary, self.domain, idx=name == "idx", zipped=self._format.gzip)
         return self._text_or_parquet(self._stack.enter_context(open(temporary, "wb")))
 
-    def _text_or_parquet(self, raw: IO[bytes]) -> Sink:
+    def _text_or_parquet(self, raw: IO[bytes]) -> AbstractContextManager[Append]:
         if self._format.name == "parquet":
-            return ParquetSink(raw, self.domain, self._shape, self._columns, self._rng, self._stack)
-        header, render = _text_format(self._format, self.domain, self._shape, self._columns, self._rng)
-        return TextSink(raw, header, render, self._format.gzip, self._stack)
+            return _parquet(raw, self._table(Records.from_lists([], self.domain), 0).schema, self._table)
+        header, render = self._lines()
+        return _text(raw, header, render, self._format.gzip)
+
+    def _table(self, records: Records, first: int) -> Any:
+        return shaped_table(records, self._shape, self._columns, first=first, rng=self._rng)
+
+    def _written(self, records: Records, first: int) -> Any:
+        return written_table(self._table(records, first), self.domain)
+
+    def _lines(self) -> tuple[bytes, Render]:
+        """The header of a text file, and how its lines are written."""
+        name, field = self._format.name, self.domain.item_set
+        if name == "jsonl":
+            return b"", lambda records, first: json_lines(self._written(records, first))
+        separator = "\t" if name == "tsv" else ","
+        if field is not None and name == "fimi":
+            return b"", render_baskets(field, " ", str)
+        if field is not None and self._shape == "basket" and self._columns.lines:
+            return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
+        if field is not None and self._shape == "wide":
+            return csv_line(field.items, separator), render_binary_csv(separator)
+        names = self._table(Records.from_lists([], self.domain), 0).column_names
+        return csv_line(names, separator), lambda records, first: csv_lines(
+            self._written(records, first), self.domain, separator
+        )
 
 
 def write_records(
@@ -152,18 +176,6 @@ def write_records(
         writer.write(records)
 
 
-def _columns(domain: Domain, layout: Layout | None) -> SetColumns:
-    """The names of columns: those of the layout where it has them."""
-    field = domain.item_set
-    name = "items" if field is None else field.name
-    if layout is None:
-        return SetColumns("person", "item", name, lines=True)
-    person, item = layout.person or "person", layout.item or "item"
-    if person == item:
-        person = f"{person}_id"
-    return SetColumns(person, item, layout.item or name, lines=layout.shape == "basket" and layout.item is None)
-
-
 def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
     single = domain.item_set is not None
     only = _ONE_SHAPE.get(format.name)
@@ -173,8 +185,7 @@ def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: 
         return only or ("basket" if layout is None else layout.shape)
     if shape != "wide" and not single:
         raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
-    only = only or shape
-    if shape != only:
+    if only not in (None, shape):
         raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")
     return shape
 
@@ -191,32 +202,79 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
         raise UsageError(f"{path}: idx files hold images only; write .csv, .jsonl or .parquet.")
 
 
-def _text_format(
-    format: FileFormat, domain: Domain, shape: Shape, names: SetColumns, rng: np.random.Generator
-) -> tuple[bytes, Render]:
+@contextmanager
+def _text(raw: IO[bytes], header: bytes, render: Render, zipped: bool) -> Iterator[Append]:
+    # No name and no time inside: equal records give equal files.
+    file: IO[bytes]
+    with gzip.GzipFile("", "wb", 6, raw, mtime=0) if zipped else nullcontext(raw) as file:  # type: ignore[assignment]
+        file.write(header)
+        yield lambda records, first: file.write(render(records, first))
+        file.flush()
+
+
+@contextmanager
+def _parquet(raw: IO[bytes], schema: Any, table: Callable[[Records, int], Any]) -> Iterator[Append]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(raw, schema, compression="zstd") as writer:
+        yield lambda records, first: writer.write_table(table(records, first))
+
+
+@contextmanager
+def _npz(path: Path, domain: Domain) -> Iterator[Append]:
+    """Scipy's sparse format; kept in memory (the size of the records) until the end."""
+    import scipy.sparse
+
+    parts = [Records.from_lists([], domain)]
+    yield lambda records, _: parts.append(records)
+    with open(path, "wb") as file:
+        scipy.sparse.save_npz(file, concatenate(parts).to_scipy())
+
+
+@contextmanager
+def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[Append]:
+    """Images or zeros and ones as bytes (npy, or MNIST's idx): a header, then the rows.
+
+    The header holds the number of rows, so that it is written again at the end; compressed files are packed then.
+    """
     field = domain.item_set
-    if format.name == "fimi":
-        assert field is not None
-        return b"", render_baskets(field, " ", str)
-    if format.name == "jsonl":
-        if field is not None and shape == "long":
-            return b"", render_long_json(field, names.person, names.item)
-        if field is not None and shape == "wide":
-            return b"", render_binary_json(field)
-        return b"", render_json(domain, rng, None if field is None else names.lists)
-    separator = "\t" if format.name == "tsv" else ","
-    if field is None:
-        columns: list[Label] = [one.name for one in domain.columns if one.kind != "ignored"]
-        render = render_table_csv(domain, separator, rng)
-    elif shape == "basket" and names.lines:
-        return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
-    elif shape == "basket":
-        columns = [names.lists]
-        render = render_table_csv(domain, separator, rng)
-    elif shape == "long":
-        columns = [names.person, names.item]
-        render = render_long_csv(field, separator)
-    else:
-        columns = list(field.items)
-        render = render_binary_csv(separator)
-    return (separator.join(csv_cell(name, separator) for name in columns) + "\n").encode(), render
+    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # bytes 0 to 255
+    shape = (domain.width,) if image is None else (image.height, image.columns)
+    count = 0
+
+    def write_header() -> None:
+        if idx:
+            file.write(struct.pack(">IIII", 0x0803, count, *shape))
+            return
+        # numpy pads the header so that a longer count still fits.
+        header = {"descr": "|u1", "fortran_order": False, "shape": (count, *shape)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+    def append(records: Records, first: int) -> None:
+        nonlocal count
+        rows = records.to_dense(np.uint8) if image is None else byte_values(records, image)
+        file.write(rows.tobytes())
+        count = first + len(records)
+
+    with open(path, "wb") as file:
+        write_header()
+        yield append
+        file.seek(0)
+        write_header()
+    if zipped:
+        _compress(path)
+
+
+def _compress(path: Path) -> None:
+    """Replace a file by itself compressed."""
+    packed = path.with_name(path.name + ".gz")
+    try:
+        with (
+            open(path, "rb") as source,
+            open(packed, "wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
+        ):
+            shutil.copyfileobj(source, target)
+        os.replace(packed, path)
+    finally:
+        packed.unlink(missing_ok=True)
