@@ -63,7 +63,7 @@ def decoders(records: Records, epsilon: float, seed: int) -> Records:
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
     measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, RULES)
     draws = torch.Generator().manual_seed(seed)
-    wanted = moment_targets(measured, domain, count, RULES, generator=draws)
+    wanted = moment_targets(measured, RULES, generator=draws)
     k, settings = default_clusters(count), NetworkSettings()
     model = VAE(domain, settings.hidden, settings.latent)
     start = model.initial(k, generator=draws)

@@ -1,29 +1,28 @@
 """A statistic in as few lines as the protocol asks for: how many records hold an even number of items."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.statistic import Words
 
 
 @dataclass(frozen=True)
 class EvenLengths:
     """Records with an odd and with an even number of items; one bin per record, so one record moves it by 1."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         "even lengths": Measures("measure", "records with an odd and with an even number of items", "1")
     }
 
     name: str = "even lengths"
     sensitivity: float = 1.0
-    shape: tuple[int, ...] = (2,)
 
     def query(self) -> Query:
-        """A bounded sum over rows; `grid=1.0` says that it is made of whole numbers, which get exact noise."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+        """A bounded sum of shape (2,) over rows; `grid=1.0` says that it is made of whole numbers: exact noise."""
+        return Query(self._sum, self.sensitivity, (2,), grid=1.0)
 
     def _sum(self, view: View) -> torch.Tensor:
         even = int((view.rows.lengths % 2 == 0).sum())

@@ -4,7 +4,7 @@ import torch
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.products.fitting import FitSettings, Targets, fit_moments, with_profile
 from dpgm.products.model import Products, joined
-from dpgm.statistics.clipped_sets import moments
+from dpgm.statistics.item_counts import moments
 from fit_targets import item_counts, length_counts, pair_counts
 
 

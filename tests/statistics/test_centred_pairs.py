@@ -51,8 +51,8 @@ def test_the_bound_of_a_table_leaves_out_pairs_within_columns_and_is_reached():
     sets = CentredPairs(table, tuple(range(6)), (8,) * 6, limit=STEPS**2)
     every = [[2 * at + (mask >> at & 1) for at in range(columns)] for mask in range(2**columns)]
     norms = np.linalg.norm(vectors(sets, Records.from_lists(every, table)), axis=1)
-    assert sets.sensitivity == pytest.approx((1 / 3) ** 0.5)
-    assert 0.99 * sets.sensitivity < norms.max() <= sets.sensitivity + 1e-12
+    assert sets.query().sensitivity == pytest.approx((1 / 3) ** 0.5)
+    assert 0.99 * sets.query().sensitivity < norms.max() <= sets.query().sensitivity + 1e-12
 
 
 @pytest.mark.parametrize("limit", [1, 100, 400, 10_000])
@@ -60,6 +60,6 @@ def test_no_record_exceeds_the_bound(limit):
     sets = replace(SETS, limit=limit)
     every = [[i for i in range(6) if mask >> i & 1] + [6 + colour] for mask in range(64) for colour in range(3)]
     norms = np.linalg.norm(vectors(sets, Records.from_lists(every, MIXED)), axis=1)
-    assert norms.max() <= sets.sensitivity + 1e-12
+    assert norms.max() <= sets.query().sensitivity + 1e-12
     if limit in (100, 400):  # the bound is not idle
-        assert norms.max() > 0.6 * sets.sensitivity
+        assert norms.max() > 0.6 * sets.query().sensitivity

@@ -1,5 +1,7 @@
 """What a statistic says of a model is what its own query finds in records drawn from that model."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.mechanisms.query import View
 from dpgm.products.model import Products
 from dpgm.statistics.centred_pairs import CentredPairs
-from dpgm.statistics.clipped_sets import clipped_scaling
-from dpgm.statistics.item_counts import ItemCounts
+from dpgm.statistics.item_counts import ItemCounts, clipped_scaling, moments
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LengthGroups, RecordLengths
 from dpgm.statistics.rules import RULES
@@ -89,4 +90,18 @@ def test_lengths_are_those_of_drawn_records():
     model, draws = mixture(DOMAIN, 0.4)
     groups = LengthGroups(tuple(range(30)), tuple(range(31)))
     predicted = groups.expected(model.probabilities, WEIGHTS, unscaled(model.probabilities)).numpy()
-    assert np.abs(predicted - found(RecordLengths.of(DOMAIN), model, draws, 30_000)).max() < 0.008
+    assert np.abs(predicted - found(RecordLengths(DOMAIN), model, draws, 30_000)).max() < 0.008
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_moments_equal_enumeration(order):
+    draws = torch.Generator().manual_seed(0)
+    chances, weights = torch.rand(3, 5, generator=draws), torch.softmax(torch.randn(3, generator=draws), 0)
+    level, slope = torch.rand(3, generator=draws), 0.1 * torch.rand(3, generator=draws)
+    shown = moments(order, chances, weights, level, slope)
+    pair = {p: at for at, p in enumerate(combinations(range(5), 2))}
+    for members in combinations(range(5), order):
+        listed = list(members)
+        wanted = (weights * (level - slope * chances[:, listed].sum(1)) * chances[:, listed].prod(1)).sum()
+        where = listed if order < 3 else [pair[members[:2]], members[2] if order == 3 else pair[members[2:]]]
+        assert torch.isclose(shown[tuple(where)], wanted)

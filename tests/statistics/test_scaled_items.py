@@ -40,9 +40,9 @@ def test_no_record_exceeds_the_bound(limit):
     asked = replace(ASKED, limit=limit)
     moved = np.array([ask(asked, EVERY.take(np.array([row]))) for row in range(256)])
     norms = np.linalg.norm(moved, axis=1)
-    assert norms.max() <= asked.sensitivity
+    assert norms.max() <= asked.query().sensitivity
     if limit in (5_000, 60_000):  # the bound is not idle
-        assert norms.max() > 0.97 * asked.sensitivity
+        assert norms.max() > 0.97 * asked.query().sensitivity
 
 
 def test_sizes_are_whole_and_exact():
@@ -76,7 +76,7 @@ def test_counts_of_a_table_are_plain_counts_with_less_noise():
     measured = ask_table(Gateway(rows, randomness=SeededRandomness(0)), TABLE, len(rows), 0.0)
     assert np.allclose(measured.value.numpy(), rows.to_dense(np.float64).sum(axis=0), atol=1e-9)
     # 1 - 1/k per column, one quarter where there is one value, up to the rounding of 1/k
-    assert asked.sensitivity**2 == pytest.approx(1 / 2 + 2 / 3 + 6 / 7 + 1 / 4 + 1, abs=0.005)
+    assert asked.query().sensitivity ** 2 == pytest.approx(1 / 2 + 2 / 3 + 6 / 7 + 1 / 4 + 1, abs=0.005)
 
 
 def test_no_row_of_a_table_exceeds_its_bound_gaps_and_impossible_rows_included():
@@ -88,4 +88,4 @@ def test_no_row_of_a_table_exceeds_its_bound_gaps_and_impossible_rows_included()
         for part in (rows, several)
         for row in range(len(part))
     ]
-    assert 0.99 * asked.sensitivity < max(norms) <= asked.sensitivity
+    assert 0.99 * asked.query().sensitivity < max(norms) <= asked.query().sensitivity

@@ -32,7 +32,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.statistics.item_counts import pilot_profile
-from dpgm.statistics.record_lengths import RecordSizes, read_lengths
+from dpgm.statistics.record_lengths import Known, read_lengths
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
@@ -179,8 +179,8 @@ def test_sums_of_discovered_items_are_the_pilot_counts():
     assert found.sums.shape == (found.domain.width,)
     true = np.bincount(gateway._records.indices, minlength=found.domain.width) / 4000
     lengths = np.bincount(gateway._records.lengths).astype(float)
-    sizes = RecordSizes(found.domain, 4000, read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read))
-    profile = pilot_profile(found.sums, sizes, PRODUCT_RULES.read)
+    seen = read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read)
+    profile = pilot_profile(found.sums, Known(found.domain, 4000, seen, PRODUCT_RULES))
     assert profile.sum() == pytest.approx(true.sum(), rel=0.02)
     assert np.abs(profile - true).max() < 0.05
 

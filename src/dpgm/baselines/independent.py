@@ -163,7 +163,7 @@ def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.
 
     Privacy: one Gaussian release of multiplier `noise`; a record moves one bin by 1.
     """
-    statistic = RecordLengths.of(domain)
+    statistic = RecordLengths(domain)
     noisy = gateway.release(LENGTHS, statistic.query(), noise).numpy().astype(np.float64)
     # Without the threshold hundreds of empty bins would add up to a long tail that does not exist.
     threshold = noise * math.sqrt(2 * math.log(max(2, len(noisy))))

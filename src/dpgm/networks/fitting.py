@@ -28,9 +28,9 @@ from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
 from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
 from dpgm.products.targets import moment_targets
-from dpgm.statistics.cluster_profiles import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.statistics.item_counts import ITEMS
+from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import FitPlan, RunContext
 
 BLOCKS = 40  # training is charged and saved in this many blocks
@@ -44,11 +44,7 @@ def fit_networks(
         return _fit_images(gateway, plan, domain, draws, context)
     k = settings_of(plan).clusters
     measured = _measure(gateway, plan, domain, context) if plan.pays_for(ITEMS) else None
-    profile = (
-        None
-        if measured is None
-        else measured_profile(measured, domain, plan.records, settings_of(plan).products.read)
-    )
+    profile = None if measured is None else measured_profile(measured)
     overall = _overall_frequencies(plan, domain, profile)
     clustering = _cluster(gateway, plan, domain, overall, draws, context) if k > 1 else None
     weights = _mixture_weights(gateway, plan)
@@ -59,7 +55,7 @@ def fit_networks(
         return _train(gateway, plan, model, start, weights, draws, context)
     if measured.tuples or measured.centred is not None:
         rules, device = settings_of(plan).products, context.device
-        targets = moment_targets(measured, domain, plan.records, rules, generator=draws, device=device)
+        targets = moment_targets(measured, rules, generator=draws, device=device)
         start = _pretrain_on_products(plan, model, start, targets, clustering, draws, context)
         mixture = _train(gateway, plan, model, start, weights, draws, context)
         return _refine(mixture, targets, plan, draws, context)
@@ -239,12 +235,12 @@ def _cluster_frequencies(
     if profile is None or not plan.pays_for(PROFILES):
         return overall.expand(k, -1)
     statistic = ClusterProfiles(domain, k, profile.cap)
-    noise = plan.noise(statistic.name)
-    noisy = gateway.release(statistic.name, statistic.query(), noise).double() / profile.mean_weight
+    released = ask(gateway, statistic, plan.noise(statistic.name))
+    noisy = released.value.double() / profile.mean_weight
     sizes = (weights * plan.records).unsqueeze(1)
     # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
     prior = sizes * overall
-    std = noise * statistic.sensitivity / profile.mean_weight
+    std = released.std / profile.mean_weight
     trust = prior**2 / (prior**2 + std**2)
     counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
     return (counts / sizes).clamp(1e-6, 1 - settings.rules.frequency_off_one)

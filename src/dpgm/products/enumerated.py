@@ -7,7 +7,6 @@ L-BFGS. Sums over all records or all sets take m passes over the table. Post-pro
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,10 +16,10 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, EnumeratedRules, ProductRules
-from dpgm.statistics.enumerated_sets import EnumeratedSets, LengthCounts, enumerated_profile, set_sums
+from dpgm.statistics.enumerated_sets import EnumeratedSets, LengthCounts, TableTarget, enumerated_profile, set_sums
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import LENGTHS, RecordLengths, read_lengths
-from dpgm.statistics.statistic import Measured, ask
+from dpgm.statistics.record_lengths import LENGTHS, Known, RecordLengths
+from dpgm.statistics.statistic import Floats, Measured, ask
 
 
 def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
@@ -32,7 +31,8 @@ def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
 class EnumeratedMeasurements:
     """Everything that was released: record lengths, and centred sums of items, pairs and larger sets."""
 
-    lengths: Measured[RecordLengths]
+    known: Known
+    profile: Floats  # share of the records that hold each item
     sums: tuple[Measured[EnumeratedSets], ...]
 
 
@@ -40,37 +40,31 @@ def measure_enumerated(
     gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
 ) -> EnumeratedMeasurements:
     """Release every statistic the plan pays for; arguments as in `measure`."""
-    lengths = ask(gateway, RecordLengths.of(domain), noises[LENGTHS])
-    shares = read_lengths(lengths.value.numpy(), lengths.std, records, rules.read).shares
+    known = Known.read(ask(gateway, RecordLengths(domain), noises[LENGTHS]), domain, records, rules)
     # Before anything is known of the items, each is as frequent as the mean length says.
-    least = rules.enumerated.least_frequency
-    profile = np.full(domain.width, np.clip(shares @ np.arange(len(shares)) / domain.width, least, 1 - least))
+    least, mean = rules.enumerated.least_frequency, known.items @ np.arange(len(known.items))
+    profile = np.full(domain.width, np.clip(mean / domain.width, least, 1 - least))
     sums: list[Measured[EnumeratedSets]] = []
     for order in (order for order in NAMES if NAMES[order] in noises):
         noise, whole = noises[NAMES[order]], order in rules.enumerated.whole_orders
-        statistic = EnumeratedSets.choose(order, profile, shares, domain, records, noise, rules, whole=whole)
-        sums.append(ask(gateway, statistic, noise))
+        sums.append(ask(gateway, EnumeratedSets.choose(order, profile, known, noise, whole=whole), noise))
         if order == 1:
-            profile = enumerated_profile(sums[0], shares, records, rules.read)
-    return EnumeratedMeasurements(lengths, tuple(sums))
+            profile = enumerated_profile(sums[0], known)
+    return EnumeratedMeasurements(known, profile, tuple(sums))
 
 
 def fit_enumerated(
-    measured: EnumeratedMeasurements,
-    domain: Domain,
-    records: int,
-    rules: ProductRules,
-    *,
-    progress: Callable[[float], None] | None = None,
+    measured: EnumeratedMeasurements, rules: ProductRules, *, progress: Callable[[float], None] | None = None
 ) -> Products:
     """The records that are likely to occur become components of one record each. Post-processing."""
-    seen = read_lengths(measured.lengths.value.numpy(), measured.lengths.std, records, rules.read)
-    profile = torch.from_numpy(enumerated_profile(measured.sums[0], seen.shares, records, rules.read)).float()
+    domain, records, seen = measured.known.domain, measured.known.records, measured.known.lengths
+    assert seen is not None
     targets: list[TableTarget] = []
     for released in measured.sums:
         penalty = _penalty(released.statistic.order, released.std, records, rules)
         targets += set_sums(released, penalty, rules.enumerated.whole_penalty)
     targets.append(LengthCounts.of(seen, domain.width, rules.enumerated.length_penalty))
+    profile = torch.from_numpy(measured.profile).float()
     chances = fit_table(profile, records, targets, rules.enumerated, progress=progress)
     chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
     chosen = chosen[chances[chosen] > rules.enumerated.least_share / records]
@@ -83,37 +77,6 @@ def _penalty(order: int, std: float, records: int, rules: ProductRules) -> float
     """The noisier compared with what matters, the readier these counts give way to what the others imply."""
     least, most = rules.enumerated.least_penalty[order - 1], rules.enumerated.most_penalty[order - 1]
     return float(np.clip(std / (rules.sanity * records), least, most))
-
-
-class TableTarget(Protocol):
-    """Measured numbers, and the same numbers of a table of probabilities (see `statistics/enumerated_sets.py`)."""
-
-    @property
-    def values(self) -> Tensor:
-        """What was measured."""
-        ...
-
-    @property
-    def variances(self) -> Tensor:
-        """Of the values."""
-        ...
-
-    @property
-    def penalty(self) -> float:
-        """How readily these numbers give way to independence."""
-        ...
-
-    def expected(self, chances: Tensor) -> Tensor:
-        """The same numbers of a table, as shares."""
-        ...
-
-    def squares(self, chances: Tensor) -> Tensor:
-        """The same for the squares of what is summed."""
-        ...
-
-    def scores(self, parameters: Tensor, cells: int) -> Tensor:
-        """For every record the sum of parameters, each times what the record adds to its number."""
-        ...
 
 
 def fit_table(

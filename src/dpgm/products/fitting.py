@@ -184,7 +184,7 @@ def match_moments(
         misfit = 0.0
         adjusts = (step + 1) % descent.entropy_every == 0
         for target, scale, in_misfit in zip(everything, scales, judged, strict=True):
-            expected = target.expected(probabilities, weights, scale)
+            expected = target.statistic.expected(probabilities, weights, scale)
             tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()
             if rule.misfit is not None and adjusts and in_misfit:

@@ -19,12 +19,17 @@ from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.products.enumerated import is_enumerated
 from dpgm.products.rules import ProductRules
 from dpgm.statistics.centred_pairs import CentredPairs
-from dpgm.statistics.clipped_sets import choose_cap, clip_bound
-from dpgm.statistics.item_counts import ITEMS, ItemCounts, item_profile, mean_weight, pilot_profile
+from dpgm.statistics.item_counts import (
+    ITEMS,
+    ItemCounts,
+    choose_cap,
+    clip_bound,
+    item_profile,
+    mean_weight,
+    pilot_profile,
+)
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
-from dpgm.statistics.popular_lengths import POPULAR, PopularLengths
-from dpgm.statistics.record_lengths import LENGTHS, RecordLengths, RecordSizes, mean_length
-from dpgm.statistics.rules import ReadRules
+from dpgm.statistics.record_lengths import LENGTHS, POPULAR, Known, PopularLengths, RecordLengths, mean_length
 from dpgm.statistics.scaled_items import SCALED, ScaledItems, ScaledReading, ask_table, read_scaled
 from dpgm.statistics.statistic import Floats, Measured, ask
 from dpgm.strategy.protocol import PublicFacts
@@ -34,7 +39,8 @@ from dpgm.strategy.protocol import PublicFacts
 class Measurements:
     """Everything that was released: noisy values with the statistics they belong to."""
 
-    lengths: Measured[RecordLengths] | None
+    known: Known  # the lengths of records among it
+    profile: Floats  # share of the records that hold each position, by the last release of item counts
     items: Measured[ItemCounts] | None  # none where discovery has released noisy sums of all items
     tuples: tuple[Measured[ItemTuples], ...] = ()
     centred: Measured[CentredPairs] | None = None  # instead of pairs among the tuples, where records are dense
@@ -129,42 +135,38 @@ def measure(
         pilot: of every item, a noisy sum that was released before; instead of item counts, where these are not named.
         device: where sets are counted; the counts are the same everywhere.
     """
-    lengths = ask(gateway, RecordLengths.of(domain), noises[LENGTHS]) if LENGTHS in noises else None
-    sizes = RecordSizes.read(lengths, domain, records, rules.read)
-    items = None
+    lengths = ask(gateway, RecordLengths(domain), noises[LENGTHS]) if LENGTHS in noises else None
+    known = Known.read(lengths, domain, records, rules)
+    items = scaled = popular = centred = None
     if ITEMS in noises:
         if domain.item_positions.any():
-            items = ask(gateway, ItemCounts.choose(sizes, noises[ITEMS], rules), noises[ITEMS])
+            items = ask(gateway, ItemCounts.choose(known, noises[ITEMS]), noises[ITEMS])
         else:
             items = ask_table(gateway, domain, records, noises[ITEMS])
-        profile, ranking = item_profile(items, sizes, rules.read), items.value.numpy()
+        profile, ranking = item_profile(items, known), items.value.numpy()
     else:
         assert pilot is not None
-        profile = ranking = pilot_profile(pilot, sizes, rules.read)
-    scaled = None
+        profile = ranking = pilot_profile(pilot, known)
     if SCALED in noises:
-        released = ask(gateway, ScaledItems.choose(profile, sizes, noises[SCALED], rules), noises[SCALED])
-        scaled = read_scaled(released, profile, sizes, rules)
+        released = ask(gateway, ScaledItems.choose(profile, known, noises[SCALED]), noises[SCALED])
+        scaled = read_scaled(released, profile, known)
         profile = ranking = scaled.profile
     ranks = np.argsort(-ranking, kind="stable")
-    popular = None
     if POPULAR in noises:
         popular = ask(gateway, PopularLengths.of(domain, ranks, rules.budget.popular_groups), noises[POPULAR])
     tuples: list[Measured[ItemTuples]] = []
-    centred = None
     for order in (order for order in (2, 3, 4) if NAMES[order] in noises):
         noise = noises[NAMES[order]]
         chosen = ranks[: min(_tracked(order, noise, records, rules), domain.width)]
-        within = sizes.within(chosen, profile)
-        cap, cost = choose_cap(order, within, profile[chosen], records, noise, rules)
+        within = known.within(chosen, profile)
+        cap, cost = choose_cap(order, within, profile[chosen], known, noise)
         if order == 2 and mean_length(within) >= rules.bound.dense:
-            pairs, centred_cost = CentredPairs.choose(np.sort(chosen), within, profile, sizes, noise, rules)
+            pairs, centred_cost = CentredPairs.choose(np.sort(chosen), within, profile, known, noise)
             if centred_cost < rules.bound.centred_gain * cost:
                 centred = ask(gateway, replace(pairs, device=device), noise)
                 continue
-        sets = ItemTuples(domain, tuple(int(position) for position in chosen), order, cap, device)
-        tuples.append(ask(gateway, sets, noise))
-    return Measurements(lengths, items, tuple(tuples), centred, scaled, popular)
+        tuples.append(ask(gateway, ItemTuples(domain, tuple(chosen.tolist()), order, cap, device), noise))
+    return Measurements(known, profile, items, tuple(tuples), centred, scaled, popular)
 
 
 def _tracked(order: int, noise: float, records: int, rules: ProductRules) -> int:
@@ -185,17 +187,7 @@ class Profile:
     mean_weight: float
 
 
-def measured_profile(measured: Measurements, domain: Domain, records: int, rules: ReadRules) -> Profile:
+def measured_profile(measured: Measurements) -> Profile:
     """What record lengths and item counts say: the profile a mixture of networks starts from."""
     assert measured.items is not None
-    sizes = RecordSizes.read(measured.lengths, domain, records, rules)
-    weight = mean_weight(measured.items, sizes, rules)
-    return Profile(last_profile(measured, sizes, rules), measured.items.statistic.cap, weight)
-
-
-def last_profile(measured: Measurements, sizes: RecordSizes, rules: ReadRules) -> Floats:
-    """Share of the records that hold each position, by the last release of item counts."""
-    if measured.scaled is not None:
-        return measured.scaled.profile
-    assert measured.items is not None
-    return item_profile(measured.items, sizes, rules)
+    return Profile(measured.profile, measured.items.statistic.cap, mean_weight(measured.items, measured.known))

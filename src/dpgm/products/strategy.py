@@ -19,8 +19,7 @@ from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
-from dpgm.statistics.popular_lengths import PopularLengths
-from dpgm.statistics.record_lengths import RecordLengths
+from dpgm.statistics.record_lengths import PopularLengths, RecordLengths
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
@@ -102,12 +101,10 @@ class ProductStrategy:
         if is_enumerated(domain, rules.enumerated) and not plan.pays_for("discovered values"):
             listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
-            return fit_enumerated(listed, domain, plan.records, rules, progress=percent)
+            return fit_enumerated(listed, rules, progress=percent)
         measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot, device=context.device)
         context.progress("measure", 1, 1)
-        return fit_products(
-            measured, domain, plan.records, rules, generator=draws, device=context.device, progress=percent
-        )
+        return fit_products(measured, rules, generator=draws, device=context.device, progress=percent)
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
         """A mixture of products from an untrusted release."""

@@ -10,22 +10,19 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.products.fitting import FitSettings, Targets, fit_moments
-from dpgm.products.measurement import Measurements, last_profile
+from dpgm.products.measurement import Measurements
 from dpgm.products.model import Products, joined
 from dpgm.products.rules import FitRules, ProductRules
 from dpgm.statistics.centred_pairs import centred_target
 from dpgm.statistics.item_counts import item_target
 from dpgm.statistics.item_tuples import tuple_target
-from dpgm.statistics.popular_lengths import popular_targets
-from dpgm.statistics.record_lengths import RecordSizes, length_target, mean_length
+from dpgm.statistics.record_lengths import Known, length_target, mean_length, popular_targets
 from dpgm.statistics.scaled_items import scaled_target
 from dpgm.statistics.statistic import Expected, Floats, Ints, Target
 
 
 def fit_products(
     measurements: Measurements,
-    domain: Domain,
-    records: int,
     rules: ProductRules,
     *,
     generator: torch.Generator,
@@ -33,7 +30,8 @@ def fit_products(
     progress: Callable[[float], None] | None = None,
 ) -> Products:
     """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
-    targets = moment_targets(measurements, domain, records, rules, generator=generator, device=device)
+    domain, records = measurements.known.domain, measurements.known.records
+    targets = moment_targets(measurements, rules, generator=generator, device=device)
     fits = rules.fit.fits_table if targets.rule.misfit is not None else 1
     fitted = []
     for number in range(fits):
@@ -48,51 +46,46 @@ def fit_products(
 
 def moment_targets(
     measurements: Measurements,
-    domain: Domain,
-    records: int,
     rules: ProductRules,
     *,
     generator: torch.Generator,
     device: str = "cpu",
 ) -> Targets:
     """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
-    rule, read = rules.fit, rules.read
-    sizes = RecordSizes.read(measurements.lengths, domain, records, read)
-    profile = last_profile(measurements, sizes, read)
+    rule, known, profile = rules.fit, measurements.known, measurements.profile
+    domain, records = known.domain, known.records
     narrow = domain.width <= rules.budget.narrow
     table = not domain.item_positions.any() and not narrow
     emphasis = rule.item_emphasis_narrow if narrow else rule.item_emphasis
     targets: list[Target[Expected]] = []
     if measurements.scaled is None:
         assert measurements.items is not None
-        targets.append(item_target(measurements.items, sizes, emphasis, read))
+        targets.append(item_target(measurements.items, known, emphasis))
     else:
-        targets.append(scaled_target(measurements.scaled, records, emphasis, rules))
+        targets.append(scaled_target(measurements.scaled, known, emphasis))
     lengths = None
-    if sizes.lengths is not None:
+    if known.lengths is not None:
         items = np.nonzero(domain.item_positions)[0]
-        lengths = length_target(items, sizes.lengths, records, read, _length_emphasis(measurements, records, rules))
+        lengths = length_target(items, known.lengths, known, _length_emphasis(measurements, records, rules))
     if measurements.popular is not None:
-        targets += popular_targets(measurements.popular, records, read)
+        targets += popular_targets(measurements.popular, known)
     if measurements.centred is not None:
         positions = measurements.centred.statistic.positions
         emphasis_of_pairs = _pair_emphasis(domain, positions, rule) if table else 1.0
-        targets.append(
-            centred_target(measurements.centred, profile, records, emphasis_of_pairs, rules, shrunk=not table)
-        )
+        targets.append(centred_target(measurements.centred, profile, known, emphasis_of_pairs, shrunk=not table))
     larger = []
     for measured in measurements.tuples:
         sets = measured.statistic
-        within = sizes.within(sets.positions, profile)
+        within = known.within(sets.positions, profile)
         if sets.order == 2:
             expected = None if table else profile[sets.positions][sets.tuples].prod(axis=1)
             emphasis_of_pairs = _pair_emphasis(domain, sets.positions, rule)
-            targets.append(tuple_target(measured, expected, within, sizes, emphasis_of_pairs, rules))
+            targets.append(tuple_target(measured, expected, within, known, emphasis_of_pairs))
         elif narrow or mean_length(within) < rule.crowded:
             larger.append((measured, within))
     # Where nothing but single values is measured nothing is left open that entropy should decide.
     pairs = measurements.centred is not None or bool(measurements.tuples)
-    fit = _fit_settings(sizes, narrow, table and pairs, rule)
+    fit = _fit_settings(known, narrow, table and pairs, rule)
     start = torch.from_numpy(profile).float()
     if larger:
         # What pairs alone suggest for larger sets: their noisy counts are shrunk toward it.
@@ -102,18 +95,18 @@ def moment_targets(
         )
         for measured, within in larger:
             expected = measured.statistic.shares(first.probabilities, first.weights.float())
-            targets.append(tuple_target(measured, expected, within, sizes, 1.0, rules))
+            targets.append(tuple_target(measured, expected, within, known, 1.0))
     return Targets(start, tuple(targets), lengths, fit)
 
 
-def _fit_settings(sizes: RecordSizes, narrow: bool, table: bool, rule: FitRules) -> FitSettings:
+def _fit_settings(known: Known, narrow: bool, table: bool, rule: FitRules) -> FitSettings:
     """How to fit: from the width of the domain and the lengths of records."""
-    records = sizes.records
+    records = known.records
     return FitSettings(
-        components=component_count(sizes.domain.width, records, rule),
+        components=component_count(known.domain.width, records, rule),
         steps=rule.steps_narrow if narrow else rule.steps_table if table else rule.steps,
         learning_rate=rule.learning_rate_narrow if narrow else rule.learning_rate,
-        penalty=rule.penalty_narrow / records if narrow else _penalty(sizes.whole, records, rule),
+        penalty=rule.penalty_narrow / records if narrow else _penalty(known.whole, records, rule),
         misfit=rule.table_misfit if table else None,
         profile_rounds=rule.profile_rounds,
         descent=rule.descent,

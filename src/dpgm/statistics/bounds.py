@@ -4,28 +4,60 @@ A larger bound keeps more of long records and needs more noise. Both are weighed
 items, from lengths and frequencies that were released before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
-from dpgm.data.domain import Domain
-from dpgm.statistics.rules import BoundRules, StatisticRules
+from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.statistic import STEPS, Floats, Ints
 
 
-def choose_bound(candidates: Sequence[float], noise: Floats, distortion: Floats) -> tuple[float, float]:
+class Popular(NamedTuple):
+    """By how much popular sets are off, on average and relative to what errors are measured against."""
+
+    noise: float  # for noise of standard deviation 1
+    distortion: float  # if all that was counted were wrong
+
+
+def choose_bound(
+    candidates: Sequence[float],
+    stds: Floats,
+    weights: Iterable[Floats],
+    mass: Floats,
+    popular: Popular,
+    wrong: float,
+) -> tuple[float, float]:
     """The candidate of the smallest squared error, noise² + distortion², and that error; the first among equals.
 
     Args:
         candidates: bounds to choose from.
-        noise: of each, the relative error from noise.
-        distortion: of each, the relative error from what is cut.
+        stds: of each, the standard deviation of the noise.
+        weights: of each, by what records of every kind are scaled down.
+        mass: how much of what is counted is found in records of every kind.
+        popular: what errors of popular sets are.
+        wrong: how wrong the correction for what is cut may be, as a share of it.
     """
+    retained = np.array([float((mass * kept).sum() / mass.sum()) for kept in weights])
+    noise = stds / retained * popular.noise
+    distortion = wrong * (1 - retained) / retained * popular.distortion
     costs = np.nan_to_num(noise**2 + distortion**2, nan=np.inf)
     best = int(np.argmin(costs))
     return candidates[best], float(costs[best])
+
+
+def popular_sets(order: int, lengths: Floats, profile: Floats, known: Known) -> Popular:
+    """Errors of popular sets of `order` items, given shares of lengths and how frequent each position is."""
+    sets = np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
+    count, records = known.rules.bound.popular_sets, known.records
+    draws = np.random.default_rng(0).choice(len(profile), size=(count, order), p=profile / profile.sum())
+    lift = (lengths * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
+    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
+    yardstick = np.maximum(expected, known.rules.sanity * records)
+    return Popular(float((1 / yardstick).mean()), float((expected / yardstick).mean()))
 
 
 @dataclass(frozen=True)
@@ -44,13 +76,7 @@ class LikelyRecords:
 
 
 def draw_likely(
-    offsets: Floats,
-    chosen: Ints,
-    profile: Floats,
-    lengths: Floats,
-    domain: Domain,
-    rules: BoundRules,
-    scales: Floats | float = 1.0,
+    offsets: Floats, chosen: Ints, profile: Floats, lengths: Floats, known: Known, scales: Floats | float = 1.0
 ) -> LikelyRecords:
     """Records to reckon with before any was seen.
 
@@ -59,10 +85,10 @@ def draw_likely(
         chosen: positions.
         profile: share of the records that hold each position of the domain.
         lengths: share of the records that hold n = 0, 1, ... chosen items, table columns not counted.
-        domain: the public domain.
-        rules: tuned numbers.
+        known: what is known of the records.
         scales: of every chosen position, or of all.
     """
+    domain, rules = known.domain, known.rules.bound
     count = rules.likely_records
     draws = np.random.default_rng(0)
     sizes = np.full(count, float(((scales * offsets) ** 2).sum()))
@@ -96,35 +122,6 @@ def candidate_limits(sizes: Floats, rules: BoundRules) -> list[float]:
     """The bounds that are tried: quantiles of the sizes of likely records."""
     tried = np.unique(np.quantile(sizes, np.linspace(rules.first_quantile, 1, rules.candidates)))
     return [float(limit) for limit in tried]
-
-
-@dataclass(frozen=True)
-class PopularSets:
-    """Draws of popular sets of items: the counts to expect, and what their errors are measured against."""
-
-    expected: Floats
-    yardstick: Floats
-
-    def noise(self, stds: Floats, retained: Floats) -> Floats:
-        """Relative error from noise of given deviations, if so much of the records is retained."""
-        errors: Floats = stds / retained * float((1 / self.yardstick).mean())
-        return errors
-
-    def distortion(self, order: int, retained: Floats, rules: BoundRules, doubt: float = 1.0) -> Floats:
-        """Relative error from the correction for what was not retained; `doubt` scales how wrong that may be."""
-        wrong = doubt * rules.distortion[order - 1]
-        errors: Floats = wrong * (1 - retained) / retained * float((self.expected / self.yardstick).mean())
-        return errors
-
-
-def popular_sets(order: int, lengths: Floats, profile: Floats, records: int, rules: StatisticRules) -> PopularSets:
-    """Popular sets of `order` items, given the distribution of lengths and how frequent each position is."""
-    sets = np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
-    count = rules.bound.popular_sets
-    draws = np.random.default_rng(0).choice(len(profile), size=(count, order), p=profile / profile.sum())
-    lift = (lengths * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
-    expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
-    return PopularSets(expected, np.maximum(expected, rules.sanity * records))
 
 
 def offsets_near(frequencies: Floats) -> tuple[int, ...]:

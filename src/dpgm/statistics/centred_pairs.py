@@ -7,7 +7,6 @@ of less than s / sqrt(2) (`centred_bound`); records of s > `limit` are scaled do
 numbers: offsets are multiples of 1/16, weights of 1/256.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -15,7 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.compute.precision import matrix_precision
@@ -23,21 +21,32 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
-from dpgm.statistics.item_tuples import NAMES, dense_on_device, possible_sets
-from dpgm.statistics.record_lengths import RecordSizes
-from dpgm.statistics.rules import BoundRules, StatisticRules
+from dpgm.statistics.item_tuples import NAMES, dense_on_device, places_of, possible_sets
+from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
-from dpgm.statistics.statistic import GRID, STEPS, Floats, Ints, Measured, Scale, Target
+from dpgm.statistics.statistic import (
+    FULL_WEIGHT,
+    GRID,
+    STEPS,
+    Floats,
+    Ints,
+    Measured,
+    Scale,
+    Scaling,
+    Target,
+    Words,
+    target_of,
+)
 
 _CHUNK = 1 << 14  # 2^14 rows of weights up to 256 stay below 2^24, where float32 sums are exact
-_FULL_WEIGHT = round(1 / GRID)
 
 
 @dataclass(frozen=True)
 class CentredPairs:
     """Centred sums of all pairs out of `chosen`, in the order of `tuples`."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         NAMES[2]: Measures("measure", "where records are dense, centred sums of these pairs", "centred: the bound")
     }
 
@@ -51,7 +60,7 @@ class CentredPairs:
 
     @classmethod
     def choose(
-        cls, chosen: Ints, lengths: Floats, profile: Floats, sizes: RecordSizes, noise: float, rules: StatisticRules
+        cls, chosen: Ints, lengths: Floats, profile: Floats, known: Known, noise: float
     ) -> tuple["CentredPairs", float]:
         """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`).
 
@@ -59,57 +68,43 @@ class CentredPairs:
             chosen: positions, in increasing order.
             lengths: share of the records that hold n = 0, 1, ... of them.
             profile: share of the records that hold each position of the domain.
-            sizes: what is known of record lengths.
+            known: what is known of the records.
             noise: multiplier.
-            rules: tuned numbers.
         """
-        domain, offsets = sizes.domain, offsets_near(profile[chosen])
-        items = lengths[domain.columns_within(chosen) :]  # without the columns, of which each record has all
-        likely = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, domain, rules.bound).sizes
+        rules, offsets = known.rules.bound, offsets_near(profile[chosen])
+        items = lengths[known.domain.columns_within(chosen) :]  # without the columns, of which each record has all
+        likely = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, known).sizes
         # Lengths that appear only because of noise can be extreme, and would dominate sums of squares.
-        likely = np.minimum(likely, np.quantile(likely, rules.bound.seen))
-        limits = candidate_limits(likely, rules.bound)
-        candidates = [np.minimum(1.0, limit / likely) for limit in limits]
-        retained = np.array([float((likely**2 * weights).sum() / (likely**2).sum()) for weights in candidates])
-        popular = popular_sets(2, lengths, profile[chosen], sizes.records, rules)
-        groups = _group_count(domain, chosen)
+        likely = np.minimum(likely, np.quantile(likely, rules.seen))
+        limits = candidate_limits(likely, rules)
+        weights = (np.minimum(1.0, limit / likely) for limit in limits)
+        groups = _group_count(known.domain, chosen)
         stds = noise * np.array([centred_bound(limit, groups) for limit in limits])
-        limit, cost = choose_bound(
-            limits, popular.noise(stds, retained), popular.distortion(2, retained, rules.bound)
-        )
-        steps = max(1, round(limit * STEPS**2))
-        return cls(domain, tuple(int(position) for position in chosen), offsets, steps), cost
+        popular = popular_sets(2, lengths, profile[chosen], known)
+        limit, cost = choose_bound(limits, stds, weights, likely**2, popular, rules.distortion[1])
+        return cls(known.domain, tuple(chosen.tolist()), offsets, max(1, round(limit * STEPS**2))), cost
 
     @cached_property
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> Ints:
         """The chosen positions."""
         return np.array(self.chosen, dtype=np.int64)
 
     @cached_property
-    def tuples(self) -> NDArray[np.int64]:
+    def tuples(self) -> Ints:
         """(count, 2): places within `positions` of every pair that can occur."""
         return possible_sets(self.domain, self.positions, 2)
 
-    @property
-    def sensitivity(self) -> float:
-        """The norm of a record at the limit, at most."""
-        return centred_bound(self.limit / STEPS**2, _group_count(self.domain, self.positions))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One number per pair."""
-        return (len(self.tuples),)
-
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=GRID / STEPS**2)
+        """One number per pair; no record has a larger norm than one at the limit."""
+        bound = centred_bound(self.limit / STEPS**2, _group_count(self.domain, self.positions))
+        return Query(self._sum, bound, (len(self.tuples),), grid=GRID / STEPS**2)
 
-    def weight_steps(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def weight_steps(self, sizes: Ints) -> Ints:
         """Weight of records of the given s (in steps), in grid steps, rounded down."""
-        steps: NDArray[np.int64] = np.minimum(_FULL_WEIGHT, _FULL_WEIGHT * self.limit // np.maximum(sizes, 1))
+        steps: Ints = np.minimum(FULL_WEIGHT, FULL_WEIGHT * self.limit // np.maximum(sizes, 1))
         return steps
 
-    def sizes(self, rows: Records) -> NDArray[np.int64]:
+    def sizes(self, rows: Records) -> Ints:
         """The s of every record, in steps."""
         offsets = np.array(self.offsets, dtype=np.int64)
         rise = np.zeros(self.domain.width)
@@ -117,13 +112,11 @@ class CentredPairs:
         record = np.repeat(np.arange(len(rows)), rows.lengths)
         # whole numbers far below 2^53: the floating-point sums are exact
         present = np.bincount(record, rise[rows.indices], minlength=len(rows)).astype(np.int64)
-        sizes: NDArray[np.int64] = present + int((offsets**2).sum())
+        sizes: Ints = present + int((offsets**2).sum())
         return sizes
 
     def _sum(self, view: View) -> Tensor:
-        size = len(self.positions)
-        place = np.full(self.domain.width, -1, dtype=np.int64)
-        place[self.positions] = np.arange(size)
+        size, place = len(self.positions), places_of(self.positions, self.domain)
         both = np.zeros((size, size), dtype=np.int64)
         one = np.zeros(size, dtype=np.int64)
         none = 0
@@ -142,21 +135,25 @@ class CentredPairs:
         return torch.from_numpy(sums + offsets[i] * offsets[j] * none)
 
     @cached_property
-    def _on_model(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Positions, the number of each one's item or table column, and offsets."""
         owners = np.unique(self.domain.column_of[self.positions], return_inverse=True)[1]
         offsets = torch.from_numpy(np.array(self.offsets) / STEPS).float()
         return torch.from_numpy(self.positions), torch.from_numpy(owners), offsets
 
-    def scaling(self, rules: BoundRules) -> Callable[[Tensor], Scale]:
+    def _on_model(self, probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Chances of the positions, by how much each one's presence adds to s, offsets, and owners."""
+        positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._numbers)
+        return probabilities.index_select(1, positions), 1 - 2 * offsets, offsets, owners
+
+    def scaling(self, rules: BoundRules) -> Scaling:
         """Mean weight of every component's records, and how it falls as s grows; s taken as normal."""
         limit = self.limit / STEPS**2
 
         def scale(probabilities: Tensor) -> Scale:
             nodes = torch.linspace(-4, 4, 33, device=probabilities.device)
             shares = torch.softmax(-(nodes**2) / 2, dim=0)
-            positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
-            chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
+            chances, rise, offsets, owners = self._on_model(probabilities)
             mean = (offsets**2).sum() + chances @ rise
             joint = _column_sums(chances * rise, owners)
             spread = (chances @ rise**2 - (joint**2).sum(dim=1)).clamp(min=1e-6).sqrt()
@@ -171,8 +168,7 @@ class CentredPairs:
 
         To first order in how s depends on i and j.
         """
-        positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
-        chances, rise = probabilities.index_select(1, positions), 1 - 2 * offsets
+        chances, rise, offsets, owners = self._on_model(probabilities)
         level, slope = (weights * scale[0])[:, None], (weights * scale[1])[:, None]
         off = chances - offsets
         # Of x_i and s, which grows by rise_i where x_i = 1, less what other values of the column would have added.
@@ -186,61 +182,48 @@ def _column_sums(values: Tensor, owners: Tensor) -> Tensor:
     return torch.zeros_like(values).index_add(1, owners, values)
 
 
-def centred_target(
-    measured: Measured[CentredPairs],
-    profile: Floats,
-    records: int,
-    emphasis: float | Tensor,
-    rules: StatisticRules,
-    *,
-    shrunk: bool,
-) -> Target[CentredPairs]:
-    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0.
-
-    Args:
-        measured: the release.
-        profile: share of the records that hold each position of the domain.
-        records: the public number of records.
-        emphasis: weight in the fit.
-        rules: tuned numbers.
-        shrunk: whether to shrink them.
-    """
-    sets = measured.statistic
-    chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
-    i, j = sets.tuples.T
-    values, stds = measured.value.numpy(), np.full(len(i), measured.std)
-    if shrunk:
-        off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
-        values, stds = shrink_signed(
-            values, measured.std, records * off[i] * off[j], records * spread[i] * spread[j], rules.read.shrink
-        )
-    shape = (len(chances), len(chances))
-    target, variance = np.zeros(shape), np.full(shape, np.inf)
-    target[i, j], variance[i, j] = values, stds**2
-    return Target(
-        statistic=sets,
-        values=torch.from_numpy(target).float(),
-        variances=torch.from_numpy(variance).float(),
-        size=torch.from_numpy(records * np.outer(chances, chances)).float(),
-        scaling=sets.scaling(rules.bound),
-        emphasis=emphasis,
-    )
-
-
 def _group_count(domain: Domain, positions: Ints) -> int:
     """How many items and table columns the positions belong to; at least the two of a pair."""
     return max(2, len(np.unique(domain.column_of[positions])))
 
 
 def centred_bound(limit: float, groups: int) -> float:
-    """The norm that weights of limit / s keep every record within.
+    """The norm that weights of limit / s keep every record within, with so many items and table columns chosen.
 
     No two values of one table column are a pair. With s_g the sum of y² over the positions of a column (or the one of
     an item), the squares (y_i y_j)² over all pairs add up to (s² - sum of s_g²) / 2, and s_1² + ... + s_k² is at least
     s² / k: so they add up to at most s² (1 - 1 / k) / 2.
-
-    Args:
-        limit: of s.
-        groups: k, the items and table columns among the chosen positions.
     """
     return limit * sqrt((1 - 1 / groups) / 2)
+
+
+def centred_target(
+    measured: Measured[CentredPairs], profile: Floats, known: Known, emphasis: float | Tensor, *, shrunk: bool
+) -> Target[CentredPairs]:
+    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0.
+
+    Args:
+        measured: the release.
+        profile: share of the records that hold each position of the domain.
+        known: what is known of the records.
+        emphasis: weight in the fit.
+        shrunk: whether to shrink them.
+    """
+    sets, records = measured.statistic, known.records
+    chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
+    i, j = sets.tuples.T
+    values, stds = measured.value.numpy(), np.full(len(i), measured.std)
+    if shrunk:
+        off, spread = chances - offsets, np.sqrt(chances * (1 - chances))
+        values, stds = shrink_signed(
+            values,
+            measured.std,
+            records * off[i] * off[j],
+            records * spread[i] * spread[j],
+            known.rules.read.shrink,
+        )
+    shape = (len(chances), len(chances))
+    sums, deviations = np.zeros(shape), np.full(shape, np.inf)
+    sums[i, j], deviations[i, j] = values, stds
+    size = records * np.outer(chances, chances)
+    return target_of(sets, sums, deviations, sets.scaling(known.rules.bound), emphasis, size)

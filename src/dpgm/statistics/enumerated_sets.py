@@ -11,12 +11,11 @@ stands for exactly these items, and nothing to the sets. The same release then h
 records for the noise of one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import comb, floor
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -28,18 +27,15 @@ from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets
 from dpgm.statistics.item_counts import possible_shares
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import Lengths
-from dpgm.statistics.rules import ReadRules, StatisticRules
-from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured
-
-_MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
+from dpgm.statistics.record_lengths import Known, Lengths
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Floats, Ints, Measured, Words
 
 
 @dataclass(frozen=True)
 class EnumeratedSets:
     """Centred sums of all sets of `order` items, in the order of `sets`; then `whole_records`."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         NAMES[1]: Measures("profile", "up to 17 items, centred", "centred: the bound"),
         NAMES[2]: Measures("measure", "up to 17 items, centred", "centred: the bound"),
         NAMES[3]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
@@ -53,55 +49,34 @@ class EnumeratedSets:
     whole: bool = False
 
     @classmethod
-    def choose(
-        cls,
-        order: int,
-        profile: Floats,
-        lengths: Floats,
-        domain: Domain,
-        records: int,
-        noise: float,
-        rules: StatisticRules,
-        *,
-        whole: bool,
-    ) -> "EnumeratedSets":
+    def choose(cls, order: int, profile: Floats, known: Known, noise: float, *, whole: bool) -> "EnumeratedSets":
         """Offsets, and the bound that balances noise against what scaling down distorts.
 
         Args:
             order: items in a set.
             profile: share of the records that hold each item.
-            lengths: share of the records that hold n = 0, 1, ... items.
-            domain: the public domain.
-            records: the public number of records.
+            known: what is known of the records.
             noise: multiplier.
-            rules: tuned numbers.
             whole: whether short records are counted whole.
         """
-        parted = (
-            likely_records(profile, lengths)
-            * np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)[
-                np.bitwise_count(np.arange(1 << domain.width))
-            ]
-        )
-        popular, doubt = (
-            popular_sets(order, lengths, profile, records, rules),
-            rules.bound.enumerated_doubt[order - 1],
-        )
+        domain, rules = known.domain, known.rules.bound
+        sets = np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)
+        mass = likely_records(profile, known.items) * sets[np.bitwise_count(np.arange(1 << domain.width))]
+        popular = popular_sets(order, known.items, profile, known)
+        wrong = rules.enumerated_doubt[order - 1] * rules.distortion[order - 1]
         tried = []
-        for candidate in rules.bound.offset_candidates:
+        for candidate in rules.offset_candidates:
             free = cls(domain, order, offsets_near(profile + candidate * (0.5 - profile)), 1.0, whole=whole)
-            parted[free.whole_records] = 0.0
-            bounds = np.unique(free.norms.round(1)) if parted.any() else np.empty(0)
+            mass[free.whole_records] = 0.0
+            bounds = np.unique(free.norms.round(1)) if mass.any() else np.empty(0)
             bounds = bounds[bounds > 0]
-            best, best_cost = float(free.norms.max()), np.inf
+            best, cost = float(free.norms.max()), np.inf
             if len(bounds):
-                candidates = (np.minimum(1.0, bound / np.maximum(free.norms, 1e-12)) for bound in bounds)
-                retained = np.array([float((parted * weights).sum() / parted.sum()) for weights in candidates])
-                distortion = popular.distortion(order, retained, rules.bound, doubt)
-                best, best_cost = choose_bound(bounds.tolist(), popular.noise(noise * bounds, retained), distortion)
-            tried.append((best_cost, replace(free, bound=max(best, 1 / STEPS**order))))
+                weights = (np.minimum(1.0, bound / np.maximum(free.norms, 1e-12)) for bound in bounds)
+                best, cost = choose_bound(bounds.tolist(), noise * bounds, weights, mass, popular, wrong)
+            tried.append((cost, replace(free, bound=max(best, 1 / STEPS**order))))
         plain, moved = tried[0], min(tried[1:], key=lambda found: found[0])
-        gain = rules.bound.enumerated_gain[order - 1] ** 2
+        gain = rules.enumerated_gain[order - 1] ** 2
         return (moved if moved[0] < gain * plain[0] else plain)[1]
 
     @property
@@ -115,14 +90,14 @@ class EnumeratedSets:
         return self.domain.width
 
     @cached_property
-    def sets(self) -> NDArray[np.int64]:
+    def sets(self) -> Ints:
         """Bit masks of all sets of `order` items."""
         listed = np.array(list(combinations(range(self.width), self.order)), dtype=np.int64)
-        masks: NDArray[np.int64] = (1 << listed.reshape(-1, self.order)).sum(axis=1)
+        masks: Ints = (1 << listed.reshape(-1, self.order)).sum(axis=1)
         return masks
 
     @cached_property
-    def whole_records(self) -> NDArray[np.int64]:
+    def whole_records(self) -> Ints:
         """Bit masks of all records that are counted whole."""
         return np.flatnonzero(self._counted_whole)
 
@@ -132,7 +107,7 @@ class EnumeratedSets:
         return short if self.whole else np.zeros_like(short)
 
     @cached_property
-    def norms(self) -> NDArray[np.float64]:
+    def norms(self) -> Floats:
         """Norm of the vector of every possible record, before weights."""
         present = (np.arange(1 << self.width)[:, None] >> np.arange(self.width)) & 1
         squares = (STEPS * present - np.array(self.offsets)) ** 2
@@ -142,22 +117,17 @@ class EnumeratedSets:
         for item in range(self.width):
             for size in range(self.order, 0, -1):
                 sums[size] += sums[size - 1] * squares[:, item]
-        norms: NDArray[np.float64] = np.sqrt(sums[self.order].astype(np.float64)) / STEPS**self.order
+        norms: Floats = np.sqrt(sums[self.order].astype(np.float64)) / STEPS**self.order
         return norms
 
     @cached_property
-    def weight_steps(self) -> NDArray[np.int64]:
+    def weight_steps(self) -> Ints:
         """Weight of every possible record in the sets, in grid steps."""
-        most = self.bound / GRID / np.maximum(self.norms, self.bound * GRID) * _MARGIN
-        steps = np.floor(np.minimum(most, round(1 / GRID))).astype(np.int64)
-        steps[self.norms <= self.bound * _MARGIN] = round(1 / GRID)
+        most = self.bound / GRID / np.maximum(self.norms, self.bound * GRID) * MARGIN
+        steps = np.floor(np.minimum(most, FULL_WEIGHT)).astype(np.int64)
+        steps[self.norms <= self.bound * MARGIN] = FULL_WEIGHT
         steps[self._counted_whole] = 0
         return steps
-
-    @property
-    def sensitivity(self) -> float:
-        """The bound: weights keep every record's vector within it."""
-        return self.bound
 
     @property
     def grid(self) -> float:
@@ -165,22 +135,18 @@ class EnumeratedSets:
         return GRID / float(STEPS) ** self.order
 
     @property
+    def _whole_steps(self) -> int:
+        """What a record that is counted whole adds to its cell: the bound, rounded down to the grid; in its steps."""
+        return floor(self.bound / self.grid * MARGIN)
+
+    @property
     def whole_weight(self) -> float:
-        """What a record that is counted whole adds to its cell: the bound, rounded down to the grid."""
+        """The same as a number."""
         return self._whole_steps * self.grid
 
-    @property
-    def _whole_steps(self) -> int:
-        return floor(self.bound / self.grid * _MARGIN)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One number per set, and one per record that is counted whole."""
-        return (len(self.sets) + len(self.whole_records),)
-
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=self.grid)
+        """One number per set, and one per record that is counted whole; weights keep every record within the bound."""
+        return Query(self._sum, self.bound, (len(self.sets) + len(self.whole_records),), grid=self.grid)
 
     def _sum(self, view: View) -> Tensor:
         cells = np.zeros(1 << self.width, dtype=np.int64)
@@ -211,15 +177,15 @@ def likely_records(profile: Floats, lengths: Floats) -> Floats:
     return guess
 
 
-def enumerated_profile(items: Measured[EnumeratedSets], lengths: Floats, records: int, rules: ReadRules) -> Floats:
+def enumerated_profile(items: Measured[EnumeratedSets], known: Known) -> Floats:
     """Share of the records that hold each item, from sums of single items with one offset for all."""
-    statistic = items.statistic
+    statistic, lengths = items.statistic, known.items
     sizes = np.arange(min(len(lengths), statistic.width + 1))
     lengths = lengths[: len(sizes)] / max(lengths[: len(sizes)].sum(), 1e-12)
     weights = statistic.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
     retained = (lengths * sizes * weights).sum() / max((lengths * sizes).sum(), 1e-12)
-    shares = items.value.numpy() / records + statistic.offsets[0] / STEPS * (lengths @ weights)
-    return possible_shares(shares / max(retained, rules.least_weight), items.std, records, rules)
+    shares = items.value.numpy() / known.records + statistic.offsets[0] / STEPS * (lengths @ weights)
+    return possible_shares(shares / max(retained, known.rules.read.least_weight), items.std, known)
 
 
 # -- on a model: a table with the probability of every possible record -------------------------------------------
@@ -286,33 +252,21 @@ class LengthCounts:
         return parameters[self.groups]
 
 
+TableTarget: TypeAlias = SetSums | LengthCounts
+
+
 def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: float) -> list[SetSums]:
     """The released sums as targets of a fit: those of the sets, and the records that were counted whole."""
     statistic = released.statistic
     sums, whole = released.value[: len(statistic.sets)], released.value[len(statistic.sets) :]
     offsets = torch.tensor(statistic.offsets) / STEPS
-    targets = [
-        SetSums(
-            sets=torch.from_numpy(statistic.sets),
-            values=sums,
-            variances=torch.full_like(sums, released.std**2),
-            weights=torch.from_numpy(statistic.weight_steps * GRID),
-            offsets=offsets,
-            penalty=penalty,
-        )
-    ]
-    if statistic.whole:
-        targets.append(
-            SetSums(
-                sets=torch.from_numpy(statistic.whole_records),
-                values=whole / statistic.whole_weight,
-                variances=torch.full_like(whole, (released.std / statistic.whole_weight) ** 2),
-                weights=None,
-                offsets=offsets,
-                penalty=whole_penalty,
-            )
-        )
-    return targets
+    weights, variances = torch.from_numpy(statistic.weight_steps * GRID), torch.full_like(sums, released.std**2)
+    centred = SetSums(torch.from_numpy(statistic.sets), sums, variances, weights, offsets, penalty)
+    if not statistic.whole:
+        return [centred]
+    variances = torch.full_like(whole, (released.std / statistic.whole_weight) ** 2)
+    cells, counts = torch.from_numpy(statistic.whole_records), whole / statistic.whole_weight
+    return [centred, SetSums(cells, counts, variances, None, offsets, whole_penalty)]
 
 
 def _over_records(values: Tensor, offsets: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ two values of one table column, which cannot occur, are left out. A record with 
 C(n, order) sets; long ones are down-weighted (`clip_steps`), so its norm is at most sqrt(C(cap, order)).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -23,12 +22,10 @@ from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.clipped_sets import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
-from dpgm.statistics.item_counts import ITEMS
-from dpgm.statistics.record_lengths import RecordSizes, counts_within
-from dpgm.statistics.rules import StatisticRules
+from dpgm.statistics.item_counts import ITEMS, clip_bound, clip_steps, clipped_scaling, longest_expected, moments
+from dpgm.statistics.record_lengths import Known, counts_within
 from dpgm.statistics.shrinkage import shrink
-from dpgm.statistics.statistic import GRID, Floats, Measured, Scale, Target, columns_of
+from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of
 
 NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
 # A product of 0/1 columns weighted by at most 256 stays within 2^24 over a chunk, where float32 sums are exact.
@@ -42,12 +39,13 @@ SPARSE = {2: 64, 3: 24, 4: 16}
 class ItemTuples:
     """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
-        NAMES[2]: Measures("measure", "records holding each pair of popular items", "sqrt(sets within the bound)"),
-        NAMES[3]: Measures(
-            "measure", "records holding each triple of popular items", "sqrt(sets within the bound)"
-        ),
-        NAMES[4]: Measures("measure", "records holding each four of the items", "sqrt(sets within the bound)"),
+    words: ClassVar[Words] = {
+        name: Measures("measure", f"records holding each {sets}", "sqrt(sets within the bound)")
+        for name, sets in (
+            (NAMES[2], "pair of popular items"),
+            (NAMES[3], "triple of popular items"),
+            (NAMES[4], "four of the items"),
+        )
     }
 
     domain: Domain
@@ -62,37 +60,39 @@ class ItemTuples:
         return NAMES[self.order]
 
     @cached_property
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> Ints:
         """The chosen positions, in increasing order."""
         return np.array(sorted(self.chosen), dtype=np.int64)
 
     @cached_property
-    def tuples(self) -> NDArray[np.int64]:
+    def tuples(self) -> Ints:
         """(count, order): places within `positions` of every set that can occur."""
         return possible_sets(self.domain, self.positions, self.order)
 
     @property
-    def sensitivity(self) -> float:
-        """sqrt(C(cap, order))."""
-        return clip_bound(self.order, self.cap)
+    def matrix(self) -> tuple[int, int]:
+        """Shape of a matrix of positions x positions, pairs x positions or pairs x pairs, which holds all sets."""
+        size = len(self.positions)
+        pairs = size * (size - 1) // 2
+        return (size if self.order == 2 else pairs, pairs if self.order == 4 else size)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One number per set."""
-        return (len(self.tuples),)
+    @cached_property
+    def places(self) -> tuple[Ints, Ints]:
+        """Where the sets stand in that matrix."""
+        listed = self.tuples.T
+        if self.order == 2:
+            return listed[0], listed[1]
+        pair = _pair_places(len(self.positions))
+        return pair[listed[0], listed[1]], listed[2] if self.order == 3 else pair[listed[2], listed[3]]
 
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=GRID)
+        """One number per set."""
+        return Query(self._sum, clip_bound(self.order, self.cap), (len(self.tuples),), grid=GRID)
 
     def _sum(self, view: View) -> Tensor:
-        size = len(self.positions)
-        place = np.full(self.domain.width, -1, dtype=np.int64)
-        place[self.positions] = np.arange(size)
-        steps = clip_steps(size, self.order, self.cap).astype(np.int64)
-        pairs = size * (size - 1) // 2
-        shape = {2: (size, size), 3: (pairs, size), 4: (pairs, pairs)}[self.order]
-        total = np.zeros(shape, dtype=np.int64)
+        place = places_of(self.positions, self.domain)
+        steps = clip_steps(len(self.positions), self.order, self.cap).astype(np.int64)
+        total = np.zeros(self.matrix, dtype=np.int64)
         if HAS_NUMBA and self.device == "cpu":
             self._count_sparse(view.rows, place, steps, total)
         else:
@@ -100,11 +100,9 @@ class ItemTuples:
                 self._count_dense(chunk, counts_within(chunk, place >= 0), place, steps, total)
         return torch.from_numpy(total[self.places])
 
-    def _count_sparse(
-        self, rows: Records, place: NDArray[np.int64], steps: NDArray[np.int64], total: NDArray[np.int64]
-    ) -> None:
+    def _count_sparse(self, rows: Records, place: Ints, steps: Ints, total: Ints) -> None:
         """Set by set, for records that hold few of the positions; the others by matrix products."""
-        most, pairs = SPARSE[self.order], pair_places(len(self.positions))
+        most, pairs = SPARSE[self.order], _pair_places(len(self.positions))
         for chunk in rows.pieces():
             ones = np.empty(len(chunk), dtype=np.int64)
             count_sets(chunk.indptr, chunk.indices, place, steps, self.order, most, pairs, ones, total)
@@ -113,14 +111,7 @@ class ItemTuples:
                 some = long[start : start + _CHUNK["cpu"][self.order]]
                 self._count_dense(chunk.take(some), ones[some], place, steps, total)
 
-    def _count_dense(
-        self,
-        chunk: Records,
-        ones: NDArray[np.int64],
-        place: NDArray[np.int64],
-        steps: NDArray[np.int64],
-        total: NDArray[np.int64],
-    ) -> None:
+    def _count_dense(self, chunk: Records, ones: Ints, place: Ints, steps: Ints, total: Ints) -> None:
         """By products of 0/1 columns, on the device."""
         held = (ones >= self.order) & (steps[ones] > 0)  # the others add to no set
         if not held.any():
@@ -138,15 +129,6 @@ class ItemTuples:
         total += product.cpu().numpy().astype(np.int64)
 
     @cached_property
-    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the sets stand in a matrix of positions x positions, pairs x positions or pairs x pairs."""
-        listed = self.tuples.T
-        if self.order == 2:
-            return listed[0], listed[1]
-        pair = pair_places(len(self.positions))
-        return pair[listed[0], listed[1]], listed[2] if self.order == 3 else pair[listed[2], listed[3]]
-
-    @cached_property
     def _index(self) -> Tensor:
         return torch.from_numpy(self.positions)
 
@@ -160,7 +142,7 @@ class ItemTuples:
         return self.expected(probabilities, weights, (full, none))[self.places].double().numpy()
 
 
-def possible_sets(domain: Domain, positions: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+def possible_sets(domain: Domain, positions: Ints, order: int) -> Ints:
     """(count, order): places within `positions` of every set that can occur."""
     if order == 2:
         listed = np.stack(np.triu_indices(len(positions), 1), axis=1)
@@ -173,7 +155,7 @@ def possible_sets(domain: Domain, positions: NDArray[np.int64], order: int) -> N
     return listed[possible]
 
 
-def pair_places(size: int) -> NDArray[np.int64]:
+def _pair_places(size: int) -> Ints:
     """(size, size): the place of every pair i < j in the order of `triu_indices`."""
     places = np.full((size, size), -1, dtype=np.int64)
     rows, columns = np.triu_indices(size, 1)
@@ -181,7 +163,14 @@ def pair_places(size: int) -> NDArray[np.int64]:
     return places
 
 
-def dense_rows(records: Records, place: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+def places_of(positions: Ints, domain: Domain) -> Ints:
+    """Of every position of the domain its place among some of them; -1 for the others."""
+    place = np.full(domain.width, -1, dtype=np.int64)
+    place[positions] = np.arange(len(positions))
+    return place
+
+
+def dense_rows(records: Records, place: Ints, size: int) -> NDArray[np.float32]:
     """(records, size): which of the positions with a place >= 0 each record holds."""
     dense = np.zeros((len(records), size + 1), dtype=np.float32)  # the last column takes the others
     rows = np.repeat(np.arange(len(records)), records.lengths)
@@ -189,7 +178,7 @@ def dense_rows(records: Records, place: NDArray[np.int64], size: int) -> NDArray
     return dense[:, :size]
 
 
-def dense_on_device(records: Records, place: NDArray[np.int64], size: int, device: str) -> Tensor:
+def dense_on_device(records: Records, place: Ints, size: int, device: str) -> Tensor:
     """As `dense_rows`, as a tensor on a device."""
     if device == "cpu":
         return torch.from_numpy(dense_rows(records, place, size))
@@ -200,12 +189,7 @@ def dense_on_device(records: Records, place: NDArray[np.int64], size: int, devic
 
 
 def tuple_target(
-    measured: Measured[ItemTuples],
-    expected: Floats | None,
-    lengths: Floats,
-    sizes: RecordSizes,
-    emphasis: float | Tensor,
-    rules: StatisticRules,
+    measured: Measured[ItemTuples], expected: Floats | None, lengths: Floats, known: Known, emphasis: float | Tensor
 ) -> Target[ItemTuples]:
     """The counts as a target of a fit, shrunk toward what is expected of them, if anything.
 
@@ -213,41 +197,30 @@ def tuple_target(
         measured: the release.
         expected: of every set, in any unit; None leaves the counts as they are.
         lengths: share of the records that hold n = 0, 1, ... of the positions.
-        sizes: what is known of record lengths.
+        known: what is known of the records.
         emphasis: weight in the fit.
-        rules: tuned numbers.
     """
     sets = measured.statistic
     values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
     if expected is not None:
-        values, stds = _shrunk(measured, expected, lengths, sizes.records, rules)
-    size = len(sets.positions)
-    pairs = size * (size - 1) // 2
-    shape = {2: (size, size), 3: (pairs, size), 4: (pairs, pairs)}[sets.order]
-    target, variance = np.zeros(shape), np.full(shape, np.inf)
-    target[sets.places], variance[sets.places] = values, stds**2
-    counts = torch.from_numpy(target).float()
-    longest = longest_expected(lengths, size, rules.read)
-    return Target(
-        statistic=sets,
-        values=counts,
-        variances=torch.from_numpy(variance).float(),
-        size=counts.clamp(min=0),
-        scaling=clipped_scaling(sets.order, sets.positions, sets.cap, longest, sets.domain),
-        emphasis=emphasis,
-    )
+        values, stds = _shrunk(measured, expected, lengths, known)
+    counts, deviations = np.zeros(sets.matrix), np.full(sets.matrix, np.inf)
+    counts[sets.places], deviations[sets.places] = values, stds
+    longest = longest_expected(lengths, len(sets.positions), known.rules.read)
+    scaling = clipped_scaling(sets.order, sets.positions, sets.cap, longest, sets.domain)
+    return target_of(sets, counts, deviations, scaling, emphasis)
 
 
 def _shrunk(
-    measured: Measured[ItemTuples], expected: Floats, lengths: Floats, records: int, rules: StatisticRules
+    measured: Measured[ItemTuples], expected: Floats, lengths: Floats, known: Known
 ) -> tuple[Floats, Floats]:
     """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
-    sets, values = measured.statistic, measured.value.numpy()
+    sets, values, rules = measured.statistic, measured.value.numpy(), known.rules.read
     weights = clip_steps(len(lengths) - 1, sets.order, sets.cap) * GRID
-    total = records * float(
+    total = known.records * float(
         (lengths * weights) @ np.array([comb(n, sets.order) for n in range(len(lengths))], dtype=np.float64)
     )
-    doubt = (measured.std**2 * len(values), (rules.read.total_doubt * total) ** 2)
-    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), rules.read.least_total)
+    doubt = (measured.std**2 * len(values), (rules.total_doubt * total) ** 2)
+    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), rules.least_total)
     expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
-    return shrink(values, measured.std, expected, rules.read.shrink)
+    return shrink(values, measured.std, expected, rules.shrink)

@@ -1,19 +1,17 @@
 """Histograms of raw numbers over public grids: what bounds, popular values, bins and shapes are found by."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.number_grid import BOUND_SLOTS, HOURS, YEARS, Grid, bound_slot, hour_slot, year_slot
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.statistic import Floats
+from dpgm.statistics.statistic import Floats, Ints, Words
 
 BOUNDS, HISTOGRAMS = "value bounds", "number histograms"
 
@@ -26,7 +24,7 @@ def _ticks(view: View, column: int) -> Floats:
     return raw.ticks
 
 
-def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[NDArray[np.int64], Floats]:
+def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[Ints, Floats]:
     """How many of the values present are each of the special ones (rising), and all the others."""
     present = ticks[~np.isnan(ticks)]
     if not specials:
@@ -63,7 +61,7 @@ class CountedNumber:
         """How many numbers tell of missing values, special values, hours and cells."""
         return 1, len(self.specials), HOURS if self.day else 0, self.grid.size
 
-    def counts(self, ticks: Floats) -> NDArray[np.int64]:
+    def counts(self, ticks: Floats) -> Ints:
         """All numbers of the column, one kind after the other."""
         alone, others = _by_special(ticks, self.specials)
         gone = np.array([np.isnan(ticks).sum()], dtype=np.int64)
@@ -91,7 +89,7 @@ class NumberHistograms:
     is the square root of the number of levels.
     """
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         HISTOGRAMS: Measures(
             "discover",
             "histogram of each number over a public grid, and over groups of its cells (times: over hours of the day)",
@@ -102,19 +100,10 @@ class NumberHistograms:
     columns: tuple[CountedNumber, ...]
     name: str = HISTOGRAMS
 
-    @property
-    def sensitivity(self) -> float:
-        """sqrt(levels of all columns)."""
-        return sqrt(sum(counted.levels for counted in self.columns))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The numbers of one column after the other."""
-        return (sum(sum(counted.sizes) for counted in self.columns),)
-
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+        """The numbers of one column after the other."""
+        sensitivity = sqrt(sum(counted.levels for counted in self.columns))
+        return Query(self._sum, sensitivity, (sum(sum(counted.sizes) for counted in self.columns),), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
         parts = [counted.counts(_ticks(view, counted.column)) for counted in self.columns]
@@ -140,7 +129,7 @@ class BoundHistograms:
         specials: of each column the values that are no part of its range, and are not counted.
     """
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         BOUNDS: Measures(
             "discover",
             "histogram of numbers between powers of two (dates: of years), of each column",
@@ -154,24 +143,18 @@ class BoundHistograms:
     name: str = BOUNDS
 
     @property
-    def sensitivity(self) -> float:
-        """sqrt(columns)."""
-        return sqrt(len(self.columns))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One row per column."""
+    def _slots(self) -> int:
         clocks = any(date is not None and date[1] for date in self.dates)
-        return (len(self.columns), 2 * YEARS if clocks else BOUND_SLOTS)
+        return 2 * YEARS if clocks else BOUND_SLOTS
 
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+        """One row per column."""
+        return Query(self._sum, sqrt(len(self.columns)), (len(self.columns), self._slots), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
         rows = []
         for column, date, specials in zip(self.columns, self.dates, self.specials, strict=True):
             _, present = _by_special(_ticks(view, column), specials)
             slots = bound_slot(present) if date is None else year_slot(present, *date)
-            rows.append(np.bincount(slots, minlength=self.shape[1]))
+            rows.append(np.bincount(slots, minlength=self._slots))
         return torch.from_numpy(np.stack(rows).astype(np.int64))

@@ -1,8 +1,11 @@
-"""How many records hold n items: a histogram, one bin per record; how a noisy one is read, and its value on a model."""
+"""How many records hold n items: histograms, one bin per record; how noisy ones are read, and their value on a model.
 
-from collections.abc import Mapping
+Of all items (`RecordLengths`), or of groups of popular ones (`PopularLengths`).
+"""
+
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -14,11 +17,11 @@ from dpgm.compute.poisson_binomial import length_distribution
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.rules import ReadRules
+from dpgm.statistics.rules import ReadRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, columns_of, unscaled
+from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of, unscaled
 
-LENGTHS = "record lengths"
+LENGTHS, POPULAR = "record lengths", "popular lengths"
 LONGEST = 512  # public: records of more items share the last bin
 
 
@@ -26,39 +29,65 @@ LONGEST = 512  # public: records of more items share the last bin
 class RecordLengths:
     """Histogram of the number of items of a record, over its item sets and images; longer ones in the last bin."""
 
-    words: ClassVar[Mapping[str, Measures]] = {LENGTHS: Measures("profile", "histogram of record lengths", "1")}
+    words: ClassVar[Words] = {LENGTHS: Measures("profile", "histogram of record lengths", "1")}
 
     domain: Domain
-    longest: int
     name: str = LENGTHS
-    sensitivity: float = 1.0
-
-    @classmethod
-    def of(cls, domain: Domain) -> "RecordLengths":
-        """The statistic for a domain; its public longest length is that of the domain, at most 512."""
-        return cls(domain, int(min(domain.item_positions.sum(), LONGEST)))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths 0 .. longest."""
-        return (self.longest + 1,)
 
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+        """Lengths 0 .. longest, at most 512; a record is in one bin."""
+        longest = int(min(self.domain.item_positions.sum(), LONGEST))
+        free = self.domain.item_positions
 
-    def _sum(self, view: View) -> Tensor:
-        total = np.zeros(self.longest + 1, dtype=np.int64)
-        for chunk in view.rows.pieces():
-            lengths = np.minimum(item_lengths(chunk), self.longest)
-            total += np.bincount(lengths, minlength=self.longest + 1)
-        return torch.from_numpy(total)
+        def count(view: View) -> Tensor:
+            total = np.zeros(longest + 1, dtype=np.int64)
+            for chunk in view.rows.pieces():
+                lengths = chunk.lengths if free.all() else counts_within(chunk, free)
+                total += np.bincount(np.minimum(lengths, longest), minlength=longest + 1)
+            return torch.from_numpy(total)
+
+        return Query(count, 1.0, (longest + 1,), grid=1.0)
 
 
-def item_lengths(records: Records) -> Ints:
-    """Items of every record, over its item sets and images."""
-    free = records.domain.item_positions
-    return records.lengths if free.all() else counts_within(records, free)
+@dataclass(frozen=True)
+class PopularLengths:
+    """Histograms of the number of items that a record has in common with each of some groups of items."""
+
+    words: ClassVar[Words] = {
+        POPULAR: Measures(
+            "measure",
+            "histograms of how many of the 30 and of the 100 most popular items records hold",
+            "sqrt(2); of one histogram 1",
+        )
+    }
+
+    domain: Domain
+    groups: tuple[tuple[int, ...], ...]
+    name: str = POPULAR
+
+    @classmethod
+    def of(cls, domain: Domain, ranks: Ints, sizes: tuple[int, ...]) -> "PopularLengths":
+        """Groups of the given sizes, as far as there are so many positions; `ranks` has the most popular first."""
+        groups = tuple(tuple(ranks[:size].tolist()) for size in sizes if size < domain.width)
+        return cls(
+            domain, groups or (tuple(ranks.tolist()),)
+        )  # discovery may find fewer items than were planned for
+
+    def query(self) -> Query:
+        """One row per group: 0 .. as many items as the largest has; a record is in one bin of every row."""
+        shape = (len(self.groups), max(map(len, self.groups)) + 1)
+        inside = np.zeros((len(self.groups), self.domain.width), dtype=np.bool_)
+        for row, group in zip(inside, self.groups, strict=True):
+            row[list(group)] = True
+
+        def count(view: View) -> Tensor:
+            total = np.zeros(shape, dtype=np.int64)
+            for chunk in view.rows.pieces():
+                for counts, chosen in zip(total, inside, strict=True):
+                    counts += np.bincount(counts_within(chunk, chosen), minlength=len(counts))
+            return torch.from_numpy(total)
+
+        return Query(count, sqrt(len(self.groups)), shape, grid=1.0)
 
 
 def counts_within(records: Records, chosen: NDArray[np.bool_]) -> Ints:
@@ -83,11 +112,6 @@ class Lengths:
     counts: Floats
     stds: Floats
 
-    @property
-    def mean(self) -> float:
-        """Mean number of items."""
-        return float(self.shares @ np.arange(len(self.shares)))
-
 
 def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, few: bool = False) -> Lengths:
     """Join neighbouring lengths until each group stands out of the noise; what never does is left out.
@@ -102,74 +126,66 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
         rules: tuned numbers.
         few: there are few lengths, and after a gap there may be others that many records have.
     """
-    groups = np.zeros(len(noisy), dtype=np.int64)
     counts: list[float] = []
     widths: list[int] = []
     at = 0
     while at < len(noisy):
         width = 1
         limit = max(2, at // 2) if sum(counts) > rules.half * records else 1
-        while (
-            noisy[at : at + width].sum() < rules.stands_out * std * np.sqrt(width)
-            and width < limit
-            and at + width < len(noisy)
-        ):
+        limit = min(limit, len(noisy) - at)
+        while noisy[at : at + width].sum() < rules.stands_out * std * np.sqrt(width) and width < limit:
             width += 1
-        total = float(noisy[at : at + width].sum())
-        rest = noisy[at:]
-        gap = few and rest.sum() >= rules.after_gap * std * np.sqrt(
-            len(rest)
-        )  # noise alone is hardly ever so large
+        total, rest = float(noisy[at : at + width].sum()), noisy[at:]
+        # Noise alone is hardly ever so large.
+        gap = few and rest.sum() >= rules.after_gap * std * np.sqrt(len(rest))
         if total < rules.visible * std * np.sqrt(width) and sum(counts) > rules.nearly_all * records and not gap:
             break  # nothing visible here, and nearly everybody has been seen
-        groups[at : at + width] = len(counts)
         counts.append(total)
         widths.append(width)
         at += width
     if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
-        width = min(len(noisy) - at, max(rules.beyond, at))
-        groups[at : at + width] = len(counts)
         counts.append(0.0)
-        widths.append(width)
-        at += width
-    joined = np.array(counts)
-    single = np.array(widths) == 1
+        widths.append(min(len(noisy) - at, max(rules.beyond, at)))
+    joined, sizes = np.array(counts), np.array(widths)
+    single = sizes == 1
     # A length that nobody has shows noise half of the time, and together such lengths would be a crowd as well.
     joined[single] = shrink_alone(joined[single], std, rules.shrink)[0]
     joined = np.maximum(joined, 0.0)
     if joined.sum() <= 0:
         joined = np.ones(len(joined))
-    density = joined / np.array(widths)
-    shares = density[groups[:at]]
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    shares = (joined / sizes)[groups]
     joined *= records / joined.sum()
-    return Lengths(shares / shares.sum(), groups[:at], joined, std * np.sqrt(np.array(widths, dtype=np.float64)))
+    return Lengths(shares / shares.sum(), groups, joined, std * np.sqrt(sizes.astype(np.float64)))
 
 
 @dataclass(frozen=True)
-class RecordSizes:
-    """How many positions records hold, as far as it is known: items (noisy), and table columns (always one each)."""
+class Known:
+    """What is known of the records when a statistic is chosen or its noisy values are read, and the rules to do so."""
 
     domain: Domain
-    records: int
-    lengths: Lengths | None  # of the item sets; None: there are none
+    records: int  # the public number of records
+    lengths: Lengths | None  # of the item sets, as read from the noisy ones; None: there are none
+    rules: StatisticRules
 
     @classmethod
     def read(
-        cls, lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: ReadRules
-    ) -> "RecordSizes":
+        cls, lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: StatisticRules
+    ) -> "Known":
         """What a released histogram of lengths says; without one there are no item sets."""
         if lengths is None:
-            return cls(domain, records, None)
-        return cls(domain, records, read_lengths(lengths.value.numpy(), lengths.std, records, rules))
+            return cls(domain, records, None, rules)
+        return cls(domain, records, read_lengths(lengths.value.numpy(), lengths.std, records, rules.read), rules)
 
     @property
-    def _items(self) -> Floats:
+    def items(self) -> Floats:
+        """Share of the records that hold n = 0, 1, ... items."""
         return np.ones(1) if self.lengths is None else self.lengths.shares
 
     @property
     def whole(self) -> Floats:
-        """Share of the records that hold n = 0, 1, ... positions."""
-        return thinned(self._items, 1.0, len(self.domain.table_columns))
+        """Share of the records that hold n = 0, 1, ... positions: items, and of every table column one."""
+        return thinned(self.items, 1.0, len(self.domain.table_columns))
 
     def within(self, chosen: Ints, profile: Floats) -> Floats:
         """Share of the records that hold n = 0, 1, ... of the chosen positions, given how frequent each is."""
@@ -177,7 +193,7 @@ class RecordSizes:
         inside = np.zeros(self.domain.width, dtype=np.bool_)
         inside[chosen] = True
         share = profile[free & inside].sum() / max(profile[free].sum(), 1e-12)
-        return thinned(self._items, float(share), self.domain.columns_within(chosen))
+        return thinned(self.items, float(share), self.domain.columns_within(chosen))
 
 
 def mean_length(shares: Floats) -> float:
@@ -220,21 +236,21 @@ class LengthGroups:
         return weights.new_zeros(max(self.groups) + 1).index_add(0, groups.to(weights.device), weights @ shares)
 
 
-def length_target(
-    positions: Ints, lengths: Lengths, records: int, rules: ReadRules, emphasis: float = 1.0
-) -> Target[LengthGroups]:
+def length_target(positions: Ints, lengths: Lengths, known: Known, emphasis: float = 1.0) -> Target[LengthGroups]:
     """Counts of records by the number of positions they hold; a few records in ten thousand do not matter.
 
     Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
     products that are never empty are seldom short.
     """
-    stds = np.maximum(lengths.stds, rules.length_tolerance * records)
-    values = torch.from_numpy(lengths.counts).float()
-    return Target(
-        statistic=LengthGroups(tuple(positions.tolist()), tuple(lengths.groups.tolist())),
-        values=values,
-        variances=torch.from_numpy(stds**2).float(),
-        size=values,
-        scaling=unscaled,
-        emphasis=emphasis,
-    )
+    stds = np.maximum(lengths.stds, known.rules.read.length_tolerance * known.records)
+    groups = LengthGroups(tuple(positions.tolist()), tuple(lengths.groups.tolist()))
+    return target_of(groups, lengths.counts, stds, unscaled, emphasis)
+
+
+def popular_targets(popular: Measured[PopularLengths], known: Known) -> list[Target[LengthGroups]]:
+    """Counts of records by how many of the most popular items they hold, one target per group."""
+    targets = []
+    for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True):
+        seen = read_lengths(noisy[: len(group) + 1], popular.std, known.records, known.rules.read, few=True)
+        targets.append(length_target(np.array(group), seen, known))
+    return targets

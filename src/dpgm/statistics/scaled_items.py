@@ -11,8 +11,7 @@ x_i less an equal share 1/k of a column of k values, and a row's numbers then ha
 column instead of 1 (`ScaledItems.of_table`). Bank marketing: 11 % less noise, Adult: 7 %.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import sqrt
@@ -20,30 +19,41 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.bounds import LikelyRecords, candidate_limits, choose_bound, draw_likely, offsets_near
+from dpgm.statistics.bounds import LikelyRecords, Popular, candidate_limits, choose_bound, draw_likely, offsets_near
 from dpgm.statistics.item_counts import ITEMS, ItemCounts, possible_shares
-from dpgm.statistics.record_lengths import RecordSizes
-from dpgm.statistics.rules import BoundRules, StatisticRules
+from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import GRID, STEPS, Floats, Measured, Scale, Target, ask
+from dpgm.statistics.statistic import (
+    FULL_WEIGHT,
+    GRID,
+    MARGIN,
+    STEPS,
+    Floats,
+    Ints,
+    Measured,
+    Scale,
+    Scaling,
+    Target,
+    Words,
+    ask,
+    target_of,
+)
 
 SCALED = "scaled item counts"
-_FULL_WEIGHT = round(1 / GRID)
-_MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight is never rounded up
 
 
 @dataclass(frozen=True)
 class ScaledItems:
     """Sums of scale_i (x_i - offset_i) for all positions; `limit` in steps of 1 / STEPS⁴, as s is."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         SCALED: Measures(
             "profile",
             "records holding each item, rare items on a larger scale, less what most records hold",
@@ -63,32 +73,40 @@ class ScaledItems:
     name: str = SCALED
 
     @classmethod
-    def choose(cls, profile: Floats, sizes: RecordSizes, noise: float, rules: StatisticRules) -> "ScaledItems":
-        """Scales, offsets and bound that promise the smallest error of popular items.
-
-        Args:
-            profile: share of the records that hold each item, roughly.
-            sizes: what is known of record lengths.
-            noise: multiplier.
-            rules: tuned numbers.
-        """
-        domain, tried = sizes.domain, []
+    def choose(cls, profile: Floats, known: Known, noise: float) -> "ScaledItems":
+        """Scales, offsets and bound that promise the smallest error of popular items, of roughly known frequencies."""
+        rules, tried = known.rules, []
         for power, candidate in product(rules.bound.scale_powers, rules.bound.offset_candidates):
             weights = np.maximum(profile, rules.sanity) ** -power
             scales = np.maximum(np.rint(STEPS * weights / weights.max()), 1).astype(np.int64)
             offsets = offsets_near(profile + candidate * (0.5 - profile))
-            likely = _likely(scales / STEPS, np.array(offsets) / STEPS, profile, sizes, rules.bound)
-            limit, cost = _choose_limit(likely, scales / STEPS, profile, sizes.records, noise, rules)
-            tried.append((cost, cls(domain, tuple(scales.tolist()), offsets, max(1, round(limit * STEPS**4)))))
+            free = cls(known.domain, tuple(scales.tolist()), offsets, 1)
+            limit, cost = free._choose_limit(profile, known, noise)
+            tried.append((cost, replace(free, limit=max(1, round(limit * STEPS**4)))))
         return min(tried, key=lambda found: found[0])[1]
+
+    def _likely(self, profile: Floats, known: Known) -> LikelyRecords:
+        scales, offsets = self._numbers
+        return draw_likely(offsets, np.arange(self.domain.width), profile, known.whole, known, scales)
+
+    def _choose_limit(self, profile: Floats, known: Known, noise: float) -> tuple[float, float]:
+        """The limit of s that balances noise against distortion, and its cost."""
+        rules, records, likely = known.rules, known.records, self._likely(profile, known)
+        counts, popularity = records * profile, profile / profile.sum()
+        yardstick = np.maximum(counts, rules.sanity * records)
+        noisy = float(popularity @ (1 / (self._numbers[0] * yardstick)))
+        popular = Popular(noisy, float(popularity @ (counts / yardstick)))
+        # Of many records the longest are seen too; few of them are not worth a bound that all pay for.
+        seen = max(rules.bound.seen, 1 - rules.bound.unseen_records / records)
+        sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, seen))
+        limits = candidate_limits(sizes, rules.bound)
+        weights = (np.sqrt(np.minimum(1.0, limit / sizes)) for limit in limits)
+        stds = noise * np.array([sqrt(limit) for limit in limits])
+        return choose_bound(limits, stds, weights, likely.shares, popular, rules.bound.scaled_distortion)
 
     @classmethod
     def of_table(cls, domain: Domain) -> "ScaledItems":
-        """Counts of the values of table columns from equal shares; a row with one value per column, or none, is whole.
-
-        Args:
-            domain: the public domain, of table columns alone.
-        """
+        """Counts of the values of table columns from equal shares; rows of one value per column, or none, are whole."""
         offsets, limit = np.zeros(domain.width, dtype=np.int64), 0
         for column in domain.table_columns:
             # One half where a column has one value, which a row may lack.
@@ -98,19 +116,14 @@ class ScaledItems:
             limit += max(gap, gap + STEPS * (STEPS - 2 * offset))
         return cls(domain, (STEPS,) * domain.width, tuple(offsets.tolist()), STEPS**2 * limit, ITEMS)
 
-    @property
-    def sensitivity(self) -> float:
-        """sqrt(limit)."""
-        return sqrt(self.limit / STEPS**4)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One number per position."""
-        return (self.domain.width,)
-
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=GRID / STEPS**2)
+        """One number per position; no record has a larger norm than sqrt(limit)."""
+        return Query(self._sum, sqrt(self.limit / STEPS**4), (self.domain.width,), grid=GRID / STEPS**2)
+
+    @cached_property
+    def _numbers(self) -> tuple[Floats, Floats]:
+        """Scales and offsets."""
+        return np.array(self.scales) / STEPS, np.array(self.offsets) / STEPS
 
     @cached_property
     def nothing(self) -> int:
@@ -118,26 +131,24 @@ class ScaledItems:
         return int(((np.array(self.scales) * np.array(self.offsets)) ** 2).sum())
 
     @cached_property
-    def rises(self) -> NDArray[np.int64]:
+    def rises(self) -> Ints:
         """By how much every item adds to s."""
         scales, offsets = np.array(self.scales, dtype=np.int64), np.array(self.offsets, dtype=np.int64)
-        rises: NDArray[np.int64] = scales**2 * STEPS * (STEPS - 2 * offsets)
+        rises: Ints = scales**2 * STEPS * (STEPS - 2 * offsets)
         return rises
 
-    def weight_steps(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def weight_steps(self, sizes: Ints) -> Ints:
         """Weight of records of the given s, in grid steps, rounded down."""
-        shares = np.sqrt(self.limit / np.maximum(sizes, 1)) * _MARGIN
-        steps: NDArray[np.int64] = np.where(
-            sizes <= self.limit, _FULL_WEIGHT, np.floor(_FULL_WEIGHT * shares)
-        ).astype(np.int64)
-        return steps
+        shares = np.sqrt(self.limit / np.maximum(sizes, 1)) * MARGIN
+        steps = np.where(sizes <= self.limit, FULL_WEIGHT, np.floor(FULL_WEIGHT * shares))
+        return steps.astype(np.int64)
 
-    def sizes(self, rows: Records) -> NDArray[np.int64]:
+    def sizes(self, rows: Records) -> Ints:
         """The s of every record."""
         record = np.repeat(np.arange(len(rows)), rows.lengths)
         # whole numbers far below 2^53: the floating-point sums are exact
         present = np.bincount(record, self.rises[rows.indices].astype(np.float64), minlength=len(rows))
-        sizes: NDArray[np.int64] = present.astype(np.int64) + self.nothing
+        sizes: Ints = present.astype(np.int64) + self.nothing
         return sizes
 
     def _sum(self, view: View) -> Tensor:
@@ -155,7 +166,7 @@ class ScaledItems:
         scales, offsets = (torch.tensor(of, dtype=torch.float32) / STEPS for of in (self.scales, self.offsets))
         return scales, offsets
 
-    def scaling(self, rules: BoundRules) -> Callable[[Tensor], Scale]:
+    def scaling(self, rules: BoundRules) -> Scaling:
         """Mean weight of every component's records, and by how much that of records that hold an item differs."""
         scales, offsets = self._on_model
         rises, nothing = scales**2 * (1 - 2 * offsets), ((scales * offsets) ** 2).sum()
@@ -184,14 +195,7 @@ class ScaledItems:
 
 
 def ask_table(gateway: Gateway, domain: Domain, records: int, noise: float) -> Measured[ItemCounts]:
-    """Release the counts of all values of a table; the equal shares of the public number of rows are added again.
-
-    Args:
-        gateway: the door to the private rows.
-        domain: the public domain, of table columns alone.
-        records: the public number of rows.
-        noise: multiplier.
-    """
+    """Release the counts of all values of a table; the equal shares of the public number of rows are added again."""
     measured = ask(gateway, ScaledItems.of_table(domain), noise)
     shares = torch.tensor(measured.statistic.offsets).to(measured.value) * (records / STEPS)
     return Measured(ItemCounts(domain, len(domain.table_columns)), measured.value + shares, measured.std)
@@ -207,31 +211,6 @@ def _skewed(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tenso
     return s, torch.softmax(-(nodes**2) / 2, dim=0)
 
 
-def _likely(
-    scales: Floats, offsets: Floats, profile: Floats, sizes: RecordSizes, rules: BoundRules
-) -> LikelyRecords:
-    everything = np.arange(sizes.domain.width)
-    return draw_likely(offsets, everything, profile, sizes.whole, sizes.domain, rules, scales)
-
-
-def _choose_limit(
-    likely: LikelyRecords, scales: Floats, profile: Floats, records: int, noise: float, rules: StatisticRules
-) -> tuple[float, float]:
-    """The limit of s that balances noise against distortion, and its cost."""
-    counts, popularity = records * profile, profile / profile.sum()
-    yardstick = np.maximum(counts, rules.sanity * records)
-    noisy = float(popularity @ (1 / (scales * yardstick)))
-    distorted = rules.bound.scaled_distortion * float(popularity @ (counts / yardstick))
-    # Of many records the longest are seen too; few of them are not worth a bound that all pay for.
-    seen = max(rules.bound.seen, 1 - rules.bound.unseen_records / records)
-    sizes = np.minimum(likely.sizes, np.quantile(likely.sizes, seen))
-    limits = candidate_limits(sizes, rules.bound)
-    candidates = [np.sqrt(np.minimum(1.0, limit / sizes)) for limit in limits]
-    retained = np.array([float(likely.shares @ weights) for weights in candidates])
-    stds = noise * np.array([sqrt(limit) for limit in limits])
-    return choose_bound(limits, stds / retained * noisy, distorted * (1 - retained) / retained)
-
-
 @dataclass(frozen=True)
 class ScaledReading:
     """Shares of the records that hold each item; posterior means and deviations of the sums themselves."""
@@ -242,20 +221,11 @@ class ScaledReading:
     stds: Floats
 
 
-def read_scaled(
-    scaled: Measured[ScaledItems], pilot: Floats, sizes: RecordSizes, rules: StatisticRules
-) -> ScaledReading:
-    """Item frequencies from the scaled counts.
-
-    Args:
-        scaled: the release.
-        pilot: share of the records that hold each item by the pilot release; it tells which records to expect.
-        sizes: what is known of record lengths.
-        rules: tuned numbers.
-    """
-    statistic, records = scaled.statistic, sizes.records
-    scales, offsets = np.array(statistic.scales) / STEPS, np.array(statistic.offsets) / STEPS
-    likely = _likely(scales, offsets, pilot, sizes, rules.bound)
+def read_scaled(scaled: Measured[ScaledItems], pilot: Floats, known: Known) -> ScaledReading:
+    """Item frequencies from the scaled counts; those of the pilot release tell which records to expect."""
+    statistic, records, rules = scaled.statistic, known.records, known.rules
+    scales, offsets = statistic._numbers
+    likely = statistic._likely(pilot, known)
     rises, nothing, limit = statistic.rises / STEPS**4, statistic.nothing / STEPS**4, statistic.limit / STEPS**4
 
     def weight(sizes: Floats) -> Floats:
@@ -269,21 +239,13 @@ def read_scaled(
     retained = np.maximum(np.interp(rises, grid, mean_weights), rules.read.least_weight)
     beyond = offsets * records * float(weight(likely.sizes).mean())
     counts, stds = shrink_alone(scaled.value.numpy() / scales + beyond, scaled.std / scales, rules.read.shrink)
-    profile = possible_shares(counts / (retained * records), stds / retained, records, rules.read)
+    profile = possible_shares(counts / (retained * records), stds / retained, known)
     return ScaledReading(scaled, profile, scales * (counts - beyond), scales * stds)
 
 
-def scaled_target(
-    found: ScaledReading, records: int, emphasis: float, rules: StatisticRules
-) -> Target[ScaledItems]:
+def scaled_target(found: ScaledReading, known: Known, emphasis: float) -> Target[ScaledItems]:
     """The scaled counts as a target of a fit."""
     statistic = found.released.statistic
-    scales = torch.tensor(statistic.scales, dtype=torch.float32) / STEPS
-    return Target(
-        statistic=statistic,
-        values=torch.from_numpy(found.values).float(),
-        variances=torch.from_numpy(found.stds**2).float(),
-        size=scales * torch.from_numpy(records * found.profile).float(),
-        scaling=statistic.scaling(rules.bound),
-        emphasis=emphasis,
-    )
+    size = np.array(statistic.scales, dtype=np.float32) / STEPS * (known.records * found.profile).astype(np.float32)
+    scaling = statistic.scaling(known.rules.bound)
+    return target_of(statistic, found.values, found.stds, scaling, emphasis, size)

@@ -17,34 +17,27 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query
 
 GRID = 1 / 256  # contributions are whole multiples of this public step, so sums and noise are integer and exact
+FULL_WEIGHT = round(1 / GRID)  # of a record that is not scaled down, in grid steps
 STEPS = 16  # offsets and scales are whole multiples of one in so many
+MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight times this is never rounded up
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = Mapping[str, Measures]
 
 
 class Statistic(Protocol):
     """A bounded sum over records, ready for the gateway."""
 
-    words: ClassVar[Mapping[str, Measures]]  # its sentence for the plan, under every name it may have there
+    words: ClassVar[Words]  # its sentence for the plan, under every name it may have there
 
     @property
     def name(self) -> str:
         """Its name in the plan."""
         ...
 
-    @property
-    def sensitivity(self) -> float:
-        """By how much (L2) one added or removed record can move the sum."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the sum."""
-        ...
-
     def query(self) -> Query:
-        """The question to the private rows."""
+        """The question to the private rows; it says by how much (L2) one added or removed record can move the sum."""
         ...
 
 
@@ -62,32 +55,24 @@ class Measured(Generic[S]):
 
 def ask(gateway: Gateway, statistic: S, noise: float) -> Measured[S]:
     """Release a statistic with the given noise multiplier."""
-    value = gateway.release(statistic.name, statistic.query(), noise)
-    return Measured(statistic, value, noise * statistic.sensitivity)
+    query = statistic.query()
+    return Measured(statistic, gateway.release(statistic.name, query, noise), noise * query.sensitivity)
 
 
-def in_words(*statistics: Mapping[str, Measures]) -> dict[str, Measures]:
+def in_words(*statistics: Words) -> dict[str, Measures]:
     """The sentences of several statistics; those that go by one name, of which a fit measures one, are joined."""
     joined: dict[str, Measures] = {}
     for words in statistics:
         for name, one in words.items():
-            other = joined.get(name)
-            joined[name] = (
-                one
-                if other is None
-                else Measures(
-                    other.stage,
-                    f"{other.sentence}; {one.sentence}",
-                    other.sensitivity
-                    if other.sensitivity == one.sensitivity
-                    else f"{other.sensitivity}; {one.sensitivity}",
-                )
-            )
+            first = joined.get(name, one)
+            pairs = zip(first[1:], one[1:], strict=True)
+            joined[name] = Measures(first.stage, *("; ".join(dict.fromkeys(pair)) for pair in pairs))
     return joined
 
 
 # How down-weighting of long records scales the moments of every component: a level and a slope.
 Scale: TypeAlias = tuple[Tensor, Tensor]
+Scaling: TypeAlias = Callable[[Tensor], Scale]
 
 
 class Expected(Protocol):
@@ -105,6 +90,7 @@ class Expected(Protocol):
 
 
 E = TypeVar("E", bound=Expected, covariant=True)
+E_ = TypeVar("E_", bound=Expected)
 
 
 @dataclass(frozen=True)
@@ -118,7 +104,7 @@ class Target(Generic[E]):
     values: Tensor
     variances: Tensor  # infinite where nothing was measured
     size: Tensor  # the counts that relative errors are relative to
-    scaling: Callable[[Tensor], Scale]  # how down-weighting scales components of given probabilities (k, m)
+    scaling: Scaling  # how down-weighting scales components of given probabilities (k, m)
     emphasis: float | Tensor = 1.0  # weight in the fit, of all numbers or of each
 
     def to(self, device: torch.device | str) -> "Target[E]":
@@ -127,11 +113,19 @@ class Target(Generic[E]):
         values, variances, size = (numbers.to(device) for numbers in (self.values, self.variances, self.size))
         return replace(self, values=values, variances=variances, size=size, emphasis=emphasis)
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale | None = None) -> Tensor:
-        """The numbers of a mixture, as shares of the records."""
-        return self.statistic.expected(
-            probabilities, weights, self.scaling(probabilities) if scale is None else scale
-        )
+
+def target_of(
+    statistic: E_,
+    values: Floats,
+    stds: Floats,
+    scaling: Scaling,
+    emphasis: float | Tensor = 1.0,
+    size: NDArray[np.floating] | None = None,
+) -> Target[E_]:
+    """A target from numpy's numbers; errors are relative to the values, or to `size` where that is given."""
+    counts = torch.from_numpy(values).float()
+    sizes = counts.clamp(min=0) if size is None else torch.from_numpy(size).float()
+    return Target(statistic, counts, torch.from_numpy(stds**2).float(), sizes, scaling, emphasis)
 
 
 def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import OpenNumber
 from dpgm.data.number_grid import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
-from dpgm.statistics.simplex import onto_simplex
+from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
 Floats: TypeAlias = NDArray[np.float64]
