@@ -298,7 +298,7 @@ def shaped(name, kind, atoms, edges, starts, missing=False):
     from dpgm.data.number_fields import NumberFormat
 
     form = NumberFormat(kind, 2 if kind == "decimal" else 0)
-    return ShapedNumber(name, form, atoms, edges, (1.0,) * (len(edges) - 1), starts, missing)
+    return ShapedNumber(name, form, atoms, edges, (1.0,) * (len(edges) - 1), starts, missing=missing)
 
 
 def test_numbers_dates_and_truths_that_were_found_keep_rules_too():

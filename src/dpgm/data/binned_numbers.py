@@ -7,12 +7,12 @@ with positions of their own, bins of about equal weight for the rest, and a fine
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.fields import check_name, names_with_missing
+from dpgm.data.fields import Modelled, is_whole
 from dpgm.data.number_fields import (
     LARGEST_TICK,
     MAX_BINS,
@@ -23,7 +23,6 @@ from dpgm.data.number_fields import (
     is_number,
     is_pattern,
 )
-from dpgm.errors import UsageError
 
 MAX_CELLS = 100_000
 
@@ -57,7 +56,7 @@ def draw_in_bin(field: Numeric, bins: Codes, rng: np.random.Generator) -> NDArra
 
 
 @dataclass(frozen=True)
-class ShapedNumber:
+class ShapedNumber(Modelled):
     """A number as it is modelled: popular values on their own, bins for the rest, and a shape within each bin.
 
     Attributes:
@@ -67,48 +66,50 @@ class ShapedNumber:
             borders are whole and the last one is one step above the highest value; else the last is the highest value.
         weights: how often values of each cell occur, in relation to the other cells of its bin.
         starts: the first cell of every bin.
+        clock: how often each hour of the day occurs, for moments whose cells are whole days; else nothing.
         missing: the last position stands for a missing value.
         after: the field of dates since which the number counts.
-        clock: how often each hour of the day occurs, for moments whose cells are whole days; else nothing.
         pattern: how a text file writes a date, as `Date` has it.
 
     Positions: the atoms, the bins, missing.
     """
 
-    name: str
     format: NumberFormat
     atoms: tuple[float, ...]
     edges: tuple[float, ...]
     weights: tuple[float, ...]
     starts: tuple[int, ...]
+    clock: tuple[float, ...] = ()
     missing: bool = False
     after: str | None = None
-    clock: tuple[float, ...] = ()
     pattern: str | None = None
     kind: Literal["shaped"] = "shaped"
-    is_open: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        super().__post_init__()
         for entry in ("atoms", "edges", "weights", "starts", "clock"):
-            object.__setattr__(self, entry, tuple(getattr(self, entry)))
-        good = len(self.edges) <= MAX_CELLS and len(self.atoms) <= MAX_BINS
-        good = good and all(is_number(one) for one in (*self.atoms, *self.edges, *self.weights))
-        good = good and all(isinstance(one, int) and not isinstance(one, bool) for one in self.starts)
+            self._set(entry, tuple(getattr(self, entry)))
+        if not self._is_histogram():
+            raise self._wrong("its atoms, edges, weights and starts do not make a histogram")
+
+    def _is_histogram(self) -> bool:
         cells = max(0, len(self.edges) - 1)
-        good = good and len(self.weights) == cells and bool(self.starts) == (cells > 0)
-        good = good and all(
-            low < high for rising in (self.atoms, self.edges, self.starts) for low, high in pairwise(rising)
+        return (
+            len(self.edges) <= MAX_CELLS
+            and len(self.atoms) <= MAX_BINS
+            and bool(self.atoms or self.starts)
+            and isinstance(self.missing, bool)
+            and all(map(is_number, (*self.atoms, *self.edges, *self.weights)))
+            and all(is_whole(start, 0, cells - 1) for start in self.starts)
+            and len(self.weights) == cells
+            and min(self.weights, default=0) >= 0
+            and (cells == 0 if not self.starts else self.starts[0] == 0)
+            and all(low < high for some in (self.atoms, self.edges, self.starts) for low, high in pairwise(some))
+            and (not self.format.in_steps or all(map(_is_step, (*self.atoms, *self.edges))))
+            and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
+            and (not self.clock or self._has_hours())
+            and (self.pattern is None or is_pattern(self.pattern))
         )
-        good = good and all(weight >= 0 for weight in self.weights)
-        good = good and (not self.starts or (self.starts[0] == 0 and self.starts[-1] < cells))
-        if good and self.format.in_steps:
-            good = all(one == int(one) and abs(one) <= 2 * LARGEST_TICK for one in (*self.atoms, *self.edges))
-        good = good and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
-        good = good and (not self.clock or self._has_hours())
-        good = good and (self.pattern is None or is_pattern(self.pattern))
-        if not good or not (self.atoms or self.starts) or not isinstance(self.missing, bool):
-            raise UsageError(f"field {self.name!r}: its atoms, edges, weights and starts do not make a histogram.")
 
     def _has_hours(self) -> bool:
         good = self.format.kind == "datetime" and self.format.unit != "day" and len(self.clock) == 24
@@ -116,19 +117,21 @@ class ShapedNumber:
         return good and 0 < sum(self.clock) < math.inf
 
     @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return len(self.atoms) + len(self.starts) + self.missing
+    def _values(self) -> int:
+        return len(self.atoms) + len(self.starts)
 
     @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
+    def _names(self) -> list[str]:
         text = self.format.text
         names = [f"{self.name}={text(atom)}" for atom in self.atoms]
         for first, after in pairwise((*self.starts, len(self.weights))):
             last = self.edges[after] - (1 if self.format.in_steps else 0)
             names.append(f"{self.name} {text(self.edges[first])} to {text(last)}")
-        return names_with_missing(self.name, names, self.missing)
+        return names
+
+
+def _is_step(tick: float) -> bool:
+    return tick == int(tick) and abs(tick) <= 2 * LARGEST_TICK
 
 
 def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:

@@ -10,9 +10,11 @@ bins of a field are not stated), they are found privately as the first stage of 
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -100,32 +102,30 @@ class Domain:
     layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        given: list[Field | Unread] = list(self.fields)
-        for place, column in sorted(self.unread, key=lambda one: one[0]):
-            given.insert(place, column)
-        fields = tuple(one for one in given if not isinstance(one, (Identifier, Ignored)))
+        given = self.columns
         unread = tuple((at, one) for at, one in enumerate(given) if isinstance(one, (Identifier, Ignored)))
-        object.__setattr__(self, "fields", fields)
+        object.__setattr__(
+            self, "fields", tuple(one for one in given if not isinstance(one, (Identifier, Ignored)))
+        )
         object.__setattr__(self, "unread", unread)
         if not self.fields:
             raise UsageError("the domain has no fields; list at least one.")
-        seen = set()
-        for field in given:
-            if field.name in seen:
-                raise UsageError(f"the domain names the field {field.name!r} twice; names must differ.")
-            seen.add(field.name)
-        if self.label is not None and self.label not in {field.name for field in self.fields}:
+        for name, count in Counter(column.name for column in given).items():
+            if count > 1:
+                raise UsageError(f"the domain names the field {name!r} twice; names must differ.")
+        names = {field.name: field for field in self.fields}
+        if self.label is not None and self.label not in names:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
-        if self.layout is not None and (len(fields) > 1 or fields[0].kind not in ("items", "image")):
+        if self.layout is not None and self.item_set is None:
             raise UsageError("`layout` of the domain is for one item set alone; leave it out.")
         for field in self.fields:
             if isinstance(field, (Date, DateTime, ShapedNumber)) and field.after is not None:
-                _check_after(field, {one.name: one for one in self.fields})
+                _check_after(field, names)
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
-        object.__setattr__(
-            self, "constraints", parse_constraints(self.constraints, self.fields, _identifiers(unread))
-        )
+        # Samples carry identifiers, though they are never read: constraints may refer to them.
+        identifiers = tuple(column.name for _, column in unread if isinstance(column, Identifier))
+        object.__setattr__(self, "constraints", parse_constraints(self.constraints, self.fields, identifiers))
 
     def declared_public(self) -> "Domain":
         """This domain, with the curator's word that what was drafted from the data is public knowledge."""
@@ -149,7 +149,7 @@ class Domain:
     def columns(self) -> "tuple[Field | Unread, ...]":
         """All columns in order, those that are not read included."""
         columns: list[Field | Unread] = list(self.fields)
-        for place, column in self.unread:
+        for place, column in sorted(self.unread, key=lambda one: one[0]):
             columns.insert(place, column)
         return tuple(columns)
 
@@ -167,11 +167,7 @@ class Domain:
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """First position of every field."""
-        starts, at = [], 0
-        for field in self.fields:
-            starts.append(at)
-            at += field.width
-        return tuple(starts)
+        return tuple(accumulate((field.width for field in self.fields[:-1]), initial=0))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -224,11 +220,11 @@ class Domain:
 
     def field(self, name: str) -> Field:
         """The field of that name."""
-        for field in self.fields:
-            if field.name == name:
-                return field
-        names = [field.name for field in self.fields]
-        raise UsageError(f"the domain has no field {name!r}{near(name, names)}; it has {', '.join(names[:12])}.")
+        names = {field.name: field for field in self.fields}
+        if name in names:
+            return names[name]
+        listed = ", ".join(list(names)[:12])
+        raise UsageError(f"the domain has no field {name!r}{near(name, names)}; it has {listed}.")
 
     @classmethod
     def of_items(cls, items: Sequence[Label] | int, name: str = "items") -> "Domain":
@@ -265,20 +261,12 @@ class Domain:
         return html_table(f"Domain: {len(self.fields)} fields", ((one.name, one.kind) for one in self.columns))
 
 
-def _identifiers(unread: "tuple[tuple[int, Unread], ...]") -> tuple[str, ...]:
-    """Names of columns that samples carry though they are never read."""
-    return tuple(column.name for _, column in unread if isinstance(column, Identifier))
-
-
 def _check_after(field: Date | DateTime | ShapedNumber, fields: Mapping[str, Field]) -> None:
     """Refuse a date after one that is not there, of another kind, or itself modelled by the time since a third."""
     base = fields.get(field.after or "")
-    good = isinstance(base, (Date, DateTime, ShapedNumber)) and base.after is None and type(base) is type(field)
-    if isinstance(field, DateTime) and isinstance(base, DateTime):
-        good = good and field.unit == base.unit
-    if isinstance(base, ShapedNumber):
-        good = good and base.format.kind in ("date", "datetime")
-    if not good:
+    good = isinstance(base, type(field)) and base.after is None
+    good = good and getattr(base, "unit", None) == getattr(field, "unit", None)
+    if not good or (isinstance(base, ShapedNumber) and base.format.kind not in ("date", "datetime")):
         raise UsageError(
             f"field {field.name!r}: `after` must name another field of the same kind (and unit) that has no `after`"
             f" itself{near(field.after, fields)}."

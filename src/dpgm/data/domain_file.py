@@ -62,34 +62,23 @@ DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
 _CLASSES: dict[str, type[Any]] = {
-    "items": ItemSet,
-    "image": Image,
-    "categorical": Categorical,
-    "boolean": Boolean,
-    "numeric": Numeric,
-    "date": Date,
-    "datetime": DateTime,
-    "shaped": ShapedNumber,
-    "identifier": Identifier,
-    "ignored": Ignored,
-}
+    made.kind: made  # type: ignore[attr-defined]
+    for made in (
+        ItemSet, Image, Categorical, Boolean, Numeric, Date, DateTime, ShapedNumber, Identifier, Ignored
+    )
+}  # fmt: skip
+_LAYOUT_KEYS = ("shape", "person", "item")
 
 
 def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The keys that a field of this class needs in a file, and those allowed as well: the arguments of the class."""
     own = [one for one in fields(kind) if one.name not in ("name", "kind")]
-    needed = tuple(one.name for one in own if one.default is MISSING)
-    return needed, tuple(one.name for one in own if one.name not in needed)
+    needed = tuple("type" if one.name == "format" else one.name for one in own if one.default is MISSING)
+    formats = ("decimals", "unit") if kind is ShapedNumber else ()
+    return needed, (*formats, *(one.name for one in own if one.default is not MISSING))
 
 
-# kind: keys needed, keys allowed as well
 _KEYS = {kind: _keys_of(made) for kind, made in _CLASSES.items()}
-_KEYS["shaped"] = (
-    ("type", "atoms", "edges", "weights", "starts"),
-    ("decimals", "unit", "missing", "after", "clock", "pattern"),
-)
-_LAYOUT_KEYS = ("shape", "person", "item")
-_DEFAULTS: dict[str, Any] = {"scale": "auto", "unit": "second", "levels": 2}
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
@@ -107,41 +96,28 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
 
 
 def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
+    """Name, kind and all arguments of a field that are not what they are by default."""
     plain: dict[str, Any] = {"name": field.name, "kind": field.kind}
-    if isinstance(field, ShapedNumber):
-        plain["type"] = field.format.kind
-        if field.format.kind == "decimal":
-            plain["decimals"] = field.format.decimals
-        if field.format.kind == "datetime":
-            plain["unit"] = field.format.unit
-        for key in ("atoms", "edges", "weights", "starts"):
-            plain[key] = [_short(value) for value in getattr(field, key)]
-        if field.clock:
-            plain["clock"] = [_short(weight) for weight in field.clock]
-        optional = {"missing": field.missing or None, "after": field.after, "pattern": field.pattern}
-        return plain | {key: value for key, value in optional.items() if value is not None}
-    needed, allowed = _KEYS[field.kind]
-    for key in needed:
-        plain[key] = getattr(field, key)
-    for key in allowed:
-        value = getattr(field, key)
-        is_default = value is None or value == () or value == _DEFAULTS.get(key)
-        if key in ("integer", "discover") or (key == "missing" and not _may_find_out(field)):
-            is_default = value is False
-        if key == "missing" and isinstance(field, Categorical) and field.discover:
-            is_default = True
-        if not is_default:
-            plain[key] = list(value) if isinstance(value, tuple) else value
+    for one in fields(field):
+        value = getattr(field, one.name)
+        if one.name == "missing" and value is _missing_by_itself(field):
+            continue
+        if isinstance(value, NumberFormat):
+            plain["type"] = value.kind
+            plain |= {"decimals": value.decimals} if value.kind == "decimal" else {}
+            plain |= {"unit": value.unit} if value.kind == "datetime" else {}
+        elif one.default is MISSING or value != one.default:
+            short = isinstance(field, ShapedNumber) and isinstance(value, tuple)
+            value = [int(part) if part == int(part) else part for part in value] if short else value
+            plain[one.name] = list(value) if isinstance(value, tuple) else value
     return plain
 
 
-def _may_find_out(field: Field | Unread) -> bool:
-    """Whether the field may find out by itself if values are missing, so that saying False is saying something."""
-    return isinstance(field, (Numeric, Date, DateTime)) and field.is_open
-
-
-def _short(value: float) -> float:
-    return int(value) if value == int(value) else value
+def _missing_by_itself(field: Field | Unread) -> bool | None:
+    """What `missing` of a field is if it is not stated."""
+    if isinstance(field, Categorical):
+        return field.discover
+    return None if isinstance(field, (Numeric, Date, DateTime)) and field.is_open else False
 
 
 def domain_from_plain(plain: object) -> Domain:

@@ -4,7 +4,7 @@ A field is *open* where its values are not listed but found privately when a gen
 then its width is a nominal, public number that plans are made with.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -23,90 +23,136 @@ NOMINAL_VALUES = 20
 _INT64 = 2**63
 
 
-def check_name(name: object) -> None:
-    """Refuse names that cannot be the name of a column in a file."""
-    if not isinstance(name, str) or not name.strip():
-        raise UsageError("a field of the domain has no name; give every field a name that is not empty.")
-    if name != name.strip() or "\0" in name:
-        raise UsageError("a field's name must not begin or end with white space nor hold a NUL character.")
-    if len(name) > MAX_LABEL_BYTES:
-        raise UsageError(f"a field of the domain has a name over {MAX_LABEL_BYTES} characters; shorten it.")
+@dataclass(frozen=True)
+class Column:
+    """What all columns have: a name that the column of a file can have."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name.strip():
+            raise UsageError("a field of the domain has no name; give every field a name that is not empty.")
+        if name != name.strip() or "\0" in name:
+            raise UsageError("a field's name must not begin or end with white space nor hold a NUL character.")
+        if len(name) > MAX_LABEL_BYTES:
+            raise UsageError(f"a field of the domain has a name over {MAX_LABEL_BYTES} characters; shorten it.")
+
+    def _wrong(self, rule: str) -> UsageError:
+        return UsageError(f"field {self.name!r}: {rule}.")
+
+    def _set(self, key: str, value: object) -> None:
+        """Set an attribute, while the column is being made."""
+        object.__setattr__(self, key, value)
 
 
-def _check_label(field: str, label: object) -> None:
+class Modelled(Column):
+    """What fields have: positions for values, and one more at the end for a missing value where that may be."""
+
+    _nominal: ClassVar[int] = NOMINAL_VALUES
+
+    @property
+    def _values(self) -> int | None:
+        """How many values have positions; None while they are to be found."""
+        return None
+
+    @property
+    def _names(self) -> list[str]:
+        """Names of the positions of values."""
+        return []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether values, bounds or bins are still to be found."""
+        return self._values is None
+
+    @property
+    def width(self) -> int:
+        """Positions this field takes in the binary vector."""
+        values = self._nominal if self._values is None else self._values
+        return values + bool(getattr(self, "missing", False) is not False)
+
+    @property
+    def position_names(self) -> list[str]:
+        """A readable name per position; none while they are to be found."""
+        missing = getattr(self, "missing", False) and not self.is_open
+        return [*self._names, f"{self.name} missing"] if missing else self._names
+
+    def _checked_labels(self, labels: Iterable[Label], what: str, discover: object) -> tuple[Label, ...]:
+        """The labels as a tuple: none with `discover`; else at least one, distinct, all texts or all whole numbers."""
+        if not isinstance(discover, bool):
+            raise self._wrong("`discover` must be true or false")
+        if discover and labels:
+            raise self._wrong(f"list its {what} or say `discover: true`, not both")
+        if discover:
+            return ()
+        if isinstance(labels, (str, bytes)):
+            raise self._wrong(f"{what} must be a list, not a text")
+        if isinstance(labels, Sized) and len(labels) > MAX_WIDTH:
+            raise ResourceError(f"field {self.name!r}: {what} must not exceed {MAX_WIDTH:,}; drop or merge some.")
+        listed = tuple(int(label) if isinstance(label, np.integer) else label for label in labels)
+        if not listed:
+            raise UsageError(f"field {self.name!r} has no {what}; list at least one.")
+        for label in listed:
+            if rule := _broken_rule(label):
+                raise self._wrong(rule)
+        if len({isinstance(label, str) for label in listed}) > 1:
+            raise self._wrong(f"{what} must be all texts or all whole numbers; quote the numbers")
+        if len(set(listed)) < len(listed):
+            raise UsageError(f"field {self.name!r} lists one of its {what} twice; {what} must differ.")
+        return listed
+
+
+def _broken_rule(label: object) -> str:
+    """Which rule a label breaks."""
     if isinstance(label, str):
         try:
             size = len(label.encode())
         except UnicodeEncodeError:
-            raise UsageError(f"field {field!r}: a label is not valid Unicode; correct the domain.") from None
+            return "a label is not valid Unicode; correct the domain"
         if size == 0 or "\0" in label:
-            raise UsageError(f"field {field!r}: labels must not be empty nor hold a NUL character.")
-        if size > MAX_LABEL_BYTES:
-            raise UsageError(f"field {field!r}: labels must not exceed 1 kB; shorten or number them.")
-    elif isinstance(label, bool) or not isinstance(label, int):
-        raise UsageError(f"field {field!r}: labels must be texts or whole numbers; quote them in the domain file.")
-    elif not -_INT64 <= label < _INT64:
-        raise UsageError(f"field {field!r}: whole-number labels must fit 64 bits; use texts instead.")
+            return "labels must not be empty nor hold a NUL character"
+        return "labels must not exceed 1 kB; shorten or number them" if size > MAX_LABEL_BYTES else ""
+    if isinstance(label, bool) or not isinstance(label, int):
+        return "labels must be texts or whole numbers; quote them in the domain file"
+    return "" if -_INT64 <= label < _INT64 else "whole-number labels must fit 64 bits; use texts instead"
 
 
-def checked_labels(field: str, labels: Iterable[Label], what: str) -> tuple[Label, ...]:
-    """The labels as a tuple: at least one, distinct, all texts or all whole numbers."""
-    if isinstance(labels, (str, bytes)):
-        raise UsageError(f"field {field!r}: {what} must be a list, not a text.")
-    if hasattr(labels, "__len__") and len(labels) > MAX_WIDTH:  # type: ignore[arg-type]
-        raise ResourceError(f"field {field!r}: {what} must not exceed {MAX_WIDTH:,}; drop or merge some.")
-    listed = tuple(int(label) if isinstance(label, np.integer) else label for label in labels)
-    if not listed:
-        raise UsageError(f"field {field!r} has no {what}; list at least one.")
-    for label in listed:
-        _check_label(field, label)
-    if len({isinstance(label, str) for label in listed}) > 1:
-        raise UsageError(f"field {field!r}: {what} must be all texts or all whole numbers; quote the numbers.")
-    if len(set(listed)) < len(listed):
-        raise UsageError(f"field {field!r} lists one of its {what} twice; {what} must differ.")
-    return listed
+def is_whole(value: object, low: int, high: int | None = None) -> bool:
+    """Whether a value is a whole number in a range, not a boolean."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and low <= value and (high is None or value <= high)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
-class ItemSet:
+class ItemSet(Modelled):
     """Any subset of `items`; one Bernoulli output per item.
 
     With `discover` the items are not listed: those that many records hold are found privately.
     """
 
-    name: str
     items: tuple[Label, ...] = ()
     discover: bool = False
     kind: Literal["items"] = "items"
+    _nominal = NOMINAL_ITEMS
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        _check_discover(self.name, self.items, self.discover, "items")
-        if self.discover:
-            object.__setattr__(self, "items", ())
-            return
-        object.__setattr__(self, "items", checked_labels(self.name, self.items, "items"))
-        if isinstance(self.items[0], int) and min(self.items) < 0:  # type: ignore[type-var, operator]
-            raise UsageError(f"field {self.name!r}: item numbers must not be negative.")
+        super().__post_init__()
+        self._set("items", self._checked_labels(self.items, "items", self.discover))
+        if self.items and isinstance(self.items[0], int) and min(self.items) < 0:  # type: ignore[type-var, operator]
+            raise self._wrong("item numbers must not be negative")
 
     @property
-    def is_open(self) -> bool:
-        """Whether the items are still to be found."""
-        return self.discover
+    def _values(self) -> int | None:
+        return None if self.discover else len(self.items)
 
     @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return NOMINAL_ITEMS if self.discover else len(self.items)
-
-    @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
+    def _names(self) -> list[str]:
         return [str(item) for item in self.items]
 
 
 @dataclass(frozen=True)
-class Image:
+class Image(Modelled):
     """An image of public height, width and number of grey levels: an item set with a shape.
 
     A pixel of `levels` grey levels 0 .. L-1 is L-1 positions, of which the t-th (from 0) is filled where the level is
@@ -114,24 +160,19 @@ class Image:
     row by row, then all second ones.
     """
 
-    name: str
     height: int
     columns: int
     levels: int = 2
     kind: Literal["image"] = "image"
-    is_open: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        for size in (self.height, self.columns):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise UsageError(f"field {self.name!r}: height and columns must be whole numbers of at least 1.")
-        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or not 2 <= self.levels <= MAX_LEVELS:
-            raise UsageError(f"field {self.name!r}: levels must be a whole number from 2 to {MAX_LEVELS}.")
+        super().__post_init__()
+        if not is_whole(self.height, 1) or not is_whole(self.columns, 1):
+            raise self._wrong("height and columns must be whole numbers of at least 1")
+        if not is_whole(self.levels, 2, MAX_LEVELS):
+            raise self._wrong(f"levels must be a whole number from 2 to {MAX_LEVELS}")
         if self.width > MAX_WIDTH:
-            raise UsageError(
-                f"field {self.name!r}: an image must not exceed {MAX_WIDTH:,} pixels times levels less one."
-            )
+            raise self._wrong(f"an image must not exceed {MAX_WIDTH:,} pixels times levels less one")
 
     @property
     def pixels(self) -> int:
@@ -139,114 +180,73 @@ class Image:
         return self.height * self.columns
 
     @property
-    def position_names(self) -> list[str]:
-        """A readable name per position: row and column of the pixel, and beyond two levels what it exceeds."""
-        names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
-        return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
-
-    @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return self.pixels * (self.levels - 1)
-
-    @property
     def items(self) -> range:
         """Position numbers; of a binary image the pixel numbers, row by row."""
         return range(self.width)
 
+    @property
+    def _values(self) -> int:
+        return self.pixels * (self.levels - 1)
+
+    @property
+    def _names(self) -> list[str]:
+        """Row and column of the pixel, and beyond two levels the level that it exceeds."""
+        names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
+        return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
+
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Modelled):
     """Exactly one of `values`, or missing; a softmax output.
 
     With `missing` the last position stands for a missing value. With `discover` the values are not listed: those that
     many records hold are found privately, and the others count as missing.
     """
 
-    name: str
     values: tuple[Label, ...] = ()
     missing: bool = False
     discover: bool = False
     kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        _check_discover(self.name, self.values, self.discover, "values")
-        if self.discover:
-            object.__setattr__(self, "values", ())
-            object.__setattr__(self, "missing", True)
-            return
-        object.__setattr__(self, "values", checked_labels(self.name, self.values, "values"))
+        super().__post_init__()
+        self._set("values", self._checked_labels(self.values, "values", self.discover))
+        self._set("missing", self.missing or self.discover)
 
     @property
-    def is_open(self) -> bool:
-        """Whether the values are still to be found."""
-        return self.discover
+    def _values(self) -> int | None:
+        return None if self.discover else len(self.values)
 
     @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return (NOMINAL_VALUES if self.discover else len(self.values)) + self.missing
-
-    @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
-        names = [f"{self.name}={value}" for value in self.values]
-        return names_with_missing(self.name, names, self.missing)
+    def _names(self) -> list[str]:
+        return [f"{self.name}={value}" for value in self.values]
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(Modelled):
     """True or false, or missing; a softmax output of the positions false, true and, with `missing`, missing."""
 
-    name: str
     missing: bool = False
     kind: Literal["boolean"] = "boolean"
-    is_open: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
 
     @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return 2 + self.missing
+    def _values(self) -> int:
+        return 2
 
     @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
-        return names_with_missing(self.name, [f"{self.name}=false", f"{self.name}=true"], self.missing)
+    def _names(self) -> list[str]:
+        return [f"{self.name}=false", f"{self.name}=true"]
 
 
 @dataclass(frozen=True)
-class Identifier:
+class Identifier(Column):
     """A column that identifies people: never read; samples carry fresh identifiers of their own."""
 
-    name: str
     kind: Literal["identifier"] = "identifier"
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
 
 
 @dataclass(frozen=True)
-class Ignored:
+class Ignored(Column):
     """A column that is left out: never read, and not in samples."""
 
-    name: str
     kind: Literal["ignored"] = "ignored"
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-
-
-def names_with_missing(field: str, names: list[str], missing: bool | None) -> list[str]:
-    """Names of positions, and that of the last one where it stands for a missing value."""
-    return [*names, f"{field} missing"] if missing else names
-
-
-def _check_discover(name: str, labels: object, discover: object, what: str) -> None:
-    if not isinstance(discover, bool):
-        raise UsageError(f"field {name!r}: `discover` must be true or false.")
-    if discover and labels:
-        raise UsageError(f"field {name!r}: list its {what} or say `discover: true`, not both.")

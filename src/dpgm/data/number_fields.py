@@ -10,15 +10,15 @@ A `Numeric` with `bins` is closed: that many equal bins, values uniform within e
 import datetime
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.fields import NOMINAL_VALUES, check_name, names_with_missing
-from dpgm.errors import UsageError
+from dpgm.data.fields import Modelled, is_whole
 
 MAX_BINS = 100_000
 MAX_DECIMALS = 12
@@ -79,7 +79,7 @@ def _date_text(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(Modelled):
     """A number in [low, high]; values outside are brought to the nearer end.
 
     With `bins` the field is closed: that many equal bins, a softmax output, decoded uniformly within the bin. Without,
@@ -90,7 +90,6 @@ class Numeric:
     may be missing unless `missing` is False.
     """
 
-    name: str
     low: Bound
     high: Bound
     bins: int | None = None
@@ -102,74 +101,54 @@ class Numeric:
     kind: Literal["numeric"] = "numeric"
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        object.__setattr__(self, "specials", tuple(self.specials))
-        for bound in (self.low, self.high):
-            if bound == DISCOVER:
-                if self.bins is not None:
-                    raise UsageError(
-                        f"field {self.name!r}: bins need bounds; leave `bins` out, or state low and high."
-                    )
-            elif not is_number(bound):
-                raise UsageError(f"field {self.name!r}: low and high must be finite numbers (or `discover`).")
-        if self.integer:
-            self._check_integer()
-        low, high = self.low, self.high
-        if not isinstance(low, str) and not isinstance(high, str):
-            if not low < high or not math.isfinite(float(high) - float(low)):
-                raise UsageError(f"field {self.name!r}: low must be below high.")
-            if self.bins is not None:
-                self._check_closed(low, high, self.bins)
+        super().__post_init__()
+        self._set("specials", tuple(self.specials))
+        stated = [bound for bound in (self.low, self.high) if bound != DISCOVER]
+        if len(stated) < 2 and self.bins is not None:
+            raise self._wrong("bins need bounds; leave `bins` out, or state low and high")
+        if not all(is_number(bound) for bound in stated):
+            raise self._wrong("low and high must be finite numbers (or `discover`)")
+        bounds = [bound for bound in stated if not isinstance(bound, str)]
+        if self.integer and any(bound != int(bound) or abs(bound) > LARGEST_TICK for bound in bounds):
+            raise self._wrong("low and high must be whole numbers for an integer field")
+        if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
+            raise self._wrong("low must be below high")
         if self.bins is None:
-            self._check_open()
+            self._check_open(bounds)
+        else:
+            self._check_closed(bounds[0], bounds[1], self.bins)
 
     def _check_closed(self, low: float, high: float, bins: int) -> None:
         if self.decimals is not None or self.specials or self.scale != "auto":
-            raise UsageError(
-                f"field {self.name!r}: decimals, specials and scale belong to fields whose bins are found; leave"
-                " `bins` out."
+            raise self._wrong(
+                "decimals, specials and scale belong to fields whose bins are found; leave `bins` out"
             )
         if self.missing is None:
-            object.__setattr__(self, "missing", False)
-        if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
-            raise UsageError(f"field {self.name!r}: bins must be a whole number from 1 to {MAX_BINS:,}.")
-        if self.integer:
-            if bins > high - low + 1:
-                raise UsageError(f"field {self.name!r}: an integer field needs at least one whole number per bin.")
-            if (high - low + 1) * bins > 2**62:
-                raise UsageError(f"field {self.name!r}: the range is too wide for so many bins; use fewer.")
+            self._set("missing", False)
+        if not is_whole(bins, 1, MAX_BINS):
+            raise self._wrong(f"bins must be a whole number from 1 to {MAX_BINS:,}")
+        if self.integer and bins > high - low + 1:
+            raise self._wrong("an integer field needs at least one whole number per bin")
+        if self.integer and (high - low + 1) * bins > 2**62:
+            raise self._wrong("the range is too wide for so many bins; use fewer")
 
-    def _check_open(self) -> None:
+    def _check_open(self, bounds: Sequence[float]) -> None:
         if self.scale not in get_args(Scale):
-            raise UsageError(f"field {self.name!r}: scale must be auto, linear or log.")
-        if self.missing is not None and not isinstance(self.missing, bool):
-            raise UsageError(f"field {self.name!r}: missing must be true or false.")
-        if self.decimals is not None:
-            is_integer = isinstance(self.decimals, int) and not isinstance(self.decimals, bool)
-            if not is_integer or not 0 <= self.decimals <= MAX_DECIMALS:
-                raise UsageError(f"field {self.name!r}: decimals must be a whole number from 0 to {MAX_DECIMALS}.")
-            if self.integer and self.decimals:
-                raise UsageError(f"field {self.name!r}: an integer field has no decimals; state one of the two.")
-        bounds = [bound for bound in (self.low, self.high) if not isinstance(bound, str)]
+            raise self._wrong("scale must be auto, linear or log")
+        if not isinstance(self.missing, bool | None):
+            raise self._wrong("missing must be true or false")
+        if self.decimals is not None and not is_whole(self.decimals, 0, MAX_DECIMALS):
+            raise self._wrong(f"decimals must be a whole number from 0 to {MAX_DECIMALS}")
+        if self.integer and self.decimals:
+            raise self._wrong("an integer field has no decimals; state one of the two")
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
-            raise UsageError(f"field {self.name!r}: low and high have more digits than can be kept exactly.")
-        for special in self.specials:
-            if not is_number(special) or abs(special) > LARGEST_TICK:
-                raise UsageError(f"field {self.name!r}: specials must be finite numbers.")
-            if self.integer and special != int(special):
-                raise UsageError(f"field {self.name!r}: specials of an integer field must be whole numbers.")
+            raise self._wrong("low and high have more digits than can be kept exactly")
+        if not all(is_number(special) and abs(special) <= LARGEST_TICK for special in self.specials):
+            raise self._wrong("specials must be finite numbers")
+        if self.integer and any(special != int(special) for special in self.specials):
+            raise self._wrong("specials of an integer field must be whole numbers")
         if len(set(self.specials)) < len(self.specials) or len(self.specials) > 100:
-            raise UsageError(f"field {self.name!r}: specials must differ, and be at most 100.")
-
-    def _check_integer(self) -> None:
-        for bound in (self.low, self.high):
-            if not isinstance(bound, str) and (bound != int(bound) or abs(bound) > LARGEST_TICK):
-                raise UsageError(f"field {self.name!r}: low and high must be whole numbers for an integer field.")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the bins are still to be found."""
-        return self.bins is None
+            raise self._wrong("specials must differ, and be at most 100")
 
     @property
     def format(self) -> NumberFormat:
@@ -190,30 +169,49 @@ class Numeric:
         return tuple(sorted({self.format.tick(value) for value in self.specials}))
 
     @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return (NOMINAL_VALUES if self.bins is None else self.bins) + bool(self.missing is not False)
+    def _values(self) -> int | None:
+        return self.bins
 
     @property
-    def position_names(self) -> list[str]:
-        """A readable name per position."""
+    def _names(self) -> list[str]:
         if self.bins is None or isinstance(self.low, str) or isinstance(self.high, str):
             return []
         step = (self.high - self.low) / self.bins
         edges = [self.low + step * at for at in range(self.bins + 1)]
-        names = [f"{self.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
-        return names_with_missing(self.name, names, self.missing)
+        return [f"{self.name} {low:g} to {high:g}" for low, high in pairwise(edges)]
 
 
-class _Moments:
+class _Moments(Modelled):
     """What dates and date-times have in common: they are open, and whole steps since 1970."""
 
     low: str
     high: str
     missing: bool | None
+    pattern: str | None
     after: str | None
-    is_open: ClassVar[bool] = True
     special_ticks: ClassVar[tuple[float, ...]] = ()
+    _example: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ends = []
+        for key in ("low", "high"):
+            bound = getattr(self, key)
+            if isinstance(bound, datetime.date):  # YAML reads dates as such
+                bound = bound.isoformat()
+                self._set(key, bound)
+            try:
+                ends += [] if bound == DISCOVER else [_iso_seconds(bound) // self._step]
+            except (TypeError, ValueError):
+                raise self._wrong(f"{key} must be a date such as {self._example} (or `discover`)") from None
+        if len(ends) == 2 and not ends[0] < ends[1]:
+            raise self._wrong("low must be before high")
+        if not isinstance(self.missing, bool | None):
+            raise self._wrong("missing must be true or false")
+        if self.after is not None and not isinstance(self.after, str):
+            raise self._wrong("after must be the name of another date")
+        if self.pattern is not None and not is_pattern(self.pattern):
+            raise self._wrong("pattern must be written as for strptime, such as %d.%m.%Y")
 
     @property
     def _step(self) -> int:
@@ -235,16 +233,6 @@ class _Moments:
         """Dates are equally fine everywhere; times since another date are finer where they are short."""
         return "linear" if self.after is None else "auto"
 
-    @property
-    def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        return NOMINAL_VALUES + bool(self.missing is not False)
-
-    @property
-    def position_names(self) -> list[str]:
-        """None yet."""
-        return []
-
 
 @dataclass(frozen=True)
 class Date(_Moments):
@@ -256,17 +244,13 @@ class Date(_Moments):
     comes as long after its admission as discharges do (an earlier one counts as the same day).
     """
 
-    name: str
     low: str
     high: str
     missing: bool | None = None
     pattern: str | None = None
     after: str | None = None
     kind: Literal["date"] = "date"
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        _check_dates(self, "2020-01-31")
+    _example = "2020-01-31"
 
     @property
     def format(self) -> NumberFormat:
@@ -282,7 +266,6 @@ class DateTime(_Moments):
     together with `low` and `high`.
     """
 
-    name: str
     low: str
     high: str
     unit: Unit | Literal["discover"] = "second"
@@ -290,17 +273,17 @@ class DateTime(_Moments):
     pattern: str | None = None
     after: str | None = None
     kind: Literal["datetime"] = "datetime"
+    _example = "2020-01-31T12:00"
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         if self.unit not in (*SECONDS, DISCOVER):
-            raise UsageError(f"field {self.name!r}: unit must be one of {', '.join(SECONDS)} (or `discover`).")
+            raise self._wrong(f"unit must be one of {', '.join(SECONDS)} (or `discover`)")
         if self.unit == DISCOVER and (self.after is not None or not self.low == self.high == DISCOVER):
-            raise UsageError(
-                f"field {self.name!r}: a unit is found together with the range; say `discover` for low and high as well"
-                " and leave out `after`, or state the unit."
+            raise self._wrong(
+                "a unit is found together with the range; say `discover` for low and high as well and leave out"
+                " `after`, or state the unit"
             )
-        _check_dates(self, "2020-01-31T12:00")
+        super().__post_init__()
 
     @property
     def _step(self) -> int:
@@ -331,28 +314,3 @@ def _iso_seconds(text: str) -> float:
     """Seconds since 1970 of an ISO date or time, without its time zone."""
     moment = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
     return (moment - datetime.datetime(1970, 1, 1)).total_seconds()
-
-
-def _check_dates(field: Any, example: str) -> None:
-    for key in ("low", "high"):
-        bound = getattr(field, key)
-        if isinstance(bound, datetime.date):  # YAML reads dates as such
-            bound = bound.isoformat()
-            object.__setattr__(field, key, bound)
-        if bound == DISCOVER:
-            continue
-        try:
-            _iso_seconds(bound)
-        except (TypeError, ValueError):
-            raise UsageError(
-                f"field {field.name!r}: {key} must be a date such as {example} (or `discover`)."
-            ) from None
-    ends = [_iso_seconds(bound) // field._step for bound in (field.low, field.high) if bound != DISCOVER]
-    if len(ends) == 2 and not ends[0] < ends[1]:
-        raise UsageError(f"field {field.name!r}: low must be before high.")
-    if field.missing is not None and not isinstance(field.missing, bool):
-        raise UsageError(f"field {field.name!r}: missing must be true or false.")
-    if field.after is not None and not isinstance(field.after, str):
-        raise UsageError(f"field {field.name!r}: after must be the name of another date.")
-    if field.pattern is not None and not is_pattern(field.pattern):
-        raise UsageError(f"field {field.name!r}: pattern must be written as for strptime, such as %d.%m.%Y.")

@@ -301,7 +301,7 @@ def shape_number(
     rest = np.where(own, 0.0, weights)
     values = atoms
     if own.all() and len(atoms):
-        shaped = ShapedNumber(field.name, field.format, values, (), (), (), missing)
+        shaped = ShapedNumber(field.name, field.format, values, (), (), (), missing=missing)
         return Shaped(shaped, int(np.argmax([held[atom] for atom in atoms])))
     starts = _bins(rest, std, records, rules)
     edges, rest, starts = _fewer_cells(edges, rest, starts)
@@ -312,8 +312,8 @@ def shape_number(
         tuple(edges.tolist()),
         tuple(float(f"{weight:.4g}") for weight in rest),
         tuple(starts.tolist()),
+        clock,
         missing,
-        clock=clock,
     )
     masses = [*(held[atom] for atom in atoms), *np.add.reduceat(rest, starts)]
     return Shaped(shaped, int(np.argmax(masses)))
