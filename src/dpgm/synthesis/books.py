@@ -13,6 +13,7 @@ still runs, on another copy of the checkpoint, can neither charge nor commit fro
 the model, and a fit that has ended gives out that model and no other.
 """
 
+import functools
 import hashlib
 import json
 import secrets
@@ -37,12 +38,12 @@ from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
 from dpgm.privacy.certificate import LedgerMark
+from dpgm.privacy.events import Mechanism
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.shared_checkpoint import FirstCheckpoint, FollowingCheckpoint
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
 
@@ -110,7 +111,7 @@ class Books:
                     saved.remove()  # nothing was reserved: the folder is as good as never made
             raise
         if parallel.is_parallel() and saved is not None:
-            books.checkpoint = FirstCheckpoint.of(saved)
+            saved.share()
         return books
 
     @classmethod
@@ -119,7 +120,7 @@ class Books:
         if not checkpointed:
             return cls(plan, records, None, None)
         fingerprint(records)  # the rows of all processes count
-        return cls(plan, records, None, FollowingCheckpoint.receive())
+        return cls(plan, records, None, Checkpoint.follow())
 
     def __enter__(self) -> "Books":
         return self
@@ -143,35 +144,28 @@ class Books:
         plan, saved = self._plan, self.checkpoint
         first_row, _ = parallel.place_of(len(self._records))
         sources, private = _sources_of_all(randomness.names_used or {randomness.name}, randomness.private)
-        if saved is None:
-            return Gateway(
-                self._records,
-                randomness=randomness,
-                allowance=plan.mechanisms,
-                first_row=first_row,
-                rows_per_person=plan.rows_per_person,
-            )
-        if saved.model() is not None:  # everything ran: nothing may be asked any more
-            return Gateway(
-                self._records, randomness=randomness, allowance=plan.mechanisms, already_spent=plan.mechanisms
-            )
-        _refuse_lost(plan, saved.lost)
-        if parallel.is_parallel():  # the first process writes down the sources of the others as well
-            saved.note_sources(sources, private)
-        spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
-        return CheckpointedGateway(
+        already_spent: Sequence[Mechanism] = ()
+        if saved is not None and saved.finished:  # everything ran: nothing may be asked any more
+            already_spent, saved = plan.mechanisms, None
+        elif saved is not None:
+            _refuse_lost(plan, saved.lost)
+            if parallel.is_parallel():  # the first process writes down the sources of the others as well
+                saved.note_sources(sources, private)
+            spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
+            already_spent = [replace(m, count=spent[m.name]) for m in plan.mechanisms if spent.get(m.name)]
+        make = Gateway if saved is None else functools.partial(CheckpointedGateway, checkpoint=saved)
+        return make(
             self._records,
-            checkpoint=saved,
             randomness=randomness,
             allowance=plan.mechanisms,
-            already_spent=[replace(m, count=spent[m.name]) for m in plan.mechanisms if spent.get(m.name)],
+            already_spent=already_spent,
             first_row=first_row,
             rows_per_person=plan.rows_per_person,
         )
 
     def discovery_gateway(self, gateway: Gateway) -> Gateway:
         """The way to the rows while a domain is discovered; the tape of what was released where everything has run."""
-        if self.checkpoint is None or self.checkpoint.model() is None:
+        if self.checkpoint is None or not self.checkpoint.finished:
             return gateway
         names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in DISCOVERY]
         tape = [answer for name in names if (answer := self.checkpoint.replay(name)) is not None]
@@ -192,7 +186,7 @@ class Books:
         """All of the plan ran: save the model, then enter it into the ledger; returns where the ledger stands."""
         gateway.assert_complete()
         tensors = generator.state()
-        if self.checkpoint is not None and self.checkpoint.model() is None:
+        if self.checkpoint is not None and not self.checkpoint.finished:
             self.checkpoint.save_model(generator.kind, generator.architecture, tensors)
         if self._ledger is None or self._entry is None:
             return None

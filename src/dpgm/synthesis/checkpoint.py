@@ -20,20 +20,21 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from dpgm.compute import parallel
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.privacy.release_checks import sha256_of
 from dpgm.synthesis.fingerprint import fingerprint
-from dpgm.synthesis.journal import History, Journal, damaged, read_history
+from dpgm.synthesis.journal import History, Journal, damaged
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.tensors import read_tensors, tensor_bytes
+from dpgm.synthesis.tensors import read_tensors, tensor_bytes, tensors_of_bytes
 
 FORMAT = 4  # answers of older versions belong to other questions
 HEADER_FILE = "checkpoint.json"
@@ -44,19 +45,29 @@ SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a 
 
 
 class Checkpoint:
-    """A folder in which a fit records what it charged and what came back."""
+    """A folder in which a fit records what it charged and what came back.
+
+    Of several processes that fit together the first keeps the folder and the others follow. All of them run the same
+    program on the same released values, so they ask the same of their checkpoint in the same order: the first one
+    writes, and hands whatever it reads to the others, which need not see its disk and have no journal.
+    """
 
     def __init__(
-        self, folder: Path, header: Mapping[str, Any], journal: Journal, history: History, lock: int
+        self,
+        folder: Path,
+        header: Mapping[str, Any],
+        journal: Journal | None,
+        entries: Iterable[Mapping[str, Any]] = (),
+        lock: int = -1,
     ) -> None:
         self.folder = folder
-        self.header = header
-        self._lock = lock  # held until this object goes: two processes on one folder would spend twice
-        self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
         self.public_seed = int(header["public_seed"])
         self.ledger_entry: str | None = header["ledger_entry"]
-        self.journal = journal
-        self.history = history
+        self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
+        self._journal = journal
+        self._entries = list(entries)
+        self._lock = lock  # held until this object goes: two processes on one folder would spend twice
+        self.history = _history(folder, self._entries)
         self._replayed: Counter[str] = Counter()
 
     # -- opening ------------------------------------------------------------------------------------------
@@ -80,7 +91,7 @@ class Checkpoint:
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), History(), lock)
+        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), lock=lock)
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
@@ -96,12 +107,23 @@ class Checkpoint:
             for leftover in folder.glob("*.tmp-*"):
                 leftover.unlink(missing_ok=True)
             journal = Journal(folder / JOURNAL_FILE, header["sha256"])
-            history = read_history(journal, folder)
-            _refuse_older_journal(folder, history)
+            saved = cls(folder, header, journal, journal.read(), lock)
+            _refuse_older_journal(folder, saved.history)
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, header, journal, history, lock)
+        return saved
+
+    def share(self) -> None:
+        """Let the other processes follow this one (collective)."""
+        header = {"public_seed": self.public_seed, "ledger_entry": self.ledger_entry}
+        parallel.bytes_from_first(json.dumps([header, self._entries]).encode())
+
+    @classmethod
+    def follow(cls) -> "Checkpoint":
+        """That of a process which is not the first one: it knows what the first one shares (collective)."""
+        header, entries = json.loads(parallel.bytes_from_first(b""))
+        return cls(Path(), header, None, entries)
 
     @staticmethod
     def saved_plan(folder: Path) -> Plan:
@@ -115,16 +137,10 @@ class Checkpoint:
     def charges_in(folder: Path) -> dict[str, int]:
         """What the fit in this folder has charged so far, read without opening it; empty where there is none."""
         try:
-            header = _read_header(folder)
-            journal = Journal(folder / JOURNAL_FILE, header["sha256"])
-            return dict(read_history(journal, folder, mend=False).charged)
+            journal = Journal(folder / JOURNAL_FILE, _read_header(folder)["sha256"])
+            return dict(_history(folder, journal.read(mend=False)).charged)
         except ArtefactError:
             return {}
-
-    def hand_over_lock(self) -> int:
-        """The lock of the folder, which this object holds no more."""
-        lock, self._lock = self._lock, -1
-        return lock
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -135,9 +151,15 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the folder: its release is written, or nothing was ever charged."""
         self.close()
-        remove_checkpoint(self.folder)
+        if self._journal is not None:
+            remove_checkpoint(self.folder)
 
     # -- what was spent ----------------------------------------------------------------------------------
+
+    @property
+    def charged(self) -> dict[str, int]:
+        """Runs of each mechanism that are spent; `step` counts training steps."""
+        return dict(self.history.charged)
 
     @property
     def lost(self) -> dict[str, int]:
@@ -156,10 +178,15 @@ class Checkpoint:
 
     def complete(self, plan: Plan) -> bool:
         """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism again."""
-        steps = (m.count for m in plan.mechanisms if m.sample is not None)
-        return self.steps_charged >= max(steps, default=0) and all(
-            self.history.charged[m.name] >= m.count for m in plan.mechanisms if m.sample is None
-        )
+        charged = self.history.charged
+        return all(charged["step" if m.sample is not None else m.name] >= m.count for m in plan.mechanisms)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model is on disk, so that nothing may be asked any more."""
+        return self.history.model is not None
+
+    # -- what came back ------------------------------------------------------------------------------------
 
     def trainer_state(self) -> dict[str, Tensor] | None:
         """The state of the last completed block of steps."""
@@ -169,35 +196,41 @@ class Checkpoint:
         """Kind, architecture and tensors of the finished model, if the fit got that far."""
         return None if self.history.model is None else (*self.history.model, self._read(MODEL_FILE))
 
-    @property
-    def charged(self) -> dict[str, int]:
-        """Runs of each mechanism that are spent; `step` counts training steps."""
-        return dict(self.history.charged)
-
-    def raise_to(self, charged: Mapping[str, int]) -> None:
-        """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
-        for name, runs in charged.items():
-            if runs > self.history.charged[name]:
-                self.journal.append({"charge": name, "runs": runs - self.history.charged[name]})
-                self.history.charged[name] = runs
+    def replay(self, name: str) -> Tensor | None:
+        """The next recorded answer of that name, or None when there is none left."""
+        at = self._replayed[name]
+        if at >= len(self.history.answers[name]):
+            return None
+        self._replayed[name] = at + 1
+        file = self.history.answers[name][at]
+        tensors = self._read(file)
+        if set(tensors) != {"value"}:
+            raise _damaged_file(file)
+        return tensors["value"]
 
     # -- recording ----------------------------------------------------------------------------------------
 
     def note_sources(self, names: Collection[str], private: bool) -> None:
         """Write down where noise is taken from, when that changes."""
-        if not self.history.sources.issuperset(names) or (self.history.private and not private):
-            self.history.sources.update(names)
-            self.history.private = self.history.private and private
-            self.journal.append({"sources": sorted(self.history.sources), "private": self.history.private})
+        known = self.history
+        if not known.sources.issuperset(names) or (known.private and not private):
+            self._record({"sources": sorted(known.sources.union(names)), "private": known.private and private})
 
     def charge(self, name: str, runs: int = 1) -> None:
         """Write down a spending before it happens."""
         self.before_charge({**self.history.charged, name: self.history.charged[name] + runs})
-        self.journal.append({"charge": name, "runs": runs})
-        self.history.charged[name] += runs
+        self._record({"charge": name, "runs": runs})
+
+    def raise_to(self, charged: Mapping[str, int]) -> None:
+        """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
+        for name, runs in charged.items():
+            if runs > self.history.charged[name]:
+                self._record({"charge": name, "runs": runs - self.history.charged[name]})
 
     def make_room(self, size: int) -> None:
         """Set disk space aside before a charge, so that its answer is not lost on a disk that fills up meanwhile."""
+        if self._journal is None:
+            return
         path = self.folder / ROOM_FILE
         try:
             handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -211,56 +244,61 @@ class Checkpoint:
 
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
-        (self.folder / ROOM_FILE).unlink(missing_ok=True)
-        file = _answer_file(name, self.history.charged[name])
-        digest = self._write(file, {"value": noisy})
-        self.journal.append({"answer": name, "file": file, "sha256": digest})
-        self.history.answers[name].append(file)
+        self._save({"answer": name}, _answer_file(name, self.history.charged[name]), {"value": noisy})
         self._replayed[name] = len(self.history.answers[name])
 
     def save_steps(self, steps: int, state: Mapping[str, Tensor]) -> None:
         """Save the trainer after `steps` steps; the previous state stays until the new one is recorded."""
-        before = self.history.trainer
-        file = f"trainer-{steps}.safetensors"
-        digest = self._write(file, state)
-        self.journal.append({"steps": steps, "file": file, "sha256": digest})
-        self.history.trainer, self.history.steps_done = file, steps
-        if before is not None and before != file:
+        before, file = self.history.trainer, f"trainer-{steps}.safetensors"
+        self._save({"steps": steps}, file, state)
+        if before is not None and before != file and self._journal is not None:
             (self.folder / before).unlink(missing_ok=True)
 
     def save_model(self, kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Save the finished model, so that a release that cannot be written now can be written later."""
-        digest = self._write(MODEL_FILE, tensors)
-        self.journal.append(
-            {"model": kind, "architecture": dict(architecture), "file": MODEL_FILE, "sha256": digest}
-        )
-        self.history.model = (kind, dict(architecture))
+        self._save({"model": kind, "architecture": dict(architecture)}, MODEL_FILE, tensors)
 
-    def replay(self, name: str) -> Tensor | None:
-        """The next recorded answer of that name, or None when there is none left."""
-        at = self._replayed[name]
-        if at >= len(self.history.answers[name]):
-            return None
-        self._replayed[name] = at + 1
-        file = self.history.answers[name][at]
-        tensors = self._read(file)
-        if set(tensors) != {"value"}:
-            raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
-        return tensors["value"]
+    def _save(self, entry: Mapping[str, Any], file: str, tensors: Mapping[str, Tensor]) -> None:
+        """A file, and then the entry that says so."""
+        digest = ""
+        if self._journal is not None:
+            data = tensor_bytes(tensors)
+            digest = hashlib.sha256(data).hexdigest()
+            (self.folder / ROOM_FILE).unlink(missing_ok=True)
+            with atomic_file(self.folder / file, private=True) as path:
+                path.write_bytes(data)
+        self._record({**entry, "file": file, "sha256": digest})
 
-    def _write(self, file: str, tensors: Mapping[str, Tensor]) -> str:
-        data = tensor_bytes(tensors)
-        with atomic_file(self.folder / file, private=True) as path:
-            path.write_bytes(data)
-        self.history.hashes[file] = hashlib.sha256(data).hexdigest()
-        return self.history.hashes[file]
+    def _record(self, entry: Mapping[str, Any]) -> None:
+        if self._journal is not None:
+            self._journal.append(entry)
+        self._entries.append(entry)
+        self.history.add(entry)
 
     def _read(self, file: str) -> dict[str, Tensor]:
-        path = self.folder / file
-        tensors = read_tensors(path)
-        if sha256_of(path) != self.history.hashes[file]:
-            raise ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
-        return tensors
+        tensors: dict[str, Tensor] = {}
+        if self._journal is not None:
+            tensors = read_tensors(self.folder / file)
+            if sha256_of(self.folder / file) != self.history.hashes[file]:
+                raise _damaged_file(file)
+        if not parallel.is_parallel():
+            return tensors
+        return tensors_of_bytes(parallel.bytes_from_first(tensor_bytes(tensors)))
+
+
+def _history(folder: Path, entries: Iterable[Mapping[str, Any]]) -> History:
+    """What the journal of a folder says; raises ArtefactError where an entry makes no sense."""
+    history = History()
+    try:
+        for entry in entries:
+            history.add(entry)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(folder) from error
+    return history
+
+
+def _damaged_file(file: str) -> ArtefactError:
+    return ArtefactError(f"{file} of the checkpoint is damaged; start again in another folder.")
 
 
 def remove_checkpoint(folder: Path) -> None:

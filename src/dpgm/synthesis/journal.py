@@ -27,7 +27,7 @@ from dpgm.errors import ArtefactError, DiskError
 
 @dataclass
 class History:
-    """What the journal says: what was charged, which results are on disk, and where the noise came from.
+    """What the entries say: what was charged, which results are on disk, and where the noise came from.
 
     `private` is whether every process so far took its noise from a private source; `steps_done` are the training steps
     of the saved trainer state.
@@ -41,6 +41,28 @@ class History:
     sources: set[str] = field(default_factory=set)
     private: bool = True
     model: tuple[str, dict[str, Any]] | None = None
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """One more entry; raises ValueError, KeyError or TypeError where it makes no sense."""
+        if "charge" in entry:
+            if int(entry["runs"]) < 1:
+                raise ValueError("a charge is never given back")
+            self.charged[str(entry["charge"])] += int(entry["runs"])
+            return
+        if "sources" in entry:
+            self.sources.update(str(name) for name in entry["sources"])
+            self.private = self.private and entry["private"] is True
+            return
+        file = str(entry["file"])
+        if Path(file).name != file:
+            raise ValueError("not a plain file name")
+        self.hashes[file] = str(entry["sha256"])
+        if "answer" in entry:
+            self.answers[str(entry["answer"])].append(file)
+        elif "model" in entry:
+            self.model = (str(entry["model"]), dict(entry["architecture"]))
+        else:
+            self.trainer, self.steps_done = file, int(entry["steps"])
 
 
 class Journal:
@@ -132,34 +154,6 @@ class Journal:
             raise DiskError(f"the journal in {self._path.parent} cannot be written; free some space.") from error
 
 
-def read_history(journal: Journal, folder: Path, *, mend: bool = True) -> History:
-    """What the journal of a folder says; raises ArtefactError where an entry makes no sense."""
-    history = History()
-    try:
-        for entry in journal.read(mend=mend):
-            if "charge" in entry:
-                if int(entry["runs"]) < 1:
-                    raise ValueError("a charge is never given back")
-                history.charged[str(entry["charge"])] += int(entry["runs"])
-            elif "sources" in entry:
-                history.sources.update(str(name) for name in entry["sources"])
-                history.private = history.private and entry["private"] is True
-            else:
-                file = _plain_name(entry["file"])
-                history.hashes[file] = str(entry["sha256"])
-                if "answer" in entry:
-                    history.answers[str(entry["answer"])].append(file)
-                elif "model" in entry:
-                    history.model = (str(entry["model"]), dict(entry["architecture"]))
-                else:
-                    history.trainer, history.steps_done = file, int(entry["steps"])
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, ArtefactError):
-            raise
-        raise damaged(folder) from error
-    return history
-
-
 def damaged(folder: Path) -> ArtefactError:
     """The error of a checkpoint that cannot be read."""
     return ArtefactError(f"the checkpoint in {folder} is damaged; start again in another folder.")
@@ -181,10 +175,3 @@ def _is_torn(tail: bytes) -> bool:
 def _write_all(handle: int, line: bytes) -> None:
     while line:
         line = line[os.write(handle, line) :]
-
-
-def _plain_name(value: object) -> str:
-    name = str(value)
-    if Path(name).name != name:
-        raise ValueError("not a plain file name")
-    return name
