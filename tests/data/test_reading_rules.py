@@ -210,12 +210,12 @@ def test_options_are_one_value_or_keywords(tmp_path):
 def test_keywords_and_command_line_hold_every_option():
     from dataclasses import fields
 
-    from dpgm.cli.reading import READ_OPTIONS
+    from dpgm.cli.options import READ_OPTIONS
     from dpgm.data.read.options import ReadKeywords
 
     names = {field.name for field in fields(ReadOptions)}
     assert set(ReadKeywords.__annotations__) == names
-    assert set(READ_OPTIONS) == names
+    assert {one.name for one in READ_OPTIONS} == names
 
 
 def test_a_byte_order_mark_is_dropped_at_the_start_of_any_row(tmp_path):

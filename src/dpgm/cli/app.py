@@ -7,7 +7,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -21,9 +21,22 @@ OUTPUT = "What is written"  # a group of options in help
 PRINTED = "-"  # stands for "on the screen" where an option names a file to write
 _OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
 
-Force = Annotated[bool, typer.Option("--force", help="Replace existing outputs.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+def option(
+    flags: str, help: str, default: Any = None, *, panel: str | None = None, metavar: str | None = None
+) -> Any:
+    """An option of a command, as the default of its parameter; `...` where it must be given."""
+    return typer.Option(default, *flags.split(), help=help, rich_help_panel=panel, metavar=metavar)
+
+
+def argument(help: str, default: Any = ..., *, metavar: str | None = None) -> Any:
+    """An argument of a command, in the same way."""
+    return typer.Argument(default, help=help, metavar=metavar)
+
+
+FORCE = option("--force", "Replace existing outputs.", False, panel=OUTPUT)
+QUIET = option("--quiet", "Print nothing but errors.", False, panel=OUTPUT)
+AS_JSON = option("--json", "Print JSON.", False)
 
 app = typer.Typer(
     name="dpgm",
@@ -70,7 +83,7 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def common(
-    debug: bool = typer.Option(False, "--debug", help="Show tracebacks (terminal only)."),
+    debug: bool = option("--debug", "Show tracebacks (terminal only).", False),
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),

@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpgm.cli.app import AsJson, app
+from dpgm.cli.app import AS_JSON, app, option
 from dpgm.cli.terminal import bars, figure
 from dpgm.errors import CheckFailed, UsageError
 
@@ -16,30 +16,21 @@ if TYPE_CHECKING:
 
 @app.command()
 def audit(
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="A, B, C or VAE; may be given several times. All by default.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer fits: finds gross faults, shows less.")] = False,
-    fits: Annotated[
-        int | None,
-        typer.Option(
-            "--fits",
-            help="Fits with the canary, and as many without; three times as many for A, about half for the others.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", help="PUBLIC item sets: one full-size fit with many canaries, instead of tiny fits."
-        ),
-    ] = None,
-    domain: Annotated[Path | None, typer.Option("--domain", help="The domain of --data (YAML or JSON).")] = None,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="With --data: the claim to audit.")] = 8.0,
-    model: Annotated[str, typer.Option("--model", help="With --data: auto, products, vae or rbm.")] = "auto",
-    canaries: Annotated[int, typer.Option("--canaries", help="With --data: how many.")] = 300,
-    as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the same JSON to a file.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the result.")] = False,
+    only: list[str] | None = option("--only", "A, B, C or VAE; may be given several times. All by default."),
+    quick: bool = option("--quick", "Fewer fits: finds gross faults, shows less.", False),
+    fits: int | None = option(
+        "--fits", "Fits with the canary, and as many without; three times as many for A, about half for the others."
+    ),
+    data: Path | None = option(
+        "--data", "PUBLIC item sets: one full-size fit with many canaries, instead of tiny fits."
+    ),
+    domain: Path | None = option("--domain", "The domain of --data (YAML or JSON)."),
+    epsilon: float = option("--epsilon", "With --data: the claim to audit.", 8.0),
+    model: str = option("--model", "With --data: auto, products, vae or rbm.", "auto"),
+    canaries: int = option("--canaries", "With --data: how many.", 300),
+    as_json: bool = AS_JSON,
+    out: Path | None = option("--out", "Write the same JSON to a file."),
+    quiet: bool = option("--quiet", "Print nothing but the result.", False),
 ) -> None:
     """Try to tell from releases whether one record was in the data; exit 1 if that works better than is claimed.
 

@@ -4,12 +4,12 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from dpgm.cli.app import AsJson, Force, app
-from dpgm.cli.reading import Data, takes_read_options
+from dpgm.cli.app import AS_JSON, FORCE, app, argument, option
+from dpgm.cli.options import DATA, takes_read_options
 from dpgm.cli.terminal import read_stdin
 
 if TYPE_CHECKING:
@@ -26,26 +26,20 @@ class Town(StrEnum):
 @app.command()
 @takes_read_options
 def inspect(
-    data: Data,
+    data: str = DATA,
+    *,
     options: "ReadOptions",
-    draft_domain: Annotated[
-        Path | None,
-        typer.Option("--draft-domain", metavar="FILE", help="Write a draft domain (YAML or JSON) here."),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option("--drop", metavar="COLUMN", help="Leave this column out of the draft (repeatable)."),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kind",
-            metavar="COLUMN=KIND",
-            help="What a column is: number, integer, date, datetime, boolean, categorical, items, identifier, ignored.",
-        ),
-    ] = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    draft_domain: Path | None = option(
+        "--draft-domain", "Write a draft domain (YAML or JSON) here.", metavar="FILE"
+    ),
+    drop: list[str] | None = option("--drop", "Leave this column out of the draft (repeatable).", metavar="COLUMN"),
+    kind: list[str] | None = option(
+        "--kind",
+        "What a column is: number, integer, date, datetime, boolean, categorical, items, identifier, ignored.",
+        metavar="COLUMN=KIND",
+    ),
+    force: bool = FORCE,
+    as_json: bool = AS_JSON,
 ) -> None:
     """Look at a data file (curator only): records, fields, lengths; draft a domain file.
 
@@ -93,20 +87,15 @@ def _kinds(stated: list[str]) -> dict[str, str]:
 
 @app.command()
 def simulate(
-    town: Annotated[Town, typer.Argument(help="Which data set to stand in for.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where to write, in the format of the ending.")
-    ],
-    records: Annotated[
-        int | None, typer.Option("--records", help="How many people (default: as many as in the paper).")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the people; the city stays the same.")] = 0,
-    shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
-    domain_out: Annotated[
-        Path | None,
-        typer.Option("--domain-out", metavar="FILE", help="Also write the public domain (YAML or JSON)."),
-    ] = None,
-    force: Force = False,
+    town: Town = argument("Which data set to stand in for."),
+    out: Path = option("--out", "Where to write, in the format of the ending.", ..., metavar="FILE"),
+    records: int | None = option("--records", "How many people (default: as many as in the paper)."),
+    seed: int = option("--seed", "Draws the people; the city stays the same.", 0),
+    shape: str | None = option("--shape", "basket, long or wide."),
+    domain_out: Path | None = option(
+        "--domain-out", "Also write the public domain (YAML or JSON).", metavar="FILE"
+    ),
+    force: bool = FORCE,
 ) -> None:
     """Simulate people moving about a city: public stand-ins for the paper's private data.
 

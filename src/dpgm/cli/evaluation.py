@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from dpgm.cli.app import OUTPUT, PRINTED, Force, Quiet, app
-from dpgm.cli.reading import takes_read_options
+from dpgm.cli.app import FORCE, OUTPUT, PRINTED, QUIET, app, argument, option
+from dpgm.cli.options import takes_read_options
 from dpgm.cli.terminal import announce, is_pipe, print_errors, read_stdin
 
 if TYPE_CHECKING:
@@ -23,41 +23,26 @@ _SHOWN_COLUMNS = 20
 @app.command()
 @takes_read_options
 def evaluate(
-    real: Annotated[
-        str, typer.Argument(help="The real data (- for stdin); the reading options describe this file.")
-    ],
-    synthetic: Annotated[str, typer.Argument(help="Synthetic records, as `dpgm sample` wrote them (- for stdin).")],
+    real: str = argument("The real data (- for stdin); the reading options describe this file."),
+    synthetic: str = argument("Synthetic records, as `dpgm sample` wrote them (- for stdin)."),
+    *,
     options: "ReadOptions",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="HTML report to write (- for stdout).", rich_help_panel=OUTPUT),
-    ] = None,
-    json_output: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="[FILE.json]",
-            help="The same numbers for machines: printed, or written to FILE.json.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    release: Annotated[
-        Path | None, typer.Option("--release", help="The release: its domain is used and its guarantee explained.")
-    ] = None,
-    workload: Annotated[
-        Path | None, typer.Option("--workload", help="Your own queries: one per line, items separated by commas.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option("--test", help="Real records set apart before the fit, for downstream accuracy.")
-    ] = None,
-    test_labels: Annotated[Path | None, typer.Option("--test-labels", help="Labels of --test (idx).")] = None,
-    mwem: Annotated[bool, typer.Option("--mwem", help="Compare with MWEM as well.")] = False,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Budget of the baselines; by default the release's, else 1.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of queries and splits.")] = 0,
-    force: Force = False,
-    quiet: Quiet = False,
+    out: Path | None = option("--out -o", "HTML report to write (- for stdout).", panel=OUTPUT),
+    json_output: str | None = option(
+        "--json",
+        "The same numbers for machines: printed, or written to FILE.json.",
+        panel=OUTPUT,
+        metavar="[FILE.json]",
+    ),
+    release: Path | None = option("--release", "The release: its domain is used and its guarantee explained."),
+    workload: Path | None = option("--workload", "Your own queries: one per line, items separated by commas."),
+    test: str | None = option("--test", "Real records set apart before the fit, for downstream accuracy."),
+    test_labels: Path | None = option("--test-labels", "Labels of --test (idx)."),
+    mwem: bool = option("--mwem", "Compare with MWEM as well.", False),
+    epsilon: float | None = option("--epsilon", "Budget of the baselines; by default the release's, else 1."),
+    seed: int = option("--seed", "Of queries and splits.", 0),
+    force: bool = FORCE,
+    quiet: bool = QUIET,
 ) -> None:
     """Compare real and synthetic records; what it says is for the curator only.
 

@@ -1,15 +1,16 @@
 """Commands that make releases: plan and fit."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpgm.cli.app import OUTPUT, AsJson, Force, Quiet, app, is_first, rank_and_size
-from dpgm.cli.reading import Data, takes_read_options
+from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, QUIET, app, is_first, option, rank_and_size
+from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe, reporting_spent_budget
 
 if TYPE_CHECKING:
@@ -18,57 +19,28 @@ if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
     from dpgm.data.records import Records
     from dpgm.privacy.certificate import Certificate
+    from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import Plan
+    from dpgm.synthesis.synthesizer import Synthesizer
 
 _FEW_RECORDS = 300  # times epsilon: below, noise is as large as most counts of a table (docs/guides/pitfalls.md)
-_PRIVACY, _MODEL, _STOPPING = "Privacy", "The generator", "Stopping and going on"
-
-Epsilon = Annotated[
-    float, typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.", rich_help_panel=_PRIVACY)
-]
-Delta = Annotated[
-    float | None, typer.Option("--delta", help="By default 1 / (10 x number of records).", rich_help_panel=_PRIVACY)
-]
-Clusters = Annotated[
-    int | None, typer.Option("--clusters", help="Networks of a vae or rbm mixture.", rich_help_panel=_MODEL)
-]
-ModelName = Annotated[
-    str,
-    typer.Option("--model", help="auto, products, image, vae, rbm, independent or mwem.", rich_help_panel=_MODEL),
-]
-PresetName = Annotated[
-    str, typer.Option("--preset", help="default, or paper for the paper's own choices.", rich_help_panel=_MODEL)
-]
-MeanLength = Annotated[
-    float | None,
-    typer.Option(
-        "--mean-length",
-        help="Public mean number of items per record, from which a vae or rbm starts.",
-        rich_help_panel=_MODEL,
-    ),
-]
+_STOPPING = "Stopping and going on"  # a group of options in help
 
 
 @app.command()
+@takes_request
 def plan(
-    epsilon: Epsilon,
-    records: Annotated[int, typer.Option("--records", help="Public number of records.")],
-    delta: Delta = None,
-    clusters: Clusters = None,
-    model: ModelName = "auto",
-    preset: PresetName = "default",
-    mean_length: MeanLength = None,
-    domain: Annotated[Path | None, typer.Option("--domain", help="Domain file (YAML or JSON).")] = None,
-    items: Annotated[int | None, typer.Option("--items", help="Plan for an item set of this many items.")] = None,
-    rows_per_person: Annotated[
-        int, typer.Option("--rows-per-person", help="Records that a person has at most.", metavar="K")
-    ] = 1,
-    as_json: AsJson = False,
-    rules: Annotated[bool, typer.Option("--rules", help="Print every tuned number of the plan, as JSON.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the plan for `fit --plan`.", rich_help_panel=OUTPUT)
-    ] = None,
-    force: Force = False,
+    *,
+    epsilon: float = option(*EPSILON, ..., panel=PRIVACY),
+    records: int = option("--records", "Public number of records.", ...),
+    request: Callable[..., "Config"],
+    domain: Path | None = option("--domain", "Domain file (YAML or JSON)."),
+    items: int | None = option("--items", "Plan for an item set of this many items."),
+    rows_per_person: int = option("--rows-per-person", "Records that a person has at most.", 1, metavar="K"),
+    as_json: bool = AS_JSON,
+    rules: bool = option("--rules", "Print every tuned number of the plan, as JSON.", False),
+    out: Path | None = option("--out", "Write the plan for `fit --plan`.", panel=OUTPUT),
+    force: bool = FORCE,
 ) -> None:
     """Show the privacy plan before any data is opened.
 
@@ -78,7 +50,6 @@ def plan(
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain
     from dpgm.errors import UsageError
-    from dpgm.strategy.settings import Config
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.plan import make_plan
 
@@ -87,8 +58,7 @@ def plan(
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
     described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
-    request = Config(epsilon, delta, clusters, model, preset, mean_length, rows_per_person)  # type: ignore[arg-type]
-    made = make_plan(request, records, described)
+    made = make_plan(request(epsilon, rows_per_person=rows_per_person), records, described)
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
@@ -146,50 +116,28 @@ def _print_plan(made: Any) -> None:
 
 @app.command()
 @takes_read_options
+@takes_request
 def fit(
-    data: Data,
+    data: str = DATA,
+    *,
     options: "ReadOptions",
-    epsilon: Annotated[
-        float | None,
-        typer.Option("--epsilon", help="Privacy budget; 1 is a usual choice.", rich_help_panel=_PRIVACY),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Release folder to write.", rich_help_panel=OUTPUT)
-    ] = None,
-    delta: Delta = None,
-    clusters: Clusters = None,
-    model: ModelName = "auto",
-    preset: PresetName = "default",
-    mean_length: MeanLength = None,
-    public: Annotated[
-        Path | None,
-        typer.Option("--public", help="Public records for initial cluster centres.", rich_help_panel=_MODEL),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.", rich_help_panel=_MODEL)] = "auto",
-    plan_file: Annotated[
-        Path | None, typer.Option("--plan", help="A plan written by `dpgm plan --out`.", rich_help_panel=_PRIVACY)
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint", help="Folder to save progress in; by default OUT.checkpoint.", rich_help_panel=_STOPPING
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit that was stopped.", rich_help_panel=_STOPPING)
-    ] = False,
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="Budget ledger of this population.", rich_help_panel=_PRIVACY)
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Tests only: reproducible, NOT PRIVATE.")] = None,
-    sign: Annotated[
-        Path | None,
-        typer.Option(
-            "--sign", help="Sign the release with this private key (`dpgm keys create`).", rich_help_panel=_PRIVACY
-        ),
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
+    epsilon: float | None = option(*EPSILON, panel=PRIVACY),
+    out: Path | None = option("--out -o", "Release folder to write.", panel=OUTPUT),
+    request: Callable[..., "Config"],
+    public: Path | None = option("--public", "Public records for initial cluster centres.", panel=GENERATOR),
+    device: str = option("--device", "auto, cpu or cuda.", "auto", panel=GENERATOR),
+    plan_file: Path | None = option("--plan", "A plan written by `dpgm plan --out`.", panel=PRIVACY),
+    checkpoint: Path | None = option(
+        "--checkpoint", "Folder to save progress in; by default OUT.checkpoint.", panel=_STOPPING
+    ),
+    resume: bool = option("--resume", "Go on with a fit that was stopped.", False, panel=_STOPPING),
+    ledger: Path | None = option("--ledger", "Budget ledger of this population.", panel=PRIVACY),
+    seed: int | None = option("--seed", "Tests only: reproducible, NOT PRIVATE."),
+    sign: Path | None = option(
+        "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
+    ),
+    force: bool = FORCE,
+    quiet: bool = QUIET,
 ) -> None:
     """Fit a private generator and write its release.
 
@@ -198,13 +146,9 @@ def fit(
     from dpgm.compute.parallel import place_of
     from dpgm.data.read.readers import read_records
     from dpgm.errors import ArtefactError, BudgetError, UsageError
-    from dpgm.mechanisms.randomness import SeededRandomness
     from dpgm.privacy.ledger import Ledger
-    from dpgm.strategy.settings import Config
     from dpgm.synthesis.checkpoint import remove_checkpoint
     from dpgm.synthesis.plan import make_plan
-    from dpgm.synthesis.strategies import check_model
-    from dpgm.synthesis.synthesizer import Synthesizer
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
@@ -214,29 +158,17 @@ def fit(
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
     _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
-    budget = epsilon if planned is None else planned.target_epsilon
-    request = Config(budget, delta, clusters, model, preset, mean_length)  # type: ignore[arg-type]
-    check_model(model)
+    asked = request(epsilon if planned is None else planned.target_epsilon)
+    synthesizer = _synthesizer(asked, device, seed, options)
     if options.memory is not None and options.cache is None:
         options = replace(options, cache=out.absolute().parent)
     records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
     near = None if public is None else read_records(public, replace(options, labels=None))
-    synthesizer = Synthesizer(
-        request.epsilon,
-        delta,
-        clusters,
-        model,
-        request.preset,
-        device=device,
-        randomness=None if seed is None else SeededRandomness(seed),
-        mean_length=mean_length,
-        memory=options.memory,
-    )
     total = place_of(len(records))[1]
     if planned is None and not resume:
-        planned = make_plan(replace(request, rows_per_person=source.rows_per_person), total, records.domain)
+        planned = make_plan(replace(asked, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
         _announce_fit(total, records.domain, planned, device, options)
     explained = (UsageError, ArtefactError, BudgetError)  # say by themselves what was spent and what to do
@@ -259,6 +191,23 @@ def fit(
         remove_checkpoint(folder)
     if not quiet:
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
+
+
+def _synthesizer(asked: "Config", device: str, seed: int | None, options: "ReadOptions") -> "Synthesizer":
+    from dpgm.mechanisms.randomness import SeededRandomness
+    from dpgm.synthesis.synthesizer import Synthesizer
+
+    return Synthesizer(
+        asked.epsilon,
+        asked.delta,
+        asked.clusters,
+        asked.model,
+        asked.preset,
+        device=device,
+        randomness=None if seed is None else SeededRandomness(seed),
+        mean_length=asked.mean_length,
+        memory=options.memory,
+    )
 
 
 def _check_outputs(

@@ -3,11 +3,11 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from dpgm.cli.app import AsJson, app, printable
+from dpgm.cli.app import AS_JSON, app, argument, option, printable
 from dpgm.cli.terminal import figure
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 
@@ -21,22 +21,15 @@ app.add_typer(keys_app, name="keys")
 
 @app.command()
 def cost(
-    sampling_rate: Annotated[
-        float, typer.Option("--sampling-rate", help="Probability of a record to be in a step; 1 is every record.")
-    ] = 1.0,
-    noise: Annotated[
-        float | None,
-        typer.Option("--noise", help="Noise multiplier of the steps: standard deviation / sensitivity."),
-    ] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Number of steps; 0 for none.")] = 0,
-    delta: Annotated[float | None, typer.Option("--delta", help="Probability the guarantee leaves open.")] = None,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Target, in place of --noise or --delta, which is solved for.")
-    ] = None,
-    release: Annotated[
-        list[str] | None, typer.Option("--release", help="Plain Gaussian releases z:n, multiplier and how often.")
-    ] = None,
-    as_json: AsJson = False,
+    sampling_rate: float = option(
+        "--sampling-rate", "Probability of a record to be in a step; 1 is every record.", 1.0
+    ),
+    noise: float | None = option("--noise", "Noise multiplier of the steps: standard deviation / sensitivity."),
+    steps: int = option("--steps", "Number of steps; 0 for none.", 0),
+    delta: float | None = option("--delta", "Probability the guarantee leaves open."),
+    epsilon: float | None = option("--epsilon", "Target, in place of --noise or --delta, which is solved for."),
+    release: list[str] | None = option("--release", "Plain Gaussian releases z:n, multiplier and how often."),
+    as_json: bool = AS_JSON,
 ) -> None:
     """Epsilon of a schedule of T Poisson-sampled steps and plain releases; or the noise or delta for an epsilon."""
     from dpgm.privacy.accountant import cost as cost_of
@@ -91,11 +84,9 @@ def cost(
 
 @app.command()
 def verify(
-    release: Annotated[Path, typer.Argument(help="The release folder.")],
-    signed_by: Annotated[
-        Path | None, typer.Option("--signed-by", help="Public key (.pub) of who must have signed it.")
-    ] = None,
-    as_json: AsJson = False,
+    release: Path = argument("The release folder."),
+    signed_by: Path | None = option("--signed-by", "Public key (.pub) of who must have signed it."),
+    as_json: bool = AS_JSON,
 ) -> None:
     """Check a release from its folder alone; prints "certified" if everything holds, else exit 1 and why.
 
@@ -158,8 +149,8 @@ def _unsigned(signed: bool) -> str:
 
 @app.command()
 def sign(
-    release: Annotated[Path, typer.Argument(help="The release folder.")],
-    key: Annotated[Path, typer.Option("--key", help="Private key (.key) made by `dpgm keys create`.")],
+    release: Path = argument("The release folder."),
+    key: Path = option("--key", "Private key (.key) made by `dpgm keys create`.", ...),
 ) -> None:
     """Sign a release that verifies, so that others can tell who vouches for it.
 
@@ -175,7 +166,7 @@ def sign(
 
 @keys_app.command("create")
 def keys_create(
-    name: Annotated[Path, typer.Argument(help="Name of the pair: NAME.key stays private, NAME.pub is handed out.")],
+    name: Path = argument("Name of the pair: NAME.key stays private, NAME.pub is handed out."),
 ) -> None:
     """Make a pair of Ed25519 keys to sign releases with."""
     from dpgm.privacy.signatures import create_keys, fingerprint, read_public_key
@@ -187,9 +178,9 @@ def keys_create(
 
 @ledger_app.command("create")
 def ledger_create(
-    file: Annotated[Path, typer.Argument(help="The ledger to make.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The most all releases together may cost.")],
-    delta: Annotated[float, typer.Option("--delta", help="The delta at which that is counted.")],
+    file: Path = argument("The ledger to make."),
+    epsilon: float = option("--epsilon", "The most all releases together may cost.", ...),
+    delta: float = option("--delta", "The delta at which that is counted.", ...),
 ) -> None:
     """Make a ledger for one population of people."""
     from dpgm.privacy.ledger import Ledger
@@ -200,8 +191,8 @@ def ledger_create(
 
 @ledger_app.command("show")
 def ledger_show(
-    file: Annotated[Path, typer.Argument(help="The ledger.")],
-    as_json: AsJson = False,
+    file: Path = argument("The ledger."),
+    as_json: bool = AS_JSON,
 ) -> None:
     """What has been spent, and by what."""
     from dpgm.privacy.accountant import cost as cost_of
@@ -242,8 +233,8 @@ def ledger_show(
 
 @ledger_app.command("check")
 def ledger_check(
-    file: Annotated[Path, typer.Argument(help="The ledger.")],
-    releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that must be in it.")] = None,
+    file: Path = argument("The ledger."),
+    releases: list[Path] | None = argument("Release folders that must be in it.", None),
 ) -> None:
     """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
     from dpgm.privacy.ledger import Ledger
@@ -266,8 +257,8 @@ def ledger_check(
 
 @ledger_app.command("void")
 def ledger_void(
-    file: Annotated[Path, typer.Argument(help="The ledger.")],
-    entry: Annotated[str, typer.Argument(help="The entry, as `ledger show` names it.")],
+    file: Path = argument("The ledger."),
+    entry: str = argument("The entry, as `ledger show` names it."),
 ) -> None:
     """Give back a reservation that never started."""
     from dpgm.privacy.ledger import Ledger

@@ -2,48 +2,32 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dpgm.cli.app import OUTPUT, Force, Quiet, app, rank_and_size
-from dpgm.cli.fitting import Epsilon
+from dpgm.cli.app import FORCE, OUTPUT, QUIET, app, argument, option, rank_and_size
+from dpgm.cli.options import EPSILON, PRIVACY
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_errors, refuse_pipe
 
 
 @app.command()
 def sample(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="File to write; its ending names the format (- for stdout).", rich_help_panel=OUTPUT
-        ),
-    ],
-    records: Annotated[
-        int | None, typer.Option("--records", help="How many synthetic records; by default as many as were fitted.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Draw the same records again.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only such records: milk, sex=female, age>=65, 'colour in [red, blue]'; repeatable.",
-        ),
-    ] = None,
-    shape: Annotated[str | None, typer.Option("--shape", help="basket, long or wide.")] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", help="Of --out -: csv (the default), tsv, jsonl, fimi or parquet.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Open the release even if `verify` refuses it.")
-    ] = False,
-    force: Force = False,
-    quiet: Quiet = False,
+    release: Path = argument("Release folder."),
+    out: Path = option("--out -o", "File to write; its ending names the format (- for stdout).", ..., panel=OUTPUT),
+    records: int | None = option("--records", "How many synthetic records; by default as many as were fitted."),
+    seed: int | None = option("--seed", "Draw the same records again."),
+    where: list[str] | None = option(
+        "--where",
+        "Only such records: milk, sex=female, age>=65, 'colour in [red, blue]'; repeatable.",
+        metavar="CONDITION",
+    ),
+    shape: str | None = option("--shape", "basket, long or wide."),
+    format: str | None = option(
+        "--format", "Of --out -: csv (the default), tsv, jsonl, fimi or parquet.", panel=OUTPUT
+    ),
+    unverified: bool = option("--unverified", "Open the release even if `verify` refuses it.", False),
+    force: bool = FORCE,
+    quiet: bool = QUIET,
 ) -> None:
     """Draw synthetic records from a release; started by torchrun, each process writes a part into the folder --out.
 
@@ -92,12 +76,10 @@ def sample(
 
 @app.command()
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for data, release and report.", rich_help_panel=OUTPUT)
-    ] = Path("demo"),
-    records: Annotated[int, typer.Option("--records", help="Simulated people.")] = 50_000,
-    epsilon: Epsilon = 1.0,
-    quiet: Quiet = False,
+    out: Path = option("--out", "Folder for data, release and report.", Path("demo"), panel=OUTPUT),
+    records: int = option("--records", "Simulated people.", 50_000),
+    epsilon: float = option(*EPSILON, 1.0, panel=PRIVACY),
+    quiet: bool = QUIET,
 ) -> None:
     """Simulate, fit, sample, verify and evaluate; prints where the report is.
 

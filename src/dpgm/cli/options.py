@@ -1,0 +1,160 @@
+"""Groups of options that several commands share: how a data file is read, and which generator is asked for.
+
+A command takes a group as one value; its decorator puts the single options in the place of that parameter:
+
+    @app.command()
+    @takes_read_options
+    def inspect(data: str = DATA, options: "ReadOptions", out: ...) -> None:
+        records, source = read_private(data, options)
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpgm.cli.app import argument, option
+from dpgm.strategy.settings import Config
+
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
+
+PRIVACY, GENERATOR, _READING = "Privacy", "The generator", "How the data are read"  # groups in help
+Command: TypeAlias = Callable[..., None]
+
+EPSILON = ("--epsilon", "Privacy budget; 1 is a usual choice.")
+DATA = argument("The data file (archive.zip::member for one in a zip, - for stdin).", metavar="DATA")
+
+
+def _parameter(
+    name: str, kind: Any, help: str, metavar: str | None = None, default: Any = None, panel: str = _READING
+) -> inspect.Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    flags = f"{flag}/--no-{name}" if kind == bool | None else flag
+    shown = option(flags, help, False if kind is bool else default, panel=panel, metavar=metavar)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
+
+
+def _takes(
+    parameter: str, options: list[inspect.Parameter], made: Callable[..., Any]
+) -> Callable[[Command], Command]:
+    """A decorator of commands whose `parameter` is made from single options."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_single_options(**arguments: Any) -> None:
+            chosen = {one.name: arguments.pop(one.name) for one in options}
+            command(**arguments, **{parameter: made(**chosen)})
+
+        expanded: list[inspect.Parameter] = []
+        for name, one in inspect.signature(command).parameters.items():
+            expanded += options if name == parameter else [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        with_single_options.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+        with_single_options.__annotations__ = {one.name: one.annotation for one in expanded} | {"return": None}
+        del with_single_options.__wrapped__  # type: ignore[attr-defined]
+        return with_single_options
+
+    return decorate
+
+
+# The fields of ReadOptions in the order of the help page, each with its type on the command line.
+READ_OPTIONS = [
+    _parameter("domain", Path | None, "The public domain (YAML or JSON).", "FILE"),
+    _parameter(
+        "assume_public_items",
+        bool,
+        "Declare that the set of items occurring in the file is public knowledge (the certificate says so).",
+    ),
+    _parameter(
+        "discover",
+        bool,
+        "Find items (and, of a Parquet table, values and ranges) privately instead of listing them.",
+    ),
+    _parameter(
+        "assume_public_domain",
+        bool,
+        "Declare that a --domain drafted from the data by `inspect` is public knowledge (the certificate says so).",
+    ),
+    _parameter(
+        "format",
+        str | None,
+        "Where the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, msweb, msnbc.",
+    ),
+    _parameter(
+        "shape",
+        str | None,
+        "basket (one row per record), long (one row per person and item) or wide (one column per field).",
+    ),
+    _parameter("person", str | None, "The column of persons.", "COLUMN"),
+    _parameter(
+        "rows_per_person",
+        int | None,
+        "Rows that a person keeps at most, by a secret choice; the fit protects all of them together.",
+        "K",
+    ),
+    _parameter("item", str | None, "The column of items or of lists.", "COLUMN"),
+    _parameter("count", str | None, "Long shape: 0 here means not there.", "COLUMN"),
+    _parameter("threshold", float | None, "Numbers above it mean present (images: 127)."),
+    _parameter("labels", Path | None, "The idx labels of idx images.", "FILE"),
+    _parameter("member", str | None, "The file to read within a .zip, or the sheet of a workbook.", "NAME"),
+    _parameter("separator", str | None, "The character between cells (`tab` for a tabulator)."),
+    _parameter("item_separator", str | None, "The text between the items of one cell; '' if a cell is one item."),
+    _parameter("header", bool | None, "Whether the first line names columns."),
+    _parameter("missing", list[str] | None, "A text that means missing (repeatable).", "TEXT"),
+    _parameter("skip_lines", int, "Leave out so many lines at the top, such as a title.", "N", 0),
+    _parameter("comment", str | None, "Leave out lines that start with it.", "TEXT"),
+    _parameter("encoding", str, "The encoding of a text file, such as cp1252 or utf-16.", "NAME", "utf-8"),
+    _parameter("decimal", str, "The decimal mark of numbers in text files: . or ,", "MARK", "."),
+    _parameter("thousands", str | None, "The mark between thousands in text files.", "MARK"),
+    _parameter(
+        "strip_from_numbers",
+        list[str] | None,
+        "A sign before or after numbers in text files that is left out, such as € or % (repeatable).",
+        "SIGN",
+    ),
+    _parameter("strip_suffix", str, "Taken off the end of values.", "TEXT", ""),
+    _parameter(
+        "memory", str | None, "A memory limit, such as 4GB: rows beyond it are kept in a private file.", "SIZE"
+    ),
+    _parameter("cache", Path | None, "The folder of that file (fit: by default that of --out).", "FOLDER"),
+]
+
+
+def read_options(**chosen: Any) -> "ReadOptions":
+    """The reading options as typed on the command line."""
+    from dpgm.data.read.options import ReadOptions
+
+    for name in ("separator", "item_separator"):
+        if chosen[name] in ("\\t", "tab"):
+            chosen[name] = "\t"
+    lists = {name: chosen[name] or () for name in ("missing", "strip_from_numbers")}
+    return ReadOptions(**chosen | lists)
+
+
+takes_read_options = _takes("options", READ_OPTIONS, read_options)
+# What `plan` and `fit` ask for besides epsilon: `request(epsilon)` is then a Config.
+takes_request = _takes(
+    "request",
+    [
+        _parameter("delta", float | None, "By default 1 / (10 x number of records).", panel=PRIVACY),
+        _parameter("clusters", int | None, "Networks of a vae or rbm mixture.", panel=GENERATOR),
+        _parameter(
+            "model",
+            str,
+            "auto, products, image, vae, rbm, independent or mwem.",
+            default="auto",
+            panel=GENERATOR,
+        ),
+        _parameter(
+            "preset", str, "default, or paper for the paper's own choices.", default="default", panel=GENERATOR
+        ),
+        _parameter(
+            "mean_length",
+            float | None,
+            "Public mean number of items per record, from which a vae or rbm starts.",
+            panel=GENERATOR,
+        ),
+    ],
+    lambda **chosen: functools.partial(Config, **chosen),
+)
