@@ -13,8 +13,9 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import sample_grid
+from data_folder import DATA
 from network_runs import Job, Row
-from paper_figures import RESULTS, SHARED, TRANSIT, Network, main, network_job, pyplot, read_rows, rows_of, run_here
+from paper_figures import RESULTS, TRANSIT, Network, main, network_job, pyplot, read_rows, rows_of, run_here
 
 VAE, ONE, FIFTY, RBM = (
     Network("VAE k = 10"),
@@ -54,7 +55,7 @@ def jobs(config: Config) -> list[Job]:
 
 def run(config: Config, measured: Path | None = None) -> list[Row]:
     """One row per claim and score."""
-    fits = run_here(jobs(config), SHARED) if measured is None else rows_of(jobs(config), measured)
+    fits = run_here(jobs(config), DATA) if measured is None else rows_of(jobs(config), measured)
     return [row for claim in (_against(fits), _features()) for row in claim]
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from data_folder import DATA
 
 import dpgm
 from dpgm.data.domain import Domain, Image
@@ -181,7 +182,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="half a minute on a part of the data; writes nothing")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data" / "mnist")
+    parser.add_argument("--data", type=Path, default=DATA / "mnist")
     options = parser.parse_args()
     config = SMOKE if options.smoke else Config()
     rows = run(config, options.data)

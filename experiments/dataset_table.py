@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import fidelity_data
 import numpy as np
+from data_folder import DATA
 from network_runs import Row, load_data
-from paper_figures import CDR, SHARED, TRANSIT, main, pyplot
+from paper_figures import CDR, TRANSIT, main, pyplot
 
 PRINTED = {"MNIST": (60_000, 784, 311.69, 102.44), "CDR": (4_427_486, 1303, 422, 11.42)}
 PRINTED |= {"TRANSIT": (1_200_000, 342, 57, 5.26)}
@@ -37,16 +38,16 @@ def run(config: Config) -> list[Row]:
     """One row per data set."""
     rows = []
     if config.digits:
-        packed = gzip.decompress((SHARED / "mnist/train-images-idx3-ubyte.gz").read_bytes())
+        packed = gzip.decompress((DATA / "mnist/train-images-idx3-ubyte.gz").read_bytes())
         images = np.frombuffer(packed, np.uint8, offset=16).reshape(-1, 784)
         grey = images.sum(1, dtype=np.int64) / 255
         rows += [_row("MNIST, grey / 255", "MNIST", grey, 784)]
         rows += [_row("MNIST, binarised above 127", "MNIST", (images > 127).sum(1), 784)]
     for printed, name in config.simulated:
-        records, _ = load_data(name, SHARED)
+        records, _ = load_data(name, DATA)
         rows.append(_row(f"simulated {printed}", printed, records.lengths, records.width))
     for name in config.real:
-        records = fidelity_data.load(name, SHARED).records
+        records = fidelity_data.load(name, DATA).records
         rows.append(_row(name, "", records.lengths, records.width))
     return rows
 

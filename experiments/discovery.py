@@ -11,11 +11,11 @@ Seeded, so NOT PRIVATE; `--smoke` takes 3,000 records and one seed.
 
 import argparse
 import csv
-import os
 from pathlib import Path
 
 import fidelity_data
 import numpy as np
+from data_folder import DATA
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
@@ -41,7 +41,6 @@ COLUMNS = (
     "all3",
     "all4",
 )
-SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 
 
 def texts(records: Records) -> Records:
@@ -76,7 +75,7 @@ def main() -> None:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=SHARED,
+        default=DATA,
         help="the shared data sets",
     )
     parser.add_argument("--smoke", action="store_true")

@@ -33,6 +33,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from data_folder import DATA
 from fidelity_data import SETS, TABLES, Data, load
 from fidelity_methods import METHODS
 from numpy.typing import NDArray
@@ -175,7 +176,7 @@ def main() -> None:
     """Run and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="one small run, nothing written")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared/data")
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=RESULTS / "fidelity.csv")
     parser.add_argument("--only", default=",".join(Config.data))
     parser.add_argument("--epsilons", default=",".join(map(str, Config.epsilons)))

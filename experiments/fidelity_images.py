@@ -17,7 +17,6 @@ import dataclasses
 import gzip
 import json
 import math
-import os
 import struct
 import sys
 import time
@@ -28,6 +27,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from data_folder import DATA
 from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
@@ -40,7 +40,7 @@ from dpgm.images.rules import RULES, ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 
-DATA = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data") / "mnist"
+DIGITS = DATA / "mnist"
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (1.0, 10.0)
 SEEDS = (0, 1, 2)
@@ -65,7 +65,7 @@ def digits(levels: int = 2) -> Domain:
 DOMAIN = digits()
 
 
-def load(part: str, folder: Path = DATA, levels: int = 2) -> Records:
+def load(part: str, folder: Path = DIGITS, levels: int = 2) -> Records:
     """Digits of `train` or `t10k`, grey values rounded to the nearest level; of two, a pixel is on above 127."""
     images, labels = _bytes(part, folder)
     domain = digits(levels)
@@ -82,7 +82,7 @@ def _bytes(part: str, folder: Path) -> Digits:
     return images.reshape(-1, 784), labels
 
 
-def all_greys(part: str, folder: Path = DATA) -> Digits:
+def all_greys(part: str, folder: Path = DIGITS) -> Digits:
     """Digits with the grey values that they have in their file, 256 levels."""
     images, labels = _bytes(part, folder)
     return (images / 255).astype(np.float32), labels.astype(np.int64)
@@ -260,7 +260,7 @@ def judged_on(options: argparse.Namespace) -> Digits:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DIGITS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
     parser.add_argument("--device", default="auto")

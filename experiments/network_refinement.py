@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 
 import torch
+from data_folder import DATA
 from fidelity_data import load
 
 from dpgm import Synthesizer
@@ -91,7 +92,7 @@ def main() -> None:
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="one small run, nothing written")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared/data")
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", default="msweb,plants,accidents")
     parser.add_argument("--epsilons", default="1,10")
     parser.add_argument("--seeds", default="0,1")

@@ -10,8 +10,9 @@ the default generator of images (`--model auto`) stand beside them (results/fide
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data_folder import DATA
 from network_runs import Job
-from paper_figures import RESULTS, SHARED, Network, main, mean, network_job, pyplot, read_rows, rows_of, run_here
+from paper_figures import RESULTS, Network, main, mean, network_job, pyplot, read_rows, rows_of, run_here
 
 NEURAL, PRODUCTS = "networks (vae)", "products"
 
@@ -49,7 +50,7 @@ def run(config: Config, measured: Path | None = None):
     if config.steps is not None:
         return smoke_rows(config)
     wanted = jobs(config)
-    fits = run_here(wanted, SHARED) if measured is None else rows_of(wanted, measured)
+    fits = run_here(wanted, DATA) if measured is None else rows_of(wanted, measured)
     labels = {"paper": "the paper's VAEs", "default": "image generator"}
     return fits + [
         {"name": f"{labels[row['preset']]}, epsilon {float(row['epsilon']):g}"} | row

@@ -11,16 +11,15 @@ import argparse
 import csv
 import json
 import multiprocessing
-import os
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from data_folder import DATA
 from network_runs import Job, Workload, load_data, run_job
 
-SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 SHOWN = ("pop1", "pop2", "pop3", "pop4", "paper20", "paper100", "lengths", "accuracy", "fit_s", "score_s")
 
 
@@ -30,10 +29,10 @@ def pack(folder: Path) -> None:
     import fidelity_images
 
     folder.mkdir(parents=True, exist_ok=True)
-    fidelity_data.store("msweb", SHARED, folder)
+    fidelity_data.store("msweb", DATA, folder)
     parts = {}
     for part, name in (("train", "train"), ("test", "t10k")):
-        dense = fidelity_images.load(name, SHARED / "mnist").to_dense(np.uint8)
+        dense = fidelity_images.load(name, DATA / "mnist").to_dense(np.uint8)
         parts |= {f"{part}_images": np.packbits(dense[:, :784], axis=1), f"{part}_labels": dense[:, 784:].argmax(1)}
     np.savez_compressed(folder / "mnist.npz", **{name: value.astype(np.uint8) for name, value in parts.items()})
 

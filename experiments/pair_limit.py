@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from data_folder import DATA
 from fidelity_data import load
 
 from dpgm.data.records import Records
@@ -53,7 +54,7 @@ def oracle_error(records: Records, epsilon: float, cap: int, queries: int = 300)
 def main() -> None:
     """The oracle's error for several bounds on the length of records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared/data")
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", default="tw_ny")
     parser.add_argument("--epsilon", type=float, default=1.0)
     arguments = parser.parse_args()

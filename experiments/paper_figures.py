@@ -4,7 +4,6 @@ import argparse
 import csv
 import dataclasses
 import json
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from dpgm.synthesis.plan import make_plan
 
 RESULTS = Path(__file__).parent / "results"
 GRIDS = RESULTS / "paper_grids.npz"  # samples of networks of MNIST, by `grid_key`
-SHARED = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared/data")
 TRANSIT, CDR = f"transit {simulate.TRANSIT.records}", f"cdr {simulate.CDR.records}"
 TW_NY = "tw_ny"
 REAL = {"msweb": (32_711, 294), TW_NY: (28_720, 342)}  # records and items, as the fidelity table reads them

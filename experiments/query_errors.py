@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import fidelity
+from data_folder import DATA
 from fidelity_methods import METHODS
 from network_runs import PAPER, POPULAR, Job, Row, load_data
-from paper_figures import SHARED, Network, mean, network_job, pyplot, read_rows, rows_of, run_here
+from paper_figures import Network, mean, network_job, pyplot, read_rows, rows_of, run_here
 
 OTHERS = ("ours", "independent", "mwem", "mwem clipped", "answer 0")
 
@@ -54,7 +55,7 @@ def run(config: Comparison, measured: Path | None = None) -> list[Row]:
     """One row per fit."""
     wanted = jobs(config)
     if measured is None:
-        return run_here(wanted, SHARED) + other_rows(config)
+        return run_here(wanted, DATA) + other_rows(config)
     rows = rows_of(wanted, measured)
     others = [row for row in read_rows(measured) if row["data"] == config.data and label_of(row) in config.others]
     left = tuple(method for method in config.others if method not in {label_of(row) for row in others})
@@ -68,7 +69,7 @@ def label_of(row: Row) -> str:
 
 def other_rows(config: Comparison) -> list[Row]:
     """The methods beside the networks, scored by the same queries."""
-    records, _ = load_data(config.data, SHARED)
+    records, _ = load_data(config.data, DATA)
     scores = fidelity.set_scores(records, config.queries)
     rows: list[Row] = []
     for method in config.others:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from data_folder import DATA
 from network_runs import Job
 from paper_figures import (
     RESULTS,
-    SHARED,
     Network,
     main,
     mean,
@@ -62,7 +62,7 @@ def run(config: Config, measured: Path | None = None):
     if config.steps is not None:
         return smoke_rows(config)
     wanted = jobs(config)
-    fits = run_here(wanted, SHARED) if measured is None else rows_of(wanted, measured)
+    fits = run_here(wanted, DATA) if measured is None else rows_of(wanted, measured)
     return fits + default_rows(config)
 
 
@@ -117,9 +117,9 @@ def plot(rows):
 
 def _real():
     """Eight digits of each class."""
-    from fidelity_images import DATA, load
+    from fidelity_images import DIGITS, load
 
-    if not DATA.exists():
+    if not DIGITS.exists():
         return None
     dense = load("t10k").rows(0, 2000).to_dense(np.uint8)
     labels = dense[:, 784:].argmax(1)

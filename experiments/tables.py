@@ -20,7 +20,6 @@ Rules were chosen on seeds 0 to 2. Seeded, so NOT PRIVATE. A row of the same dat
 
 import argparse
 import csv
-import os
 import time
 import warnings
 import zipfile
@@ -29,6 +28,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from data_folder import DATA
 from numpy.typing import NDArray
 
 import dpgm
@@ -42,7 +42,6 @@ from dpgm.evaluation.marginals import field_codes
 from dpgm.mechanisms.randomness import SeededRandomness
 
 HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("DPGM_DATA") or HERE.parents[1] / "shared/data")
 RUN = ("data", "bins", "seed")
 FIELDS = (
     *RUN, "tv1", "tv2", "tv3", "accuracy", "auc", "mode", "median", "mean", "popular", "consistent", "seconds",
@@ -207,7 +206,7 @@ def main() -> None:
     parser.add_argument("--only", default="adult,bank")
     parser.add_argument("--bins", default="found,shared")
     parser.add_argument("--seeds", default="20,21,22")
-    parser.add_argument("--data", type=Path, default=SHARED, help="the shared data sets")
+    parser.add_argument("--data", type=Path, default=DATA, help="the shared data sets")
     parser.add_argument("--out", type=Path, default=HERE / "results/tables.csv")
     parser.add_argument("--smoke", action="store_true", help="the first 2,000 rows and one seed, nothing written")
     chosen = parser.parse_args()

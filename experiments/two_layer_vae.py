@@ -10,10 +10,10 @@ is; here both have 200 units.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data_folder import DATA
 from network_runs import PAPER, POPULAR, Job
 from paper_figures import (
     CDR,
-    SHARED,
     TRANSIT,
     Network,
     grid_key,
@@ -62,7 +62,7 @@ def jobs(config: Config) -> list[Job]:
 
 def run(config: Config, measured: Path | None = None):
     """One row per fit."""
-    return run_here(jobs(config), SHARED) if measured is None else rows_of(jobs(config), measured)
+    return run_here(jobs(config), DATA) if measured is None else rows_of(jobs(config), measured)
 
 
 def plot(rows):
