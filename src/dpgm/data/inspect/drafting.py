@@ -4,7 +4,6 @@ The draft states names and kinds of columns, whole numbers or places after the p
 bounds, bins and categories are found privately by the fit. Kinds are judged by the rows, so the curator confirms them.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.condition_text import parse_constraints
+from dpgm.data.condition_text import parse_constraint
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -30,15 +29,10 @@ from dpgm.data.inspect.hints import (
     CodeCounts,
     DateOrders,
     NumberMarks,
-    absent_words,
     called_id,
-    clock_or_brackets,
-    code_hint,
-    far_dates,
-    joining_mark,
+    date_hint,
     names_persons,
-    order_rule,
-    ways_of_dates,
+    text_hint,
 )
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
@@ -73,8 +67,8 @@ class Drafted:
     """A draft, why columns were left out, and what the curator is asked to confirm."""
 
     domain: Domain
-    left_out: tuple[tuple[str, str], ...]
-    confirm: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+    confirm: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()  # rules on dates that every row meets
     follows: tuple[tuple[str, str], ...] = ()  # dates that come soon after others, and those
     hints: tuple[tuple[str, str], ...] = ()  # columns that other options would read as numbers
@@ -119,18 +113,19 @@ def draft_table(
     left_out, confirm = [], []
     for name, column in seen.items():
         if name == options.person:
-            fields.append(Identifier(name))
-            left_out.append((name, "the column of persons: never read into records, samples carry fresh ones"))
-            continue
-        field, why = column.field(stated.get(name))
-        fields.append(field)
-        if isinstance(field, (Identifier, Ignored)):
-            left_out.append((name, "as you said" if name in drop else why))
+            kind, why = "identifier", "the column of persons: never read into records, samples carry fresh ones"
+        elif name in stated:
+            kind, why = stated[name], "as you said" if name in drop else f"{stated[name]}, as you said"
+        else:
+            kind, why = column.kind()
+        fields.append(column.field(kind))
+        if kind in ("identifier", "ignored"):
+            left_out.append((name, why))
         else:
             confirm.append(f"{name}: {why}")
     schema = () if columns.schema is None else columns.schema.names
     left_out += [(name, "it is nested; flatten it to have it") for name in schema if name not in columns.names]
-    if all(isinstance(field, (Identifier, Ignored)) for field in fields):
+    if not confirm:
         raise UsageError(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
             " with --kind COLUMN=KIND."
@@ -138,45 +133,48 @@ def draft_table(
     domain = Domain(tuple(fields))  # type: ignore[arg-type]
     dated = tuple(one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure)
     pairs = orders.found(dated)
-    rules = tuple(rule for pair in pairs if _is_rule(rule := order_rule(*pair), domain))
+    rules = (_rule(first, last, domain) for first, last in pairs)
     follows: dict[str, str] = {}
     for first, last in pairs:
         if orders.is_close(first, last) and first not in follows and last not in (*follows, *follows.values()):
             follows[last] = first
     told = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
-    hints = tuple((name, hint) for name, hint in told if hint is not None)
-    return Drafted(domain, tuple(left_out), tuple(confirm), rules, tuple(follows.items()), hints)
+    return Drafted(
+        domain,
+        tuple(left_out),
+        tuple(confirm),
+        orders=tuple(rule for rule in rules if rule is not None),
+        follows=tuple(follows.items()),
+        hints=tuple((name, hint) for name, hint in told if hint is not None),
+    )
 
 
-def _is_rule(rule: str, domain: Domain) -> bool:
-    """Whether a rule can be written so that it is read as one: names of columns may hold anything."""
+def _rule(first: str, last: str, domain: Domain) -> str | None:
+    """That a date never comes after another, as a domain file states it; None if their names cannot be written so."""
+    rule = " <= ".join(name if name.isidentifier() else f'"{name}"' for name in (first, last))
     try:
-        (made,) = parse_constraints((rule,), domain.fields, ())
-        return len(made.fields) == 2
+        return rule if len(parse_constraint(rule, domain.fields).fields) == 2 else None
     except UsageError:
-        return False
+        return None
 
 
 class _Column:
     """What one column of a table looks like so far."""
 
     def __init__(self, name: str, options: ReadOptions) -> None:
-        self.name, self._tokens = name, ("", *options.missing)
-        self._style = options.number_style
-        self.marks, self.codes = NumberMarks(), CodeCounts()
-        self.sure = True  # dates of all rows were read in one pattern
-        self._read_as: list[str | None] = []
-        self.units: set[Unit] = {"day", "hour", "minute"}
+        self.name, self._tokens, self._style = name, ("", *options.missing), options.number_style
         self.rows = self.gone = self.decimals = self.longest = self.padded = 0
-        self.widths: set[int] = set()
         self.number = self.whole = self.rising = self.plain = True
-        self.lists = self.truth = self.blanks = False
-        self.temporal: str | None = None
-        self.last = self.largest = -np.inf
-        self.least = np.inf
-        self.patterns: list[str | None] = [None, *DATE_PATTERNS]
-        self.clock = False
+        self.lists = self.truth = self.blanks = self.clock = False
         self.values: set[str] = set()
+        self.widths: set[int] = set()
+        self.marks, self.codes = NumberMarks(), CodeCounts()
+        self.least, self.last, self.largest = np.inf, -np.inf, -np.inf
+        self.temporal: str | None = None
+        self.patterns: list[str | None] = [None, *DATE_PATTERNS]
+        self.sure = True  # dates of all rows were read in one pattern
+        self._read_as: set[str | None] = set()
+        self.units: list[Unit] = ["day", "hour", "minute", "second"]  # of which all moments are whole ones
 
     def see(self, column: Any, place: Any) -> None:
         import pyarrow as pa
@@ -260,42 +258,10 @@ class _Column:
             return texts
 
     @property
-    def _numbered(self) -> bool:
-        """Whether whole numbers that all differ leave out hardly any between the least and the largest."""
-        return self.largest - self.least < _NUMBERED * (self.rows - self.gone)
-
-    @property
     def is_code(self) -> bool:
         """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
         many = self.padded >= _PADDED * (self.rows - self.gone)
         return self.number and self.whole and self.padded > 0 and (many or len(self.widths) == 1)
-
-    def hint(self) -> str | None:
-        """Which options may read the column as what it is meant to be."""
-        number = self.number and not self.is_code
-        if number and (codes := self.codes.found()):
-            return code_hint(codes)
-        if number and self.whole and names_persons(self.name) and self._repeats:
-            return f"if it tells persons with several rows each, say --person '{self.name}'"
-        if number or self.lists or self.temporal is not None:
-            return None
-        if self.patterns and self.values:
-            return far_dates(self.values)
-        if (told := self.marks.hint()) is not None:
-            return told
-        told = absent_words(self.values) or ways_of_dates(self.values) or clock_or_brackets(self.values)
-        if told is not None:
-            return told
-        separator = joining_mark(self.values)
-        if separator is not None:
-            said = f"--kind {shlex.quote(f'{self.name}=items')} --item-separator '{separator}'"
-            return f"cells that hold several items each: read them as lists with {said}"
-        if self._repeats:
-            return (
-                f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
-                f" each, say --person '{self.name}'; else most of them are too rare to be published"
-            )
-        return None
 
     @property
     def _repeats(self) -> bool:
@@ -303,93 +269,98 @@ class _Column:
         some = _FEW * self.rows < len(self.values) < _DISTINCT * (self.rows - self.gone)
         return some and self.rows >= _ENOUGH
 
+    def hint(self) -> str | None:
+        """Which options may read the column as what it is meant to be."""
+        if self.number and not self.is_code:
+            told = self.codes.hint()
+            if told is None and self.whole and names_persons(self.name) and self._repeats:
+                return f"if it tells persons with several rows each, say --person '{self.name}'"
+            return told
+        if self.lists or self.temporal is not None:
+            return None
+        if self.patterns and self.values:
+            return date_hint(self.values)
+        told = self.marks.hint() or text_hint(self.name, self.values)
+        if told is None and self._repeats:
+            return (
+                f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
+                f" each, say --person '{self.name}'; else most of them are too rare to be published"
+            )
+        return told
+
     def seconds(self, column: Any, place: Any) -> "NDArray[np.float64] | None":
         """Dates of some rows as seconds, NaN where missing; None if they are none."""
         if self.temporal is None and (not self.patterns or not self.values or self.truth):
             return None
         pattern = None if self.temporal is not None else self.patterns[0]
-        self._read_as.append(pattern)
-        self.sure = self.sure and self._read_as[0] == pattern
+        self._read_as.add(pattern)
+        self.sure = self.sure and len(self._read_as) == 1
         try:
             moments, gone = seconds_of(column, place, self._tokens, pattern)
         except InputError:
             self.sure = False
             return None
-        for unit in ("day", "hour", "minute"):
-            if ((moments % SECONDS[unit] != 0) & ~gone).any():
-                self.units.discard(unit)
+        present = moments[~gone]
+        self.units = [unit for unit in self.units if unit == "second" or not (present % SECONDS[unit]).any()]
         return np.where(gone, np.nan, moments)
 
-    @property
-    def _unit(self) -> Unit:
-        """The coarsest unit that all moments are whole ones of."""
-        return next((unit for unit in ("day", "hour", "minute") if unit in self.units), "second")
-
-    def field(self, stated: str | None) -> tuple[Field | Unread, str]:
-        """The field, and why: for the curator to confirm, or to see what was left out."""
-        if stated is not None:
-            return self._stated(stated), f"{stated}, as you said"
-        if not self.plain:
-            return Ignored(self.name), "its type cannot be modelled"
-        if self.lists:
-            return self._stated("items"), "lists of items, found privately"
-        if self.truth:
-            return self._stated("boolean"), "true or false"
-        if self.temporal is not None:
-            days = self._unit == "day" and self.rows > self.gone  # a date at midnight is a date
-            return self._stated("date" if days else self.temporal), self._about_dates()
-        if not self.values:
-            return Ignored(self.name), "no row has a value in it"
+    def kind(self) -> tuple[str, str]:
+        """What the column is, one of `KINDS`, and why: for the curator to confirm, or to see what was left out."""
         filled = self.rows - self.gone
+        if not self.plain:
+            return "ignored", "its type cannot be modelled"
+        if self.lists:
+            return "items", "lists of items, found privately"
+        if self.truth:
+            return "boolean", "true or false"
+        if self.temporal is not None:
+            days = self.units[0] == "day" and filled > 0  # a date at midnight is a date
+            return "date" if days else self.temporal, self._about_dates()
+        if not self.values:
+            return "ignored", "no row has a value in it"
         telling = len(self.values) >= _DISTINCT * filled and filled >= _ENOUGH
+        constant = ", always the same" if len(self.values) == 1 else ""
         if any({value.lower() for value in self.values} <= truth for truth in _TRUTH):
-            return self._stated("boolean"), "true or false"
+            return "boolean", "true or false"
+        if self.is_code and telling:
+            return "identifier", "numbers with leading zeros that differ in nearly every row: an identifier"
         if self.is_code:
-            if telling:
-                return Identifier(
-                    self.name
-                ), "numbers with leading zeros that differ in nearly every row: an identifier"
             told = "codes with leading zeros; those that many people have are found privately (a number: --kind"
-            return self._stated("categorical"), f"{told} '{self.name}=integer')"
+            return "categorical", f"{told} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
             all_differ = len(self.values) == filled and filled >= _ENOUGH
-            if self.whole and all_differ and (self.rising or called_id(self.name) or self._numbered):
-                return Identifier(self.name), "whole numbers that differ in every row: an identifier"
-            constant = ", always the same" if len(self.values) == 1 else ""
+            numbered = self.largest - self.least < _NUMBERED * filled  # hardly any number between is left out
+            if self.whole and all_differ and (self.rising or called_id(self.name) or numbered):
+                return "identifier", "whole numbers that differ in every row: an identifier"
             if self.whole and self.decimals < _MONEY:
-                return self._stated("integer"), f"whole numbers{constant}; their range is found privately"
-            places = (
-                f" with {self.decimals} {'place' if self.decimals == 1 else 'places'}"
-                if self.decimals <= MAX_DECIMALS
-                else ""
-            )
-            return self._stated("number"), f"numbers{places}{constant}; their range is found privately"
+                return "integer", f"whole numbers{constant}; their range is found privately"
+            places = f" with {self.decimals} place{'s' if self.decimals != 1 else ''}"
+            places = places if self.decimals <= MAX_DECIMALS else ""
+            return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
-            days = not self.clock or self._unit == "day"  # spreadsheets write midnight beside a day
-            return self._stated("date" if days else "datetime"), self._about_dates()
+            days = not self.clock or self.units[0] == "day"  # spreadsheets write midnight beside a day
+            return "date" if days else "datetime", self._about_dates()
         if telling and not self.blanks and self.longest <= _LONG:
-            return Identifier(self.name), "texts that differ in nearly every row: an identifier"
+            return "identifier", "texts that differ in nearly every row: an identifier"
         if telling:
-            return Ignored(self.name), "free text: nearly every row has another"
-        constant = ", always the same" if len(self.values) == 1 else ""
-        return self._stated(
-            "categorical"
-        ), f"categories{constant}; values that many people have are found privately"
+            return "ignored", "free text: nearly every row has another"
+        return "categorical", f"categories{constant}; values that many people have are found privately"
 
     def _about_dates(self) -> str:
         pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
         return f"dates{pattern}; the years they lie in are found privately"
 
-    def _stated(self, kind: str) -> Field | Unread:
+    def field(self, kind: str) -> Field | Unread:
+        """The column as a field of this kind, everything else left open."""
         pattern = self.patterns[0] if self.patterns else None
-        whole = self.number and self.whole and self.decimals < _MONEY and kind != "number"
         if kind in ("number", "integer"):
+            whole = self.number and self.whole and self.decimals < _MONEY and kind != "number"
             places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
-            return Numeric(self.name, "discover", "discover", integer=kind == "integer" or whole, decimals=places)
+            return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer" or whole, decimals=places)
         if kind == "date":
             return Date(self.name, DISCOVER, DISCOVER, pattern=pattern)
         if kind == "datetime":
-            unit = "minute" if self._unit == "day" else self._unit
+            unit: Unit = "minute" if self.units[0] == "day" else self.units[0]
             return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=pattern)
         if kind == "boolean":
             return Boolean(self.name, missing=self.gone > 0)

@@ -6,9 +6,9 @@ guesses nothing, because it would have to look at other rows.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -93,107 +93,83 @@ class NumberMarks:
 
     def hint(self) -> str | None:
         """Which options read these texts as numbers; None if they are plain numbers, or no numbers."""
-        if not self._texts:
+        count, texts = self._counts, self._texts
+        comma, grouped, either = (count[key] for key in ("decimal comma", "commas between thousands", "either"))
+        whole, marked = count["whole"], count["marks between thousands"]
+        thousands = f"--thousands '{self._mark}'" if self._mark else ""
+        if not texts:
             return None
-        marks = self._marks_hint()
-        if not self._signed:
-            return marks
-        plain = self._counts["whole"] + self._counts["point"] == self._texts
-        if marks is None and not plain:
+        if comma > either and comma + marked + whole == texts:
+            what, options = "numbers with a decimal comma", f"--decimal , {thousands}"
+        elif grouped > either and grouped + whole + count["point"] == texts:
+            what, options = "numbers with commas between thousands", "--thousands ,"
+        elif either and either + whole == texts:
+            what, options = "numbers such as 1,234", "--thousands , (or with --decimal , if that is one and a bit)"
+        elif self._mark not in ("", ".") and marked + whole == texts:
+            what, options = "numbers with marks between thousands", thousands
+        elif self._signed and whole + count["point"] == texts:
+            what, options = "numbers", ""
+        else:
             return None
-        signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
-        if marks is None:
-            return f"numbers with a currency or percent sign: read them with {signs}"
-        return marks.replace(": read them with", f" and a currency or percent sign: read them with {signs}", 1)
-
-    def _marks_hint(self) -> str | None:
-        count = self._counts
-        marked = f"--thousands '{self._mark}'"
-        comma, grouped = count["decimal comma"], count["commas between thousands"]
-        if comma > count["either"] and comma + count["marks between thousands"] + count["whole"] == self._texts:
-            return f"numbers with a decimal comma: read them with --decimal ,{f' {marked}' if self._mark else ''}"
-        if grouped > count["either"] and grouped + count["whole"] + count["point"] == self._texts:
-            return "numbers with commas between thousands: read them with --thousands ,"
-        if count["either"] and count["either"] + count["whole"] == self._texts:
-            return (
-                "numbers such as 1,234: read them with --thousands , (or with --decimal , if that is one and a bit)"
-            )
-        if self._mark not in ("", ".") and count["marks between thousands"] + count["whole"] == self._texts:
-            return f"numbers with marks between thousands: read them with {marked}"
-        return None
+        if self._signed:
+            what += f" {'and' if options else 'with'} a currency or percent sign"
+            signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
+            options = f"{signs} {options}"
+        return f"{what}: read them with {options.rstrip()}"
 
 
-def clock_or_brackets(cells: Collection[str]) -> str | None:
-    """What to do about durations such as 1:23:45, or about negative numbers in brackets.
+def text_hint(column: str, cells: Collection[str]) -> str | None:
+    """What to do about texts that seem to be numbers, dates or lists of items.
 
-    >>> clock_or_brackets({"1:23:45", "0:05:10"})
+    >>> text_hint("x", {"1:23:45", "0:05:10"})
     'durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such'
-    >>> clock_or_brackets({"12.50", "(3.00)"})
-    'numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)'
-    """
-    if cells and all(_CLOCK.fullmatch(cell) for cell in cells):
-        return "durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such"
-    bare = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
-    if any(one != cell for one, cell in zip(bare, cells, strict=True)) and all(map(_NUMBER.fullmatch, bare)):
-        return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"
-    return None
-
-
-def far_dates(cells: Collection[str]) -> str | None:
-    """Which option takes dates that stand for "never" or "unknown" as missing.
-
-    >>> far_dates({"2020-01-31", "9999-12-31"})
-    "9999-12-31 among dates: say --missing '9999-12-31' if that means a missing value"
-    >>> far_dates({"2020-01-31", "1999-12-31"}) is None
-    True
-    """
-    far = sorted(cell for cell in cells if _NEVER.search(cell))
-    if not far or len(far) > _MOST_NEVER:
-        return None
-    options = " ".join(f"--missing '{cell}'" for cell in far)
-    return f"{', '.join(far)} among dates: say {options} if that means a missing value"
-
-
-def absent_words(cells: Collection[str]) -> str | None:
-    """Which option takes words such as N/A for missing, where all other cells are numbers or dates.
-
-    >>> absent_words({"12", "N/A", "7"})
-    "numbers or dates, and 'N/A': say --missing 'N/A' if that means a missing value"
-    >>> absent_words({"good", "N/A", "7"}) is None
+    >>> text_hint("x", {"I10;E11", "E11", "I10;J45", "J45;E11", "I10"})
+    "cells that hold several items each: read them as lists with --kind x=items --item-separator ';'"
+    >>> text_hint("x", {"good", "N/A", "7"}) is None
     True
     """
     words = sorted(cell for cell in cells if cell.lower() in _ABSENT)
     others = [cell for cell in cells if cell.lower() not in _ABSENT]
-    if not words or not others or not all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in others):
-        return None
-    options = " ".join(f"--missing '{word}'" for word in words)
-    return f"numbers or dates, and {', '.join(map(repr, words))}: say {options} if that means a missing value"
+    if words and others and all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in others):
+        return f"numbers or dates, and {', '.join(map(repr, words))}: {_say_missing(words)}"
+    dates = [_DATE.fullmatch(cell) for cell in cells]
+    if dates and all(dates):
+        ways = sorted({(len(one["first"]) != 4, one["mark"]) for one in dates if one is not None})
+        if len(ways) == 1:
+            return "dates of which the pattern is to be stated in the domain, such as pattern: '%m/%d/%Y %H:%M'"
+        shown = ", ".join(mark.join(("31", "12", "2020") if late else ("2020", "12", "31")) for late, mark in ways)
+        return f"dates written in several ways (such as {shown}): write all in one way to have them as dates"
+    if cells and all(_CLOCK.fullmatch(cell) for cell in cells):
+        return "durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such"
+    bare = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
+    if bare != list(cells) and all(map(_NUMBER.fullmatch, bare)):
+        return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"
+    if mark := joining_mark(cells):
+        options = f"--kind {shlex.quote(f'{column}=items')} --item-separator '{mark}'"
+        return f"cells that hold several items each: read them as lists with {options}"
+    return None
 
 
-def ways_of_dates(cells: Collection[str]) -> str | None:
-    """What to do about dates that are written in several ways, or in one that has to be stated.
+def date_hint(cells: Collection[str]) -> str | None:
+    """Which option takes dates that stand for "never" or "unknown" as missing.
 
-    >>> ways_of_dates({"2020-01-31", "31.01.2020", "28.02.2020"})
-    'dates written in several ways (such as 2020-12-31, 31.12.2020): write all in one way to have them as dates'
-    >>> ways_of_dates({"2020-01-31", "soon"}) is None
+    >>> date_hint({"2020-01-31", "9999-12-31"})
+    "9999-12-31 among dates: say --missing '9999-12-31' if that means a missing value"
+    >>> date_hint({"2020-01-31", "1999-12-31"}) is None
     True
     """
-    found = [_DATE.fullmatch(cell) for cell in cells]
-    dates = [one for one in found if one is not None]
-    if not dates or len(dates) < len(found):
-        return None
-    ways = sorted({(len(one["first"]) != 4, one["mark"]) for one in dates})
-    if len(ways) == 1:
-        return "dates of which the pattern is to be stated in the domain, such as pattern: '%m/%d/%Y %H:%M'"
-    shown = ", ".join(mark.join(("31", "12", "2020") if late else ("2020", "12", "31")) for late, mark in ways)
-    return f"dates written in several ways (such as {shown}): write all in one way to have them as dates"
+    far = sorted(cell for cell in cells if _NEVER.search(cell))
+    return f"{', '.join(far)} among dates: {_say_missing(far)}" if 0 < len(far) <= _MOST_NEVER else None
+
+
+def _say_missing(words: Sequence[str]) -> str:
+    options = " ".join(f"--missing '{word}'" for word in words)
+    return f"say {options} if that means a missing value"
 
 
 def joining_mark(cells: Collection[str]) -> str | None:
     """The mark between items where cells hold several each: the parts repeat, and are fewer than the cells.
 
-    >>> joining_mark({"I10;E11", "E11", "I10;J45", "J45;E11", "I10"})
-    ';'
     >>> joining_mark({"Surgery, general", "Medicine", "Cardiology"}) is None
     True
     """
@@ -269,71 +245,55 @@ class CodeCounts:
                 found.append(code)
         return tuple(found)
 
-
-def code_hint(codes: tuple[float, ...]) -> str:
-    """What to write into a drafted domain.
-
-    >>> code_hint((-1.0, 999.0))
-    '-1, 999 apart from all other numbers: if that means "unknown", add specials: [-1, 999] to its line in the draft'
-    """
-    listed = ", ".join(f"{code:g}" for code in codes)
-    return (
-        f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in the'
-        " draft"
-    )
+    def hint(self) -> str | None:
+        """What to write into a drafted domain."""
+        listed = ", ".join(f"{code:g}" for code in self.found())
+        if not listed:
+            return None
+        return (
+            f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
+            " the draft"
+        )
 
 
-@dataclass
 class DateOrders:
-    """Pairs of date columns, and in how many rows the first one was before, with or after the second."""
+    """How pairs of date columns lie to each other."""
 
-    before: dict[tuple[str, str], int] = field(default_factory=dict)
-    equal: dict[tuple[str, str], int] = field(default_factory=dict)
-    gaps: dict[tuple[str, str], float] = field(default_factory=dict)  # sums of the second minus the first
-    moments: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # number, sum and sum of squares, in days
+    def __init__(self) -> None:
+        # By pair: rows whose first date is before the second, rows where they are equal, and the sum of days between.
+        self._pairs: dict[tuple[str, str], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
+        # By column: number, sum and sum of squares of its dates, in days.
+        self._moments: dict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
 
     def see(self, seconds: Mapping[str, NDArray[np.float64]]) -> None:
         """Compare the dates of some rows, NaN where one is missing."""
         for pair in permutations(list(seconds)[:_MOST_COLUMNS], 2):
             first, second = seconds[pair[0]], seconds[pair[1]]
-            self.before[pair] = self.before.get(pair, 0) + int((first < second).sum())
-            self.equal[pair] = self.equal.get(pair, 0) + int((first == second).sum())
-            self.gaps[pair] = self.gaps.get(pair, 0.0) + float(np.nansum(second - first)) / _DAY
+            gap = np.nansum(second - first) / _DAY
+            self._pairs[pair] += [(first < second).sum(), (first == second).sum(), gap]
         for name, dates in seconds.items():
             days = dates[~np.isnan(dates)] / _DAY
-            sums = np.array([len(days), days.sum(), (days**2).sum()])
-            self.moments[name] = self.moments.get(name, np.zeros(3)) + sums
+            self._moments[name] += [len(days), days.sum(), (days**2).sum()]
 
     def is_close(self, first: str, second: str) -> bool:
         """Whether the second date follows soon: by a fraction of how far the first ones lie apart, on average."""
-        rows = self.before[first, second] + self.equal[first, second]
-        count, total, squares = self.moments[first]
+        before, equal, gap = self._pairs[first, second]
+        count, total, squares = self._moments[first]
         spread = max(squares / count - (total / count) ** 2, 0.0) ** 0.5
-        return bool(self.gaps[first, second] / rows < _SOON * spread)
+        return bool(gap / (before + equal) < _SOON * spread)
 
     def found(self, columns: tuple[str, ...]) -> list[tuple[str, str]]:
         """Pairs of these columns whose first never comes after the second; none that follows from two others."""
-        holds = {
-            pair
-            for pair, before in self.before.items()
-            if set(pair) <= set(columns) and before and not self.before.get((pair[1], pair[0]))
-            if before + self.equal[pair] >= ENOUGH_ROWS
-        }
+        holds = [
+            (first, last)
+            for first, last in permutations(columns, 2)
+            if (pair := self._pairs.get((first, last))) is not None
+            and pair[0]
+            and not self._pairs[last, first][0]
+            and pair[0] + pair[1] >= ENOUGH_ROWS
+        ]
         return [
             (first, last)
-            for first, last in sorted(holds, key=lambda pair: (columns.index(pair[0]), columns.index(pair[1])))
+            for first, last in holds
             if not any((first, middle) in holds and (middle, last) in holds for middle in columns)
         ]
-
-
-def order_rule(first: str, second: str) -> str:
-    """The rule as a domain file states it.
-
-    >>> order_rule("admitted", "day left")
-    'admitted <= "day left"'
-    """
-    return f"{_quoted(first)} <= {_quoted(second)}"
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f'"{name}"'

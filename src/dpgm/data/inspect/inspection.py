@@ -7,7 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Boolean, Categorical, Date, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import save_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import Drafted, draft_table
@@ -36,6 +36,8 @@ _ORDERS = (
     "No row breaks these rules, but synthetic ones can; where one is public knowledge, state it in the draft under"
     " `constraints`:"
 )
+_CONFIRM = "Confirm that these are public knowledge: the names of the columns, and that they are"
+_LEFT_OUT = "Left out (change it with --kind COLUMN=KIND, or drop more with --drop COLUMN):"
 _ALL_MEMBERS = "lists of items alone are read; for a table of all members say --shape wide"
 _AFTER = "the time since is then modelled, and nothing has to be left out"
 _ORDERS_NOTE = (
@@ -44,13 +46,12 @@ _ORDERS_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Inspection:
+@dataclass(frozen=True, kw_only=True)
+class Inspection(Drafted):
     """What a file holds. Computed on the data: for the curator's eyes, not for publication."""
 
     file: str
     source: Source
-    domain: Domain
     domain_is_draft: bool
     records: int
     empty: int
@@ -58,23 +59,24 @@ class Inspection:
     median_length: float
     longest: int
     held_by_one: int = 0
-    left_out: tuple[tuple[str, str], ...] = ()
-    confirm: tuple[str, ...] = ()
-    orders: tuple[str, ...] = ()
-    follows: tuple[tuple[str, str], ...] = ()
-    hints: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
+        most = self.source.rows_per_person
+        record = self.source.unit if most == 1 else f"row, of which a person keeps {most} at most"
+        head = [
+            f"{self.file} (curator only: computed on the data, do not publish)",
+            f"records    {self.records:,} (a record is a {record}; shape {self.source.shape})",
+        ]
         if self.confirm:
-            return [*self._head(), *self._checklist()]
+            return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
         shown = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
         if len(self.domain.fields) > 40:
             shown.append(f"  ... and {len(self.domain.fields) - 40} more")
         return [
-            *self._head(),
+            *head,
             f"positions  {self.domain.width:,}",
             f"lengths    mean {self.mean_length:.2f}, median {self.median_length:g}, longest {self.longest:,},"
             f" empty records {self.empty:,}",
@@ -83,38 +85,26 @@ class Inspection:
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
         ]
 
-    def _head(self) -> list[str]:
-        return [
-            f"{self.file} (curator only: computed on the data, do not publish)",
-            f"records    {self.records:,} (a record is a {self._record}; shape {self.source.shape})",
-        ]
-
-    @property
-    def _record(self) -> str:
-        most = self.source.rows_per_person
-        return self.source.unit if most == 1 else f"row, of which a person keeps {most} at most"
-
     def _checklist(self) -> list[str]:
         """A drafted table: what was left out, and what the curator must confirm."""
-        outside = [f"  {name}: {why}" for name, why in self.left_out]
+
+        def section(title: str, lines: Sequence[str]) -> list[str]:
+            return [title, *(f"  {line}" for line in lines)] if lines else []
+
         return [
             f"fields     {len(self.domain.fields)} to be modelled, {len(self.left_out)} left out",
             *([_ROWS] if self.source.unit == "row" else []),
-            "Confirm that these are public knowledge: the names of the columns, and that they are",
-            *(f"  [ ] {line}" for line in self.confirm),
-            *(
-                ["Left out (change it with --kind COLUMN=KIND, or drop more with --drop COLUMN):"]
-                if outside
-                else []
-            ),
-            *outside,
-            *(["Perhaps read otherwise than you mean:"] if self.hints else []),
-            *(f"  {name}: {hint}" for name, hint in self.hints),
-            *([_ORDERS] if self.orders else []),
-            *(f"  [ ] {rule}" for rule in self.orders),
-            *(f"  or, better, `after: {first}` in the line of {last}: {_AFTER}" for last, first in self.follows),
+            *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
+            *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
+            *section("Perhaps read otherwise than you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
+            *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
+            *(f"  {_better(first, last)}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
+
+
+def _better(first: str, last: str) -> str:
+    return f"or, better, `after: {first}` in the line of {last}: {_AFTER}"
 
 
 def _describe(field: Field) -> str:
@@ -134,12 +124,9 @@ def _describe(field: Field) -> str:
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):
         return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
-    kind_of_date = "dates" if isinstance(field, Date) else "times"
-    return (
-        f"{kind_of_date}, range to be found"
-        if DISCOVER in (field.low, field.high)
-        else f"{kind_of_date} from {field.low} to {field.high}"
-    )
+    found = DISCOVER in (field.low, field.high)
+    span = ", range to be found" if found else f" from {field.low} to {field.high}"
+    return ("dates" if isinstance(field, Date) else "times") + span
 
 
 def inspect_file(
@@ -180,26 +167,20 @@ def inspect_file(
         note = DRAFT_NOTE if drafted is None else TABLE_NOTE
         if drafted is not None and drafted.orders:
             note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
-            for last, first in drafted.follows:
-                note += f"\nor, better, `after: {first}` in the line of {last}: {_AFTER}"
+            note += "".join(f"\n{_better(first, last)}" for last, first in drafted.follows)
         save_domain(domain, draft_domain, note=note, force=force)
-    notes = Drafted(domain, (), ()) if drafted is None else drafted
+    notes = Drafted(domain) if drafted is None else replace(drafted, domain=domain)
     return Inspection(
+        **vars(notes),
         file=str(source_file),
         source=source,
-        domain=domain,
         domain_is_draft=drafted is not None or source.items_assumed_public,
-        held_by_one=held_by_one(records),
         records=len(records),
         empty=int((lengths == 0).sum()),
         mean_length=float(lengths.mean()),
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
-        left_out=notes.left_out,
-        confirm=notes.confirm,
-        orders=notes.orders,
-        follows=notes.follows,
-        hints=notes.hints,
+        held_by_one=held_by_one(records),
         unread=guess.unread,
     )
 
