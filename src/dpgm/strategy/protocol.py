@@ -84,6 +84,10 @@ class FitPlan:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     rows_per_person: int = 1
 
+    def facts(self, domain: Domain | None) -> PublicFacts:
+        """What the plan was made from, with the domain it was made for."""
+        return PublicFacts(domain, self.records, self.target_epsilon, self.delta, self.rows_per_person)
+
     def noise(self, name: str) -> float:
         """The multiplier of a mechanism of this plan, for one record."""
         return self.rows_per_person * self.mechanism(name).noise

@@ -1,20 +1,20 @@
 """The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
 
-import json
 import os
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.errors import DpgmError, PrivacyWarning, ResourceError, UsageError
+from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, ResourceError, UsageError
 from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
+from dpgm.privacy.certificate import strict_json
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Run
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
@@ -67,21 +67,10 @@ class Plan(FitPlan):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Plan":
         """Read a plan; anything unknown, missing or dearer than it says is refused."""
-        known = {
-            "format",
-            "target_epsilon",
-            "epsilon",
-            "delta",
-            "adjacency",
-            "records",
-            "width",
-            "settings",
-            "mechanisms",
-        }
-        if isinstance(values, dict):
-            known |= {"rows_per_person"} & set(values)
-        if not isinstance(values, dict) or set(values) != known:
-            odd = ", ".join(sorted(set(values) ^ known)) if isinstance(values, dict) else "not an object"
+        names = {field.name for field in fields(cls)} | {"format"}
+        given = set(values) | {"rows_per_person"} if isinstance(values, dict) else set()
+        if given != names:
+            odd = ", ".join(sorted(given ^ names)) if given else "not an object"
             raise UsageError(f"the plan has unknown or missing fields ({odd}); make it again with `dpgm plan`.")
         if values["format"] != FORMAT:
             raise UsageError(f"the plan has format {values['format']!r}; this version reads {FORMAT}.")
@@ -99,43 +88,44 @@ class Plan(FitPlan):
             )
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError("the plan has a field of the wrong kind; make it again with `dpgm plan`.") from error
-        validation.whole(records=plan.records, at_least=1)
-        validation.whole(rows_per_person=plan.rows_per_person, at_least=1)
-        if plan.width is not None:
-            validation.whole(width=plan.width, at_least=1)
-        validation.positive(epsilon=plan.epsilon)
-        with warnings.catch_warnings():  # held to the rules of a plan made here; the warnings came when it was made
+        plan._check_values()
+        return plan
+
+    def _check_values(self) -> None:
+        """Hold a plan of an untrusted file to the rules of one made here."""
+        validation.whole(records=self.records, at_least=1)
+        validation.whole(rows_per_person=self.rows_per_person, at_least=1)
+        if self.width is not None:
+            validation.whole(width=self.width, at_least=1)
+        validation.positive(epsilon=self.epsilon)
+        with warnings.catch_warnings():  # which came when it was made
             warnings.simplefilter("ignore", PrivacyWarning)
-            validation.budget(epsilon=plan.target_epsilon, delta=plan.delta, records=plan.records)
-        if plan.adjacency is not Adjacency.ADD_REMOVE:
+            validation.budget(epsilon=self.target_epsilon, delta=self.delta, records=self.records)
+        if self.adjacency is not Adjacency.ADD_REMOVE:
             raise UsageError("the plan's adjacency must be add-remove, under which fits are accounted; plan again.")
-        if not plan.mechanisms:
+        if not self.mechanisms:
             raise UsageError("the plan has no mechanisms; make it again with `dpgm plan`.")
-        for mechanism in plan.mechanisms:
+        for mechanism in self.mechanisms:
             validation.positive(noise=mechanism.noise)
             validation.whole(count=mechanism.count, at_least=1)
             validation.fraction(sampling_rate=mechanism.sampling_rate)
             validation.non_negative(delta=mechanism.delta)
-        spent = cost(plan.mechanisms, plan.delta).epsilon
-        if not spent <= plan.epsilon * (1 + 1e-6) or not plan.epsilon <= plan.target_epsilon * (1 + 1e-6):
+        spent = cost(self.mechanisms, self.delta).epsilon
+        if not spent <= self.epsilon * (1 + 1e-6) or not self.epsilon <= self.target_epsilon * (1 + 1e-6):
             raise UsageError(
-                f"the plan asks for epsilon {plan.target_epsilon:.4g} and says {plan.epsilon:.4g}, but its mechanisms "
+                f"the plan asks for epsilon {self.target_epsilon:.4g} and says {self.epsilon:.4g}, but its mechanisms "
                 f"cost {spent:.4g}; make it again."
             )
-        return plan
 
     def check_fits(self, records: int, domain: Domain) -> None:
         """Refuse data of another size than the plan was made for, and mechanisms that no such fit runs."""
-        width = domain.width
         if records != self.records:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
-        if self.width is not None and width != self.width:
-            raise UsageError(f"the plan is for a domain of width {self.width}, not {width}; plan again.")
-        facts = PublicFacts(domain, records, self.target_epsilon, self.delta, self.rows_per_person)
-        runs = runs_of(self.settings, facts)
-        if self.rows_per_person > 1 and any(
-            run.sample is not None or run.sampling_rate < 1 for run in runs.values()
-        ):
+        if self.width is not None and domain.width != self.width:
+            raise UsageError(f"the plan is for a domain of width {self.width}, not {domain.width}; plan again.")
+        runs = runs_of(self.settings, self.facts(domain))
+        sampled = any(run.sample is not None or run.sampling_rate < 1 for run in runs.values())
+        if self.rows_per_person > 1 and sampled:
             raise UsageError(SAMPLED_ROWS)
         names = [mechanism.name for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
@@ -148,8 +138,7 @@ class Plan(FitPlan):
     def check_complete(self, domain: Domain) -> None:
         """Refuse a plan that leaves out what such a fit runs: its release would not verify."""
         known = None if self.width is None else domain
-        facts = PublicFacts(known, self.records, self.target_epsilon, self.delta, self.rows_per_person)
-        for name in runs_of(self.settings, facts):
+        for name in runs_of(self.settings, self.facts(known)):
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
@@ -159,15 +148,9 @@ class Plan(FitPlan):
         A release holds the domain as it was discovered; one that was open is kept here as it was stated.
         """
         stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
-        return (
-            {
-                "target_epsilon": self.target_epsilon,
-                "width": self.width,
-                "settings": self.settings.to_json(),
-            }
-            | stated
-            | self._several_rows
-        )
+        settings = self.settings.to_json()
+        numbers = {"target_epsilon": self.target_epsilon, "width": self.width, "settings": settings}
+        return numbers | stated | self._several_rows
 
 
 def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
@@ -226,18 +209,9 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
             f"nothing can be learned at epsilon {config.epsilon:g} and delta {delta:g}: the noise would exceed "
             f"{LARGEST_NOISE:g}; ask for a larger epsilon or delta."
         )
-    spent = cost(mechanisms, delta)
-    width = None if domain is None else domain.width
-    return Plan(
-        config.epsilon,
-        spent.epsilon,
-        delta,
-        records,
-        width,
-        settings,
-        mechanisms,
-        rows_per_person=config.rows_per_person,
-    )
+    spent, width = cost(mechanisms, delta).epsilon, None if domain is None else domain.width
+    rows = config.rows_per_person
+    return Plan(config.epsilon, spent, delta, records, width, settings, mechanisms, rows_per_person=rows)
 
 
 def read_plan(path: Path) -> Plan:
@@ -245,19 +219,12 @@ def read_plan(path: Path) -> Plan:
     try:
         if path.stat().st_size > MAX_PLAN_BYTES:
             raise UsageError(f"{path} is too large to be a plan.")
-        values = json.loads(path.read_text("utf-8"), object_pairs_hook=_without_duplicates)
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, UsageError):
-            raise
+        values = strict_json(path.read_text("utf-8"), "the plan")
+    except ArtefactError as error:
+        raise UsageError(f"{path}: {str(error).rstrip('.')}; make it again with `dpgm plan --out`.") from error
+    except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read as a plan (JSON); make it with `dpgm plan --out`.") from error
     return Plan.from_json(values)
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise UsageError("the plan names a field twice; make it again with `dpgm plan`.")
-    return values
 
 
 def shares(plan: Plan) -> dict[str, float]:
@@ -280,8 +247,7 @@ def describe(plan: Plan, mechanism: Mechanism) -> Measures:
 
 def check_memory(plan: Plan, domain: Domain) -> None:
     """Refuse a fit that cannot fit into memory, naming what to change."""
-    facts = PublicFacts(domain, plan.records, plan.target_epsilon, plan.delta, plan.rows_per_person)
-    needed = strategy_of(plan.settings.model).memory(facts, plan.settings.family)
+    needed = strategy_of(plan.settings.model).memory(plan.facts(domain), plan.settings.family)
     available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > 0.9 * available:
         raise ResourceError(

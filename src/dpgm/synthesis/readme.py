@@ -20,7 +20,6 @@ KINDS_JUDGED = (
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
 STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC, KINDS_JUDGED)
-WARNINGS = (SEEDED,)
 
 
 def several_rows(rows: int) -> str:
@@ -42,25 +41,22 @@ def statements_of(
         sentences.append(several_rows(source.rows_per_person))
     if source is not None and source.items_assumed_public:
         sentences.append(ITEMS_ASSUMED_PUBLIC)
-    if domain is not None and domain.origin == "declared":
-        sentences.append(DOMAIN_ASSUMED_PUBLIC)
-    if domain is not None and domain.origin == "judged":
-        sentences.append(KINDS_JUDGED)
-    return (*sentences, *found)
+    origins = {"declared": (DOMAIN_ASSUMED_PUBLIC,), "judged": (KINDS_JUDGED,)}
+    return (*sentences, *(() if domain is None else origins.get(domain.origin, ())), *found)
 
 
-def odd_sentence(
-    unit: str,
-    private: bool,
-    statements: Sequence[str],
-    warnings: Sequence[str],
-    found: Sequence[str] = (),
-    rows_per_person: int = 1,
-) -> str | None:
-    """Why these are not the sentences of a certificate of this unit, privacy and domain; None if they may be."""
+def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person: int) -> str | None:
+    """Why these are not the sentences of a certificate of this unit, privacy and domain; None if they may be.
+
+    Args:
+        certificate: the certificate.
+        found: what its discovery must say (`discovery_statements`).
+        rows_per_person: of its plan.
+    """
+    unit, statements, warnings = certificate.unit, certificate.statements, certificate.warnings
     several = (several_rows(rows_per_person),) if rows_per_person > 1 else ()
     for sentence in (*statements, *warnings):
-        if sentence not in (*STATEMENTS, *WARNINGS, *found, *several):
+        if sentence not in (*STATEMENTS, SEEDED, *found, *several):
             return f"{sentence[:60]!r} is not a sentence that dpgm writes"
     if not set(found) <= set(statements):
         return "it does not say what was found privately"
@@ -72,7 +68,7 @@ def odd_sentence(
         return "it does not say how many rows a person keeps"
     if (PER_ROW in statements) != (unit == "row") or (several and unit == "row"):
         return f"its sentences do not suit a guarantee per {unit}"
-    if (SEEDED in warnings) == private:
+    if (SEEDED in warnings) == certificate.private:
         return "it is called private and carries the warning of a seeded run, or the reverse"
     return None
 

@@ -24,7 +24,7 @@ from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
-from dpgm.data.read.frames import read_frame
+from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.row_store import bytes_of
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
@@ -32,7 +32,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
-from dpgm.privacy.certificate import Certificate
+from dpgm.privacy.certificate import Certificate, LedgerMark
 from dpgm.privacy.signatures import read_private_key
 from dpgm.strategy.protocol import Generator, Progress, RunContext, reporting
 from dpgm.strategy.settings import Config, Preset
@@ -144,47 +144,35 @@ class Synthesizer:
         read = read_frame(
             data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
         )
-        if read.source is not None and source is not None:
-            raise UsageError("`source` is for records that were read before; of a frame leave it out.")
-        records, source = read.records, read.source if source is None else source
-        records.domain.refuse_draft()
-        rows = 1 if source is None else source.rows_per_person
-        if rows > 1 and parallel.is_parallel():
-            raise UsageError(
-                "several rows per person are chosen by a secret order of one process; fit with one process."
-            )
-        if rows > 1 and resume:
-            raise UsageError(
-                "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
-                " folder, which costs the budget anew."
-            )
-        plan = self._plan_for(records, plan, checkpoint if resume else None, rows)
-        check_memory(plan, records.domain)
-        device = choose_device(self.device)
-        randomness = self.randomness if self.randomness is not None else SystemRandomness()
+        records, source = read.records, _source_of(read, source, resume=resume)
+        plan = self._plan_for(records, source, plan, checkpoint if resume else None)
+        randomness = SystemRandomness() if self.randomness is None else self.randomness
+        context = RunContext(choose_device(self.device), reporting(progress), public=public, memory=self._memory())
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
             gateway = books.gateway(randomness)
-            discovered = discover_domain(books.discovery_gateway(gateway), plan, records.domain)
-            domain = discovered.domain
-            generator = books.finished(domain)
+            found = discover_domain(books.discovery_gateway(gateway), plan, records.domain)
+            generator = books.finished(found.domain)
             if generator is None:
-                report, limit = reporting(progress), self._memory()
-                context = RunContext(device, report, books.checkpoint, public, discovered.sums, limit)
+                context = replace(context, checkpoint=books.checkpoint, pilot=found.sums)
                 draws = books.draws(randomness)
-                generator = fit_generator(gateway, plan, domain, draws=draws, context=context)
+                generator = fit_generator(gateway, plan, found.domain, draws=draws, context=context)
             mark = books.commit(gateway, generator)
         noise = books.noise_sources(randomness)
-        certificate = _certify(plan, gateway, generator, source, records.domain, *noise)
-        certificate = replace(certificate, ledger=mark)
-        # All at once: an interrupted refit never leaves a new generator beside an old certificate.
+        certificate = _certify(plan, gateway, generator, source, records.domain, *noise, mark)
+        domain = found.domain
         if source is not None and source.layout is not None:
             domain = replace(domain, layout=source.layout)
+        # All at once: an interrupted refit never leaves a new generator beside an old certificate.
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         self.dtypes_ = read.dtypes
         return self
 
-    def _plan_for(self, records: Records, plan: Plan | None, resumed: str | Path | None, rows: int = 1) -> Plan:
+    def _plan_for(
+        self, records: Records, source: Source | None, plan: Plan | None, resumed: str | Path | None
+    ) -> Plan:
+        records.domain.refuse_draft()
+        rows = 1 if source is None else source.rows_per_person
         _, total = parallel.place_of(len(records))  # of all processes that fit together
         if plan is None and resumed is not None:
             first = Checkpoint.saved_plan(Path(resumed)).to_json() if parallel.rank() == 0 else {}
@@ -197,6 +185,7 @@ class Synthesizer:
                 f"the plan is for {plan.rows_per_person} rows per person and the data has {rows}; plan again."
             )
         plan.check_fits(total, records.domain)
+        check_memory(plan, records.domain)
         return plan
 
     def _check_arguments(self) -> None:
@@ -275,6 +264,23 @@ class Synthesizer:
         return html_table("Synthesizer, not fitted", facts)
 
 
+def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> Source | None:
+    """How the records were read, if that is known and such records can be fitted here."""
+    if read.source is not None and source is not None:
+        raise UsageError("`source` is for records that were read before; of a frame leave it out.")
+    source = read.source if source is None else source
+    if source is not None and source.rows_per_person > 1 and parallel.is_parallel():
+        raise UsageError(
+            "several rows per person are chosen by a secret order of one process; fit with one process."
+        )
+    if source is not None and source.rows_per_person > 1 and resume:
+        raise UsageError(
+            "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
+            " folder, which costs the budget anew."
+        )
+    return source
+
+
 def _certify(
     plan: Plan,
     gateway: Gateway,
@@ -283,6 +289,7 @@ def _certify(
     domain: Domain,
     sources: frozenset[str],
     private: bool,
+    mark: LedgerMark | None,
 ) -> Certificate:
     """What ran, what it cost, and where the noise came from, over all processes of the fit."""
     spent = cost(gateway.spent, plan.delta)
@@ -304,6 +311,7 @@ def _certify(
         warnings=() if private else (SEEDED,),
         statements=statements_of(source, discovery_statements(domain, plan.delta), domain),
         plan=plan.public_numbers(domain),
+        ledger=mark,
     )
 
 

@@ -47,6 +47,7 @@ MAX_DOMAIN_BYTES = 200_000_000
 MAX_README_BYTES = 50_000_000
 PRIVATE_RANDOMNESS = "private randomness"  # the one check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
+_OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
 
 
@@ -98,13 +99,13 @@ def examine(
         epsilon, accounting = accounting_checks(certificate, cache=cache)
         checks += accounting
     else:
-        checks.append(Check("epsilon", False, _NOT_TRIED))
+        checks.append(_check("epsilon", _NOT_TRIED))
     generator = None
     if domain is not None and all(check.ok for check in checks):
         generator, opens = _generator_check(folder, certificate, domain)
         checks.append(opens)
     else:
-        checks.append(Check("the generator opens", False, _NOT_TRIED))
+        checks.append(_check(_OPENS, _NOT_TRIED))
     checks.append(_randomness_check(certificate))
     verification = Verification(certificate, tuple(checks), epsilon, weak)
     return verification, None if domain is None or generator is None else (domain, generator)
@@ -124,14 +125,13 @@ def plan_of(certificate: Certificate) -> Plan:
     rows = numbers.get("rows_per_person", 1)
     if "rows_per_person" in numbers and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 2):
         raise UsageError("the plan's rows per person are not a number above 1.")
-    settings = read_settings(numbers["settings"])
     return Plan(
         target_epsilon=target,
         epsilon=certificate.epsilon,
         delta=certificate.delta,
         records=certificate.records,
         width=width,
-        settings=settings,
+        settings=read_settings(numbers["settings"]),
         mechanisms=certificate.mechanisms,
         adjacency=certificate.adjacency,
         rows_per_person=rows,
@@ -152,35 +152,40 @@ def stated_domain(certificate: Certificate) -> Domain | None:
     return domain
 
 
+def _check(name: str, why: str | None) -> Check:
+    """A check that held unless there is a reason why not."""
+    return Check(name, not why, why or "")
+
+
+def _same(found: str, written: str) -> str | None:
+    return None if found == written else "it is not written as dpgm writes it"
+
+
+def _reason(error: DpgmError) -> str:
+    return str(error).partition(";")[0].rstrip(".")
+
+
 def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
     """The certificate's own text: in its one written form, and with no sentence that `dpgm` does not write."""
     text = read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE)
-    same = text == certificate.to_json()
     try:
         stated = stated_domain(certificate)
         found = () if stated is None else discovery_statements(stated, certificate.delta)
         rows = plan_of(certificate).rows_per_person
     except DpgmError as error:
-        return (Check("certificate text", False, str(error).partition(";")[0].rstrip(".")),)
-    odd = odd_sentence(
-        certificate.unit, certificate.private, certificate.statements, certificate.warnings, found, rows
-    )
+        return (_check("certificate text", _reason(error)),)
+    odd = odd_sentence(certificate, found, rows)
     if odd is None and (not _SOFTWARE.fullmatch(certificate.software) or certificate.accountant != ACCOUNTANT):
         odd = f"it was made by another version ({certificate.software[:60]!r}); verify it with that one"
-    return (
-        Check("certificate text", same, "" if same else "it is not written as dpgm writes it"),
-        Check("sentences", odd is None, odd or ""),
-    )
+    return (_check("certificate text", _same(text, certificate.to_json())), _check("sentences", odd))
 
 
 def _randomness_check(certificate: Certificate) -> Check:
-    sources = certificate.randomness.split("; ")
-    odd = [source for source in sources if source not in PRIVATE_NAMES]
-    if not certificate.private:
-        return Check(PRIVATE_RANDOMNESS, False, "the run was seeded or otherwise marked NOT PRIVATE")
-    if odd:
-        return Check(PRIVATE_RANDOMNESS, False, f"it is called private, but its noise came from {odd[0][:60]!r}")
-    return Check(PRIVATE_RANDOMNESS, True)
+    odd = [source for source in certificate.randomness.split("; ") if source not in PRIVATE_NAMES]
+    why = f"it is called private, but its noise came from {odd[0][:60]!r}" if odd else None
+    return _check(
+        PRIVATE_RANDOMNESS, why if certificate.private else "the run was seeded or otherwise marked NOT PRIVATE"
+    )
 
 
 def _domain_check(folder: Path) -> tuple[Domain | None, Check]:
@@ -188,9 +193,8 @@ def _domain_check(folder: Path) -> tuple[Domain | None, Check]:
         text = read_text(folder / DOMAIN_NAME, MAX_DOMAIN_BYTES)
         domain = read_domain(text)
     except ArtefactError as error:
-        return None, Check(DOMAIN_NAME, False, str(error))
-    same = text == domain_text(domain)
-    return domain, Check(DOMAIN_NAME, same, "" if same else "it is not written as dpgm writes it")
+        return None, _check(DOMAIN_NAME, str(error))
+    return domain, _check(DOMAIN_NAME, _same(text, domain_text(domain)))
 
 
 def read_domain(text: str) -> Domain:
@@ -218,9 +222,8 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
         plan.check_fits(certificate.records, domain)
         plan.check_complete(domain)
     except DpgmError as error:
-        return Check(label, False, str(error).partition(";")[0].rstrip("."))
-    odd = _odd_model(plan.settings, certificate.model)
-    return Check(label, odd is None, odd or "")
+        return _check(label, _reason(error))
+    return _check(label, _odd_model(plan.settings, certificate.model))
 
 
 def _check_discovered(stated: Domain, closed: Domain) -> None:
@@ -281,20 +284,19 @@ def _readme_check(folder: Path, certificate: Certificate, domain: Domain) -> Che
     try:
         same = read_text(folder / README_NAME, MAX_README_BYTES) == release_readme(certificate, domain)
     except ArtefactError as error:
-        return Check(label, False, str(error))
-    return Check(label, same, "" if same else "it was changed, or written by another version")
+        return _check(label, str(error))
+    return _check(label, None if same else "it was changed, or written by another version")
 
 
 def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> tuple[Generator | None, Check]:
     """Whether the generator can be rebuilt: right hashes do not make a file sound."""
-    label = "the generator opens"
     try:
         generator = open_generator(folder, certificate, domain)
     except ArtefactError as error:
-        return None, Check(label, False, str(error))
+        return None, _check(_OPENS, str(error))
     if {"kind": generator.kind, **generator.architecture} != dict(certificate.model):
-        return None, Check(label, False, "the model is described otherwise than its tensors are")
-    return generator, Check(label, True)
+        return None, _check(_OPENS, "the model is described otherwise than its tensors are")
+    return generator, _check(_OPENS, None)
 
 
 def open_generator(folder: Path, certificate: Certificate, domain: Domain) -> Generator:
