@@ -12,8 +12,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.synthesis import sampling
-from dpgm.synthesis.boxes import common, position_ranges, region_of
-from dpgm.synthesis.conditioning import conditioned, parse_where
+from dpgm.synthesis.conditioning import common, conditioned, parse_where, position_ranges, region_of
 from dpgm.synthesis.sampling import sample, sample_conditioned, write_sample
 
 FIELDS = (

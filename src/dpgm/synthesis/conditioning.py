@@ -1,18 +1,21 @@
-"""Constraints of a domain and conditions of a sample, put on generators and on the records they draw.
+"""Constraints of a domain and conditions of a sample, put on generators: exactly, as far as positions tell.
 
-A mixture of products is conditioned exactly, without any rejection: each component is cut to each box, its weight is
-multiplied by the probability of the box, and within the box positions stay independent. So the conditioned mixture is a
-mixture of products again. Whatever positions alone cannot tell, `RecordFilter` decides on the records drawn. All of it
-is post-processing of public rules: no rule looks at a private row. `parse_where` reads what a user asks of a sample:
-text, a list of texts or a mapping.
+A condition is a union of disjoint boxes. A box names, for some variables (a column, or one item of a set), the outcomes
+it allows; the others are free. A mixture of products is conditioned on such a union without any rejection: each
+component is cut to each box, its weight is multiplied by the probability of the box, and within the box positions stay
+independent, so that the result is a mixture of products again. Where a bin holds values on both sides of a limit, the
+box keeps the whole bin and the drawn values decide (`exact` is False; see `sampling.RecordFilter`). All of it is
+post-processing of public rules: no rule looks at a private row.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.condition_text import one_of, parse_condition
@@ -20,27 +23,78 @@ from dpgm.data.conditions import (
     LABELLED,
     MISSING,
     All,
+    AnyOf,
     Condition,
+    Linear,
+    Not,
+    OneOf,
+    Operator,
     Rule,
-    Unique,
-    Values,
+    Same,
     check_values,
-    fields_of,
     labels_of,
-    numbers_of,
-    truth,
+    positions_of,
 )
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records
-from dpgm.data.table import TableEncoder, decode
+from dpgm.data.number_fields import SECONDS
 from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator, ProductMixture
-from dpgm.synthesis.boxes import Box, TooManyBoxesError, common, position_ranges, region_of
 
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Variable: TypeAlias = tuple[str, int]  # field and -1 for a column, or field and item
+Box: TypeAlias = dict[Variable, Mask]  # a column: a mask of its positions; an item: (absent, present)
+MOST_BOXES = 400  # more would make more components than a sample has records: such rules are left to rejection
+ABSENT, PRESENT = np.array([True, False]), np.array([False, True])
+_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit
 _NEGLIGIBLE = 1e-12  # weight of a component relative to all that are left
+_NEAR = 1e-9  # sums this near to 0 count as 0, as in `conditions.compare`
+_MAY: dict[Operator, Callable[[Floats, Floats], Mask]] = {  # a sum between low and high may compare so with 0
+    "<": lambda low, high: low < -_NEAR,
+    "<=": lambda low, high: low <= _NEAR,
+    ">": lambda low, high: high > _NEAR,
+    ">=": lambda low, high: high >= -_NEAR,
+    "=": lambda low, high: (low <= _NEAR) & (high >= -_NEAR),
+    "!=": lambda low, high: (low < -_NEAR) | (high > _NEAR),
+}
+
+
+# -- generators ----------------------------------------------------------------------------------------------------
+
+
+def condition_generator(
+    generator: Generator, domain: Domain, where: Condition | None
+) -> tuple[Generator, float, bool]:
+    """The generator conditioned as far as positions tell.
+
+    Returns:
+        The generator, the probability of what it was conditioned on, and whether every record it draws is good.
+    """
+    products = generator.as_products()
+    rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
+    if where is None and not rules:
+        return generator, 1.0, True
+    if products is None:
+        return generator, 1.0, False
+    regions: list[tuple[Box, ...]] = []
+    exact = True
+    asked = [] if where is None else [(where, False)]
+    for condition, unknown in [*((rule.condition, True) for rule in rules), *asked]:
+        try:
+            region = region_of(condition, domain, unknown=unknown)
+            common([*regions, region.boxes])
+        except TooManyBoxesError:
+            exact = False
+            continue
+        exact = exact and region.exact
+        regions.append(region.boxes)
+    made, chance = conditioned(products, common(regions))
+    if made is None and chance == 0:
+        return generator, 0.0, False
+    return (generator, 1.0, False) if made is None else (made, chance, exact)
 
 
 def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Products | None, float]:
@@ -49,24 +103,16 @@ def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Product
     The mixture is None where that probability is 0, or where the mixture would not fit into memory (then the
     probability is NaN).
     """
-    weights, components = [], []
-    for box in boxes:
-        inside = products.weights * _chance(products, box)
-        chosen = torch.nonzero(inside > 0).flatten()
-        weights.append(inside[chosen])
-        components.append(chosen)
-    total = float(sum(float(one.sum()) for one in weights))
+    inside = [products.weights * _chance(products, box) for box in boxes]
+    total = float(sum(float(one[one > 0].sum()) for one in inside))
     if not total > 0:
         return None, 0.0
-    chosen_by_box = []
-    for one, chosen in zip(weights, components, strict=True):
-        large = one > _NEGLIGIBLE * total
-        chosen_by_box.append((one[large], chosen[large]))
-    if sum(len(one) for one, _ in chosen_by_box) * products.domain.width > MOST_CELLS:
+    chosen = [torch.nonzero(one > _NEGLIGIBLE * total).flatten() for one in inside]
+    if sum(len(one) for one in chosen) * products.domain.width > MOST_CELLS:
         return None, math.nan
-    parts = [_cut(products, box, chosen) for box, (_, chosen) in zip(boxes, chosen_by_box, strict=True)]
-    joined = torch.cat([one for one, _ in chosen_by_box])
-    return Products(products.domain, joined / joined.sum(), torch.cat(parts)), total
+    weights = torch.cat([one[at] for one, at in zip(inside, chosen, strict=True)])
+    parts = torch.cat([_cut(products, box, at) for box, at in zip(boxes, chosen, strict=True)])
+    return Products(products.domain, weights / weights.sum(), parts), total
 
 
 def _places(products: ProductMixture) -> dict[str, tuple[int, int]]:
@@ -106,150 +152,239 @@ def _cut(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
     return probabilities
 
 
-def with_values(records: Records, root: int, number: int) -> Records:
-    """Records of a chunk with the values within their bins drawn once and for all.
+# -- boxes --------------------------------------------------------------------------------------------------------
 
-    The values depend on the seed and the number of the chunk alone.
+
+class TooManyBoxesError(Exception):
+    """A condition falls into more boxes than are worth while."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A union of disjoint boxes; `exact` if it is the condition itself and not only a cover of it."""
+
+    boxes: tuple[Box, ...]
+    exact: bool
+
+
+def region_of(condition: Condition, domain: Domain, *, unknown: bool) -> Region:
+    """The positions that a condition leaves.
+
+    Args:
+        condition: the condition.
+        domain: a domain whose values are known.
+        unknown: whether records pass for which it is neither true nor false because a value is missing.
+
+    Raises:
+        TooManyBoxesError: too many boxes; reject records one by one instead.
     """
-    if all(field.kind in LABELLED for field in records.domain.fields) and not getattr(records.domain, "unread", ()):
-        return records
-    table = decode(records, rng=np.random.default_rng([root, number, 1]))
-    return Records(records.domain, records.indptr, records.indices, decoded=table)
+    builder = _Builder(domain, unknown)
+    union = builder.union(condition, negated=False)
+    return Region(tuple(disjoint(union)), builder.exact)
 
 
-def condition_generator(
-    generator: Generator, domain: Domain, where: Condition | None
-) -> tuple[Generator, float, bool]:
-    """The generator conditioned as far as positions tell.
-
-    Returns:
-        The generator, the probability of what it was conditioned on, and whether every record it draws is good.
-    """
-    products = generator.as_products()
-    rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
-    if where is None and not rules:
-        return generator, 1.0, True
-    if products is None:
-        return generator, 1.0, False
-    regions: list[tuple[Box, ...]] = []
-    exact = True
-    for condition, unknown in [
-        *((rule.condition, True) for rule in rules),
-        *([] if where is None else [(where, False)]),
-    ]:
-        try:
-            region = region_of(condition, domain, unknown=unknown)
-            common([*regions, region.boxes])
-        except TooManyBoxesError:
-            exact = False
-            continue
-        exact = exact and region.exact
-        regions.append(region.boxes)
-    made, chance = conditioned(products, common(regions))
-    if made is None and chance == 0:
-        return generator, 0.0, False
-    return (generator, 1.0, False) if made is None else (made, chance, exact)
+def intersection(first: Box, second: Box) -> Box | None:
+    """What both boxes allow; None if nothing."""
+    both = dict(first)
+    for variable, mask in second.items():
+        allowed = both[variable] & mask if variable in both else mask
+        if not allowed.any():
+            return None
+        both[variable] = allowed
+    return both
 
 
-class RecordFilter:
-    """Keeps the records that meet everything; computes numbers that a rule states; drops repeated unique keys."""
+def difference(box: Box, removed: Box) -> list[Box]:
+    """What a box allows and another does not, as disjoint boxes."""
+    if intersection(box, removed) is None:
+        return [box]
+    left, inner = [], dict(box)
+    for variable, mask in removed.items():
+        here = inner.get(variable, np.ones(len(mask), dtype=np.bool_))
+        if (here & ~mask).any():
+            left.append(inner | {variable: here & ~mask})
+        inner[variable] = here & mask
+    return left
 
-    def __init__(self, domain: Domain, where: Condition | None) -> None:
-        self._domain, self._where = domain, where
-        self._rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
-        self._unique = [rule for rule in domain.constraints if isinstance(rule, Unique)]
-        self._seen: list[set[Any]] = [set() for _ in self._unique]
-        mentioned = [fields_of(rule.condition) for rule in self._rules] + (
-            [] if where is None else [fields_of(where)]
-        )
-        kinds = {field.name: field.kind for field in domain.fields}
-        self._numbers = [name for name in dict.fromkeys(sum(mentioned, ())) if kinds[name] not in LABELLED]
-        # Whether records may be dropped or changed even if their positions are good.
-        self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
 
-    def __call__(self, records: Records) -> Records:
-        """The records that meet everything, in order."""
-        if not len(records):
-            return records
-        records = self._computed(records)
-        values = self._values(records)
-        good = np.ones(len(records), dtype=np.bool_)
-        for rule in self._rules:
-            good &= ~truth(rule.condition, values)[1]
-        if self._where is not None:
-            good &= truth(self._where, values)[0]
-        for seen, key in zip(self._seen, self._unique, strict=True):
-            good &= self._new_keys(records, good, key, seen)
-        return records if good.all() else records.take(np.flatnonzero(good))
+def disjoint(boxes: Sequence[Box]) -> list[Box]:
+    """The same union as boxes that do not overlap."""
+    result: list[Box] = []
+    for box in _merged(boxes):
+        pieces = [box]
+        for other in result:
+            pieces = [piece for part in pieces for piece in difference(part, other)]
+            if len(pieces) > MOST_BOXES:
+                raise TooManyBoxesError
+        result += pieces
+        if len(result) > MOST_BOXES:
+            raise TooManyBoxesError
+    return result
 
-    def _values(self, records: Records) -> Values:
-        numbers = numbers_of(records.decoded, self._numbers) if self._numbers else {}
-        return Values(records, numbers)
 
-    def _computed(self, records: Records) -> Records:
-        """Numbers that a rule states (`total = net + tax`) take that value where they can."""
-        for rule in self._rules:
-            claim = rule.sets
-            if claim is None:
+def common(regions: Sequence[Sequence[Box]], most: int = MOST_BOXES) -> list[Box]:
+    """The intersection of several unions of boxes; disjoint, if these are unions of disjoint ones."""
+    boxes: list[Box] = [{}]
+    for region in regions:
+        pairs = (intersection(box, other) for box in boxes for other in region)
+        boxes = [box for box in pairs if box is not None]
+        if len(boxes) > most:
+            raise TooManyBoxesError
+    return boxes
+
+
+def _merged(boxes: Sequence[Box]) -> list[Box]:
+    """Fewer boxes: those that differ in one column only become one."""
+    merged = list(boxes)
+    for variable in {variable: None for box in boxes for variable in box}:
+        by_rest: dict[Any, Box] = {}
+        for box in merged:
+            if variable not in box:
+                by_rest[id(box)] = box
                 continue
-            values = self._values(records)
-            name = claim.terms[0][1]
-            implied = np.full(len(records), -claim.constant)
-            for factor, other in claim.terms[1:]:
-                implied = implied - factor * values.number(other)
-            applies = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
-            applies &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
-            applies &= _fits(self._domain.field(name), implied)
-            if applies.any():
-                records = self._replaced(records, name, np.where(applies, implied, values.number(name)))
-        return records
-
-    def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
-        """The same records with other numbers in one column, and the positions that go with them."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        table = records.decoded
-        assert table is not None
-        kind = table.schema.field(name).type
-        missing = np.isnan(numbers)
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            seconds = pa.array(
-                np.where(missing, 0, np.rint(np.where(missing, 0, numbers) * 86_400)).astype(np.int64), mask=missing
-            )
-            column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
-        else:
-            integer = pa.types.is_integer(kind)
-            plain = np.rint(np.where(missing, 0, numbers)) if integer else np.where(missing, 0, numbers)
-            column = pc.cast(pa.array(plain, mask=missing), kind)
-        table = table.set_column(table.column_names.index(name), name, column)
-        encoded = TableEncoder(self._domain).encode(table)
-        return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
-
-    def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
-        """Which of the good records have a key that was not seen before."""
-        table = decode(records, rng=np.random.default_rng(0))
-        columns = [table.column(name).to_pylist() for name in rule.fields]
-        new = np.zeros(len(records), dtype=np.bool_)
-        for row, key in enumerate(zip(*columns, strict=True)):
-            if good[row]:
-                key = tuple(tuple(part) if isinstance(part, list) else part for part in key)
-                new[row] = key not in seen
-                seen.add(key)
-        return new
+            rest = tuple(sorted((key, mask.tobytes()) for key, mask in box.items() if key != variable))
+            known = by_rest.get(rest)
+            by_rest[rest] = box if known is None else known | {variable: known[variable] | box[variable]}
+        merged = list(by_rest.values())
+    return merged
 
 
-def _fits(field: Any, numbers: Any) -> Any:
-    """Which numbers a field can hold."""
-    fits = np.isfinite(numbers)
-    ranges = position_ranges(field)
-    if ranges is not None:
-        with np.errstate(invalid="ignore"):
-            fits &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
-    form = getattr(field, "format", None)
-    if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
-        fits &= numbers == np.rint(numbers)
-    return fits
+class _Builder:
+    """Turns a condition into boxes, and notes whether they say it all."""
+
+    def __init__(self, domain: Domain, unknown: bool) -> None:
+        self._fields = {field.name: field for field in domain.fields}
+        self._unknown = unknown
+        self.exact = True
+
+    def union(self, condition: Condition, *, negated: bool) -> list[Box]:
+        if isinstance(condition, Not):
+            return self.union(condition.part, negated=not negated)
+        if isinstance(condition, (All, AnyOf)):
+            parts = [self.union(part, negated=negated) for part in condition.parts]
+            if isinstance(condition, AnyOf) != negated:
+                return [box for part in parts for box in part]
+            return common(parts, 20 * MOST_BOXES)
+        if isinstance(condition, OneOf):
+            return self._labels(condition, negated)
+        if isinstance(condition, Same):
+            return self._same(condition, negated)
+        return self._numbers(condition, negated)
+
+    def _labels(self, condition: OneOf, negated: bool) -> list[Box]:
+        field = self._fields[condition.field]
+        allowed = positions_of(condition, field)
+        if field.kind in ("items", "image"):
+            items = np.flatnonzero(allowed).tolist()
+            if negated:
+                return [{(field.name, item): ABSENT for item in items}]
+            return [{(field.name, item): PRESENT} for item in items]
+        mask = ~allowed if negated else allowed
+        if None not in condition.values:
+            mask = self._with_missing(field, mask)
+        return _one_column(field, mask)
+
+    def _with_missing(self, field: Any, mask: Mask) -> Mask:
+        """A comparison with a missing value is unknown, whatever it says of the others."""
+        if not getattr(field, "missing", False):
+            return mask
+        mask = mask.copy()
+        mask[-1] = self._unknown
+        return mask
+
+    def _same(self, condition: Same, negated: bool) -> list[Box]:
+        first, second = self._fields[condition.first], self._fields[condition.second]
+        if "items" in (first.kind, second.kind) or "image" in (first.kind, second.kind):
+            self.exact = False
+            return [{}]
+        boxes: list[Box] = []
+        for label in labels_of(first):
+            ours = positions_of(OneOf(first.name, (label,)), first)
+            theirs = positions_of(OneOf(second.name, (label,)), second)
+            theirs = self._with_missing(second, ~theirs if negated else theirs)
+            if theirs.any():
+                boxes.append({(first.name, -1): ours, (second.name, -1): theirs})
+        return boxes + self._unknown_first(first)
+
+    def _numbers(self, condition: Linear, negated: bool) -> list[Box]:
+        operator = _OPPOSITE[condition.operator] if negated else condition.operator
+        names = list(dict.fromkeys(name for _, name in condition.terms))
+        factors = [sum(factor for factor, name in condition.terms if name == one) for one in names]
+        ranges = [position_ranges(self._fields[name]) for name in names]
+        if len(names) > 2 or any(one is None for one in ranges):
+            self.exact = False
+            return [{}]
+        # (2, positions) of each field: the lowest and the highest that its term can be.
+        first, *second = (
+            np.sort(factor * np.stack(both), axis=0) for factor, both in zip(factors, ranges, strict=True) if both
+        )
+        field = self._fields[names[0]]
+        if not second:
+            return _one_column(field, self._decided(names[0], first + condition.constant, operator))
+        boxes: list[Box] = []
+        for at in range(first.shape[1]):
+            mask = self._decided(names[1], first[:, at, None] + second[0] + condition.constant, operator)
+            if mask.any():
+                boxes.append({(names[0], -1): _only(field, at), (names[1], -1): mask})
+        return boxes + self._unknown_first(field)
+
+    def _unknown_first(self, field: Any) -> list[Box]:
+        """Of two fields the first is missing, where that passes."""
+        passes = self._unknown and getattr(field, "missing", False)
+        return [{(field.name, -1): _only(field, field.width - 1)}] if passes else []
+
+    def _decided(self, name: str, ends: Floats, operator: Operator) -> Mask:
+        """Positions where a sum between two ends may compare so with 0; notes where it may not, too."""
+        may = _MAY[operator](*ends)
+        if (may & _MAY[_OPPOSITE[operator]](*ends)).any():
+            self.exact = False
+        field = self._fields[name]
+        mask = np.zeros(field.width, dtype=np.bool_)
+        mask[: len(may)] = may
+        return self._with_missing(field, mask)
+
+
+def _one_column(field: Any, mask: Mask) -> list[Box]:
+    return [{(field.name, -1): mask}] if mask.any() else []
+
+
+def _only(field: Any, at: int) -> Mask:
+    mask = np.zeros(field.width, dtype=np.bool_)
+    mask[at] = True
+    return mask
+
+
+def position_ranges(field: Any) -> tuple[Floats, Floats] | None:
+    """Lowest and highest value of every position of a field of numbers (in days for dates), without missing."""
+    if field.kind == "numeric" and field.bins:
+        bins = np.arange(field.bins + 1)
+        if field.integer:
+            span = int(field.high - field.low) + 1
+            starts = int(field.low) - (-bins * span // field.bins)
+            return starts[:-1].astype(np.float64), (starts[1:] - 1).astype(np.float64)
+        edges = field.low + bins * (field.high - field.low) / field.bins
+        return edges[:-1], edges[1:]
+    if getattr(field, "after", None) is not None:
+        return None  # positions tell the time since another date, not the date
+    if hasattr(field, "atoms") and hasattr(field, "starts"):
+        edges = np.asarray(field.edges, dtype=np.float64)
+        starts = np.asarray(field.starts, dtype=np.int64)
+        after = np.append(starts[1:], max(len(edges) - 1, 0))[: len(starts)]
+        step = 1.0 if field.format.in_steps else 0.0
+        lows = np.concatenate([field.atoms, edges[starts] if len(starts) else []])
+        highs = np.concatenate([field.atoms, edges[after] - step if len(starts) else []])
+        scale = _tick_size(field.format)
+        return lows * scale, highs * scale
+    return None
+
+
+def _tick_size(format: Any) -> float:
+    if format.kind == "decimal":
+        return float(10.0**-format.decimals)
+    return SECONDS[format.unit] / SECONDS["day"] if format.kind == "datetime" else 1.0
+
+
+# -- what a user asks for ------------------------------------------------------------------------------------------
 
 
 def parse_where(where: Where | None, domain: Domain) -> Condition | None:

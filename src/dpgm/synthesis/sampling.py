@@ -11,19 +11,21 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from dpgm import validation
+from dpgm.data.conditions import LABELLED, Condition, Rule, Unique, Values, fields_of, numbers_of, truth
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
+from dpgm.data.table import TableEncoder, decode
 from dpgm.data.write.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.protocol import Generator, Progress, silent
-from dpgm.synthesis.conditioning import RecordFilter, Where, condition_generator, parse_where, with_values
+from dpgm.synthesis.conditioning import Where, condition_generator, parse_where, position_ranges
 
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
@@ -40,9 +42,7 @@ def sample_chunks(
 ) -> Iterator[Records]:
     """`count` synthetic records, in chunks."""
     validation.whole(records=count, at_least=0, at_most=MOST)
-    _check_seed(seed)
-    root = secrets.randbits(62) if seed is None else seed
-    source = _Source(generator, count, root)
+    source = _Source(generator, count, _root(seed))
     sizes = [min(source.chunk, count - start) for start in range(0, count, source.chunk)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
 
@@ -79,7 +79,7 @@ class Conditioned:
         count: int = MOST,
         seed: int | None = None,
     ) -> None:
-        _check_seed(seed)
+        self._root = _root(seed)
         self._where = parse_where(where, domain)
         self._conditions = [where] if isinstance(where, str) else [str(one) for one in where or ()]
         self._filter = RecordFilter(domain, self._where)
@@ -89,7 +89,6 @@ class Conditioned:
             raise UsageError(
                 f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
             )
-        self._root = secrets.randbits(62) if seed is None else seed
         self._certain = exact and not self._filter.acts
         self._source = _Source(chosen, count if self._certain else MOST, self._root)
         self._accepted = self._drawn = 0
@@ -135,6 +134,116 @@ class Conditioned:
                 yield accepted
 
 
+class RecordFilter:
+    """Keeps the records that meet everything; computes numbers that a rule states; drops repeated unique keys."""
+
+    def __init__(self, domain: Domain, where: Condition | None) -> None:
+        self._domain, self._where = domain, where
+        self._rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
+        self._unique = [rule for rule in domain.constraints if isinstance(rule, Unique)]
+        self._seen: list[set[Any]] = [set() for _ in self._unique]
+        conditions = [*(rule.condition for rule in self._rules), *([] if where is None else [where])]
+        mentioned = dict.fromkeys(name for condition in conditions for name in fields_of(condition))
+        self._numbers = [name for name in mentioned if domain.field(name).kind not in LABELLED]
+        # Whether records may be dropped or changed even if their positions are good.
+        self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
+
+    def __call__(self, records: Records) -> Records:
+        """The records that meet everything, in order."""
+        if not len(records):
+            return records
+        records = self._computed(records)
+        values = self._values(records)
+        good = np.ones(len(records), dtype=np.bool_)
+        for rule in self._rules:
+            good &= ~truth(rule.condition, values)[1]
+        if self._where is not None:
+            good &= truth(self._where, values)[0]
+        for seen, key in zip(self._seen, self._unique, strict=True):
+            good &= self._new_keys(records, good, key, seen)
+        return records if good.all() else records.take(np.flatnonzero(good))
+
+    def _values(self, records: Records) -> Values:
+        numbers = numbers_of(records.decoded, self._numbers) if self._numbers else {}
+        return Values(records, numbers)
+
+    def _computed(self, records: Records) -> Records:
+        """Numbers that a rule states (`total = net + tax`) take that value where they can."""
+        for rule in self._rules:
+            claim = rule.sets
+            if claim is None:
+                continue
+            values = self._values(records)
+            name = claim.terms[0][1]
+            implied = np.full(len(records), -claim.constant)
+            for factor, other in claim.terms[1:]:
+                implied = implied - factor * values.number(other)
+            applies = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
+            applies &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
+            applies &= _fits(self._domain.field(name), implied)
+            if applies.any():
+                records = self._replaced(records, name, np.where(applies, implied, values.number(name)))
+        return records
+
+    def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
+        """The same records with other numbers in one column, and the positions that go with them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = records.decoded
+        assert table is not None
+        kind = table.schema.field(name).type
+        missing = np.isnan(numbers)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            seconds = pa.array(
+                np.where(missing, 0, np.rint(np.where(missing, 0, numbers) * 86_400)).astype(np.int64), mask=missing
+            )
+            column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
+        else:
+            integer = pa.types.is_integer(kind)
+            plain = np.rint(np.where(missing, 0, numbers)) if integer else np.where(missing, 0, numbers)
+            column = pc.cast(pa.array(plain, mask=missing), kind)
+        table = table.set_column(table.column_names.index(name), name, column)
+        encoded = TableEncoder(self._domain).encode(table)
+        return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
+
+    def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
+        """Which of the good records have a key that was not seen before."""
+        table = decode(records, rng=np.random.default_rng(0))
+        columns = [table.column(name).to_pylist() for name in rule.fields]
+        new = np.zeros(len(records), dtype=np.bool_)
+        for row, key in enumerate(zip(*columns, strict=True)):
+            if good[row]:
+                key = tuple(tuple(part) if isinstance(part, list) else part for part in key)
+                new[row] = key not in seen
+                seen.add(key)
+        return new
+
+
+def _fits(field: Any, numbers: Any) -> Any:
+    """Which numbers a field can hold."""
+    fits = np.isfinite(numbers)
+    ranges = position_ranges(field)
+    if ranges is not None:
+        with np.errstate(invalid="ignore"):
+            fits &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
+    form = getattr(field, "format", None)
+    if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
+        fits &= numbers == np.rint(numbers)
+    return fits
+
+
+def with_values(records: Records, root: int, number: int) -> Records:
+    """Records of a chunk with the values within their bins drawn once and for all.
+
+    The values depend on the seed and the number of the chunk alone.
+    """
+    if all(field.kind in LABELLED for field in records.domain.fields) and not getattr(records.domain, "unread", ()):
+        return records
+    table = decode(records, rng=np.random.default_rng([root, number, 1]))
+    return Records(records.domain, records.indptr, records.indices, decoded=table)
+
+
 def drawn_chunks(
     generator: Generator, domain: Domain, count: int, where: Where | None, *, seed: int | None
 ) -> tuple[Iterator[Records], Conditioned | None]:
@@ -142,7 +251,7 @@ def drawn_chunks(
     if where or domain.constraints:
         conditioned = Conditioned(generator, domain, where, count=count, seed=seed)
         return conditioned.chunks(count), conditioned
-    root = secrets.randbits(62) if seed is None else seed
+    root = _root(seed)
     chunks = sample_chunks(generator, count, seed=root)
     return (with_values(chunk, root, number) for number, chunk in enumerate(chunks)), None
 
@@ -159,7 +268,6 @@ def sample_conditioned(
 ) -> tuple[Records, Conditioned | None]:
     """`count` synthetic records in memory, and what they were conditioned on, if anything."""
     validation.whole(records=count, at_least=0, at_most=MOST)
-    _check_seed(seed)
     chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
     parts = list(chunks)
     return (concatenate(parts) if parts else Records.from_lists([], domain)), conditioned
@@ -183,7 +291,6 @@ def write_sample(
     With a `stream` (stdout) the records go there instead, in the `format` given.
     """
     validation.whole(records=count, at_least=1, at_most=MOST)
-    _check_seed(seed)
     drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
     done = 0
     layout, field = release.domain.layout, release.domain.item_set
@@ -224,9 +331,12 @@ class _Source:
         return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
 
 
-def _check_seed(seed: int | None) -> None:
-    if seed is not None:
-        validation.whole(seed=seed, at_least=0)
+def _root(seed: int | None) -> int:
+    """Where all draws of a sample come from: the seed, or a fresh number."""
+    if seed is None:
+        return secrets.randbits(62)
+    validation.whole(seed=seed, at_least=0)
+    return seed
 
 
 def _generator(root: int, number: int) -> torch.Generator:
