@@ -13,56 +13,52 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeGuard
 
 from dpgm.errors import PrivacyWarning, UsageError
 
 
-def _fail(name: str, rule: str, value: object, advice: str = "") -> UsageError:
-    tail = f" {advice}" if advice else ""
-    return UsageError(f"`{name}` must be {rule}; got {value!r}.{tail}")
+def _check(named: Mapping[str, object], rule: str, good: Callable[[object], bool], advice: str = "") -> None:
+    for name, value in named.items():
+        if not good(value):
+            raise UsageError(f"`{name}` must be {rule}; got {value!r}.{advice and ' '}{advice}")
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     # Compared, not asked for being finite: a whole number may be too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def positive(*, advice: str = "", **named: object) -> None:
     """Each named value is a finite number above zero."""
-    for name, value in named.items():
-        if not _is_number(value) or value <= 0:  # type: ignore[operator]
-            raise _fail(name, "a finite number above 0", value, advice)
+    _check(named, "a finite number above 0", lambda value: _is_number(value) and value > 0, advice)
 
 
 def non_negative(**named: object) -> None:
     """Each named value is a finite number of at least zero."""
-    for name, value in named.items():
-        if not _is_number(value) or value < 0:  # type: ignore[operator]
-            raise _fail(name, "a finite number of at least 0", value)
+    _check(named, "a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
 
 
 def whole(*, at_least: int = 0, at_most: int | None = None, **named: object) -> None:
     """Each named value is an integer in the stated range."""
-    for name, value in named.items():
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
-        if not good or (at_most is not None and value > at_most):  # type: ignore[operator]
-            upper = "" if at_most is None else f" and at most {at_most}"
-            raise _fail(name, f"a whole number of at least {at_least}{upper}", value)
+    most = math.inf if at_most is None else at_most
+    upper = "" if at_most is None else f" and at most {at_most}"
+    _check(
+        named,
+        f"a whole number of at least {at_least}{upper}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and at_least <= value <= most,
+    )
 
 
 def fraction(**named: object) -> None:
     """Each named value lies in the half-open interval (0, 1]."""
-    for name, value in named.items():
-        if not _is_number(value) or not 0 < value <= 1:  # type: ignore[operator]
-            raise _fail(name, "in (0, 1]", value)
+    _check(named, "in (0, 1]", lambda value: _is_number(value) and 0 < value <= 1)
 
 
 def probability(*, advice: str = "", **named: object) -> None:
     """Each named value lies strictly between 0 and 1."""
-    for name, value in named.items():
-        if not _is_number(value) or not 0 < value < 1:  # type: ignore[operator]
-            raise _fail(name, "strictly between 0 and 1", value, advice)
+    _check(named, "strictly between 0 and 1", lambda value: _is_number(value) and 0 < value < 1, advice)
 
 
 def one_of(choices: Collection[object], **named: object) -> None:
@@ -70,7 +66,7 @@ def one_of(choices: Collection[object], **named: object) -> None:
     for name, value in named.items():
         if value not in choices:
             listed = ", ".join(repr(choice) for choice in choices)
-            raise _fail(name, f"one of {listed}{near(value, choices)}", value)
+            raise UsageError(f"`{name}` must be one of {listed}{near(value, choices)}; got {value!r}.")
 
 
 def near(word: object, known: Iterable[object]) -> str:
@@ -100,7 +96,7 @@ def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:
 WEAK_DELTA = 0.01
 
 
-def budget(epsilon: object, delta: object, records: object) -> None:
+def budget(epsilon: float, delta: float, records: int) -> None:
     """A privacy budget for a public number of records.
 
     Refuses an epsilon that is not positive and finite, an epsilon above 100, and a delta above 1 / records
@@ -110,27 +106,27 @@ def budget(epsilon: object, delta: object, records: object) -> None:
     positive(epsilon=epsilon)
     probability(delta=delta, advice="A usual choice is 1 / (100 x number of records).")
     whole(records=records, at_least=1)
-    if epsilon > 100:  # type: ignore[operator]
+    if epsilon > 100:
         raise UsageError(f"`epsilon` = {epsilon} protects nobody; ask for at most 100.")
-    if epsilon > 10:  # type: ignore[operator]
+    if epsilon > 10:
         warnings.warn(
             f"epsilon = {epsilon} is a weak guarantee; 1 is usual, 10 is much.", PrivacyWarning, stacklevel=2
         )
-    if delta > 1 / records:  # type: ignore[operator]
+    if delta > 1 / records:
         raise UsageError(
-            f"`delta` = {delta} is above 1 / records = {1 / records:.3g}; publishing a random record would "  # type: ignore[operator]
-            f"satisfy it. Use at most {1 / (10 * records):.3g}."  # type: ignore[operator]
+            f"`delta` = {delta} is above 1 / records = {1 / records:.3g}; publishing a random record would "
+            f"satisfy it. Use at most {1 / (10 * records):.3g}."
         )
-    if delta > 1 / (10 * records):  # type: ignore[operator]
+    if delta > 1 / (10 * records):
         warnings.warn(
-            f"delta = {delta} is above 1 / (10 x records) = {1 / (10 * records):.3g}, which is weak.",  # type: ignore[operator]
+            f"delta = {delta} is above 1 / (10 x records) = {1 / (10 * records):.3g}, which is weak.",
             PrivacyWarning,
             stacklevel=2,
         )
-    elif delta > WEAK_DELTA:  # type: ignore[operator]
+    elif delta > WEAK_DELTA:
         warnings.warn(
-            f"delta = {delta:.3g} is weak: the protection of a person may fail with a chance of 1 in "  # type: ignore[str-format]
-            f"{1 / delta:.0f}. There are only {records} records; check that this is the right data, and choose a "  # type: ignore[operator]
+            f"delta = {delta:.3g} is weak: the protection of a person may fail with a chance of 1 in "
+            f"{1 / delta:.0f}. There are only {records} records; check that this is the right data, and choose a "
             "smaller delta.",
             PrivacyWarning,
             stacklevel=2,
