@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import dpgm
-from dpgm.cli import fitting as command
+from dpgm.cli.options import REQUEST_OPTIONS
 from dpgm.synthesis.strategies import AUTO, STRATEGIES
 
 SRC = Path(dpgm.__file__).parent
@@ -25,5 +25,5 @@ def test_families_have_names_of_their_own_and_the_command_line_lists_them():
     names = [strategy.name for strategy in STRATEGIES]
     assert len(set(names)) == len(names)
     assert set(AUTO) <= set(STRATEGIES)
-    told = command.ModelName.__metadata__[0].help
+    (told,) = (one.default.help for one in REQUEST_OPTIONS if one.name == "model")
     assert set(re.findall(r"\w+", told)) - {"or"} == {"auto", *names}

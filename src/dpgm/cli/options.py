@@ -132,29 +132,26 @@ def read_options(**chosen: Any) -> "ReadOptions":
     return ReadOptions(**chosen | lists)
 
 
+# What `plan` and `fit` ask for besides epsilon.
+REQUEST_OPTIONS = [
+    _parameter("delta", float | None, "By default 1 / (10 x number of records).", panel=PRIVACY),
+    _parameter("clusters", int | None, "Networks of a vae or rbm mixture.", panel=GENERATOR),
+    _parameter(
+        "model",
+        str,
+        "auto, products, image, vae, rbm, independent or mwem.",
+        default="auto",
+        panel=GENERATOR,
+    ),
+    _parameter("preset", str, "default, or paper for the paper's own choices.", default="default", panel=GENERATOR),
+    _parameter(
+        "mean_length",
+        float | None,
+        "Public mean number of items per record, from which a vae or rbm starts.",
+        panel=GENERATOR,
+    ),
+]
+
 takes_read_options = _takes("options", READ_OPTIONS, read_options)
-# What `plan` and `fit` ask for besides epsilon: `request(epsilon)` is then a Config.
-takes_request = _takes(
-    "request",
-    [
-        _parameter("delta", float | None, "By default 1 / (10 x number of records).", panel=PRIVACY),
-        _parameter("clusters", int | None, "Networks of a vae or rbm mixture.", panel=GENERATOR),
-        _parameter(
-            "model",
-            str,
-            "auto, products, image, vae, rbm, independent or mwem.",
-            default="auto",
-            panel=GENERATOR,
-        ),
-        _parameter(
-            "preset", str, "default, or paper for the paper's own choices.", default="default", panel=GENERATOR
-        ),
-        _parameter(
-            "mean_length",
-            float | None,
-            "Public mean number of items per record, from which a vae or rbm starts.",
-            panel=GENERATOR,
-        ),
-    ],
-    lambda **chosen: functools.partial(Config, **chosen),
-)
+# `request(epsilon)` is a Config.
+takes_request = _takes("request", REQUEST_OPTIONS, lambda **chosen: functools.partial(Config, **chosen))
