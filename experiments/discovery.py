@@ -21,8 +21,8 @@ import dpgm
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
-from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.counting_queries import item_frequencies, popular_queries, query_error
+from dpgm.evaluation.inputs import with_domain
 from dpgm.mechanisms.randomness import SeededRandomness
 
 LENGTHS = (1, 2, 3, 4)

@@ -12,9 +12,9 @@ from dpgm.data.domain import Categorical, Domain, Image, Numeric
 from dpgm.data.domain_file import save_domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.comparable import with_domain
 from dpgm.evaluation.downstream import downstream, image_accuracy
 from dpgm.evaluation.evaluate import evaluate, kind_of, summary_table
+from dpgm.evaluation.inputs import with_domain
 from dpgm.evaluation.verdict import verdict
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 import dpgm
-from dpgm.evaluation.column_faults import column_faults
-from dpgm.evaluation.verdict import verdict
+from dpgm.evaluation.verdict import column_faults, verdict
 
 
 def twelve(seed):

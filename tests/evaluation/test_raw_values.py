@@ -17,11 +17,10 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain
 from dpgm.data.read.readers import read_records
-from dpgm.evaluation.column_faults import column_faults
 from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.raw_columns import raw_columns
-from dpgm.evaluation.verdict import verdict
+from dpgm.evaluation.verdict import column_faults, columns_off, verdict
 from dpgm.mechanisms.randomness import SeededRandomness
 from public_data import DATA
 
@@ -235,6 +234,20 @@ def test_a_constant_column_has_faults_only_if_it_changes():
     assert all(not column_faults(column) for column in evaluate(same, same).columns)
     moved = same.assign(x=6)
     assert column_faults(evaluate(same, moved).columns[0])
+
+
+def test_a_column_that_has_become_constant_is_the_worst():
+    rng = np.random.default_rng(0)
+    real = pandas.DataFrame({"moved": rng.normal(size=400), "constant": rng.normal(size=400)})
+    synthetic = pandas.DataFrame({"moved": rng.normal(size=400) + 3, "constant": [0.0] * 400})
+    assert [column.name for column in columns_off(evaluate(real, synthetic))] == ["constant", "moved"]
+
+
+def test_a_missing_item_of_a_list_is_no_item():
+    real = pandas.DataFrame({"town": ["a", "b"] * 20, "bought": [["milk", None], ["jam"]] * 20})
+    made = evaluate(real, real)
+    assert made.kind == "mixed"
+    assert made.one_way.real.tolist() == [0.5, 0.5, 0.0, 0.5, 0.5]
 
 
 def people(count=1500, seed=0):

@@ -11,7 +11,7 @@ from dpgm.data.domain import DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_fields import NumberFormat
 from dpgm.errors import UsageError
-from dpgm.evaluation.column_faults import column_faults
+from dpgm.evaluation.verdict import column_faults
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.settings import Config

@@ -9,7 +9,7 @@ from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import domain_to_plain
-from dpgm.evaluation.column_faults import column_faults
+from dpgm.evaluation.verdict import column_faults
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.settings import Config

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpgm.data.read.options import Paths, ReadOptions
-    from dpgm.evaluation.evaluation import Evaluation
+    from dpgm.evaluation.evaluate import Evaluation
     from dpgm.privacy.certificate import Certificate
 
 _SHOWN_COLUMNS = 20
@@ -154,7 +154,8 @@ def print_columns(made: "Evaluation") -> None:
     from rich.table import Table
 
     from dpgm.cli.app import printable
-    from dpgm.evaluation.column_faults import column_faults, columns_off, share_text, value_text
+    from dpgm.evaluation.raw_columns import value_text
+    from dpgm.evaluation.verdict import column_faults, columns_off, share_text
 
     off = columns_off(made)
     fine = [column for column in made.columns if column not in off]
@@ -166,7 +167,7 @@ def print_columns(made: "Evaluation") -> None:
     table.add_column("")
     for column in listed[:_SHOWN_COLUMNS]:
         middles = [
-            value_text(column, side.quantiles[2]) if side.quantiles else ""
+            value_text(column.kind, side.quantiles[2]) if side.quantiles else ""
             for side in (column.real, column.synthetic)
         ]
         shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))

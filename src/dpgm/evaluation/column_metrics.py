@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from dpgm.errors import UsageError
-from dpgm.evaluation.raw_columns import ColumnKind, RawColumn, plain_values, present_values, values_as_text
+from dpgm.evaluation.raw_columns import ColumnKind, RawColumn
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BARS = 24  # of a histogram; more are too thin on a phone
 _STEPS = 60  # points of a cumulative curve
 _OUTER = 0.005  # share of the rows at either end that is drawn in the last bar rather than given room of its own
+_Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,11 @@ class ColumnPicture:
     """Shares of the rows by bar, and for numbers the share of values up to each point."""
 
     bars: tuple[str, ...]
-    real: NDArray[np.float64]
-    synthetic: NDArray[np.float64]
-    points: NDArray[np.float64]
-    real_up_to: NDArray[np.float64]
-    synthetic_up_to: NDArray[np.float64]
+    real: _Floats
+    synthetic: _Floats
+    points: _Floats
+    real_up_to: _Floats
+    synthetic_up_to: _Floats
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,10 @@ class Correlations:
     """Correlations of numbers (and dates) on raw values: Pearson's, and of ranks (Spearman's)."""
 
     columns: tuple[str, ...]
-    real: NDArray[np.float64]
-    synthetic: NDArray[np.float64]
-    rank_real: NDArray[np.float64]
-    rank_synthetic: NDArray[np.float64]
+    real: _Floats
+    synthetic: _Floats
+    rank_real: _Floats
+    rank_synthetic: _Floats
     mean_difference: float  # of ranks: a few huge values cannot rule it
     largest_difference: float
     worst_pair: tuple[str, str]
@@ -91,22 +95,22 @@ class Correlations:
 
 def compare_column(column: RawColumn) -> ColumnComparison:
     """Every figure of one column."""
-    real, synthetic = present_values(column, "real"), present_values(column, "synthetic")
     numeric = column.kind != "category"
+    real, synthetic = present = column.present()
+    plain = [side[~np.isin(side, column.specials)] for side in present]
+    described = all(len(side) for side in plain)
+    shifts = _shifts(*plain) if numeric and described else (None, None, None)
+    summaries = [
+        _summary(len(every), side, values if numeric else ())
+        for every, side, values in zip(column.sides, present, plain, strict=True)
+    ]
     value, first, second = _mode(real, synthetic, column.specials)
-    plain = [plain_values(column, side) for side in (real, synthetic)]
-    ours = _summary(column.real, real, plain[0], numeric)
-    theirs = _summary(column.synthetic, synthetic, plain[1], numeric)
-    drawn = plain if len(plain[0]) and len(plain[1]) else [real, synthetic]
-    shifts: tuple[float | None, float | None, float | None] = (None, None, None)
-    if numeric and len(plain[0]) and len(plain[1]):
-        shifts = _shifts(plain[0], plain[1])
     return ColumnComparison(
         name=column.name,
         kind=column.kind,
-        real=ours,
-        synthetic=theirs,
-        mode=values_as_text(column, value),
+        real=summaries[0],
+        synthetic=summaries[1],
+        mode=column.text(value),
         real_mode_share=first,
         synthetic_mode_share=second,
         distance=_kolmogorov(real, synthetic) if numeric else _variation(real, synthetic, len(column.labels)),
@@ -114,8 +118,8 @@ def compare_column(column: RawColumn) -> ColumnComparison:
         mean_shift=shifts[1],
         deviation_ratio=shifts[2],
         clock_distance=_clock_distance(real, synthetic) if column.kind == "date" else None,
-        lost=() if numeric else _lost(column, real, synthetic),
-        picture=_picture(column, drawn[0], drawn[1]),
+        lost=() if numeric else _lost(column.labels, real, synthetic),
+        picture=_picture(column, *(plain if described else present)),
     )
 
 
@@ -128,85 +132,61 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     chosen = [column for column in columns if column.kind != "category"]
     if len(chosen) < 2:
         raise UsageError("the data has fewer than two columns of numbers or dates.")
-    matrices = []
-    for ranked in (False, True):
-        for side in ("real", "synthetic"):
-            values = [_without_specials(column, side) for column in chosen]
-            matrices.append(_correlation_matrix(values, ranked=ranked))
-    real, synthetic, rank_real, rank_synthetic = matrices
+    stacked = [
+        np.stack([np.where(np.isin(c.sides[side], c.specials), np.nan, c.sides[side]) for c in chosen])
+        for side in (0, 1)
+    ]
+    real, synthetic, rank_real, rank_synthetic = (
+        _correlation_matrix(values, ranked=ranked) for ranked in (False, True) for values in stacked
+    )
     upper = np.triu_indices(len(chosen), 1)
     gaps = np.abs(rank_real - rank_synthetic)[upper]
     worst = int(gaps.argmax())
     names = tuple(column.name for column in chosen)
+    pair = (names[upper[0][worst]], names[upper[1][worst]])
     return Correlations(
-        names,
-        real,
-        synthetic,
-        rank_real,
-        rank_synthetic,
-        float(gaps.mean()),
-        float(gaps.max()),
-        (names[upper[0][worst]], names[upper[1][worst]]),
+        names, real, synthetic, rank_real, rank_synthetic, float(gaps.mean()), float(gaps.max()), pair
     )
 
 
-def _without_specials(column: RawColumn, side: str) -> NDArray[np.float64]:
-    """Numbers of one side, NaN where missing or special."""
-    values = column.real if side == "real" else column.synthetic
-    return np.where(np.isin(values, column.specials), np.nan, values) if column.specials else values
-
-
-def _summary(
-    values: NDArray[np.generic], present: NDArray[np.generic], plain: NDArray[np.generic], numeric: bool
-) -> ColumnSummary:
-    missing = 1 - len(present) / len(values) if len(values) else 0.0
-    distinct = len(np.unique(present))
-    if not numeric or not len(plain):
+def _summary(rows: int, present: NDArray[np.generic], numbers: _Floats | tuple[()]) -> ColumnSummary:
+    missing, distinct = 1 - len(present) / rows if rows else 0.0, len(np.unique(present))
+    if not len(numbers):
         return ColumnSummary(missing, distinct, None, None, None, None, ())
-    numbers = plain.astype(np.float64)
-    return ColumnSummary(
-        missing,
-        distinct,
-        float(numbers.mean()),
-        float(numbers.std()),
-        float(numbers.min()),
-        float(numbers.max()),
-        tuple(np.quantile(numbers, QUANTILES).tolist()),
-    )
+    mean, deviation, low, high = (float(figure(numbers)) for figure in (np.mean, np.std, np.min, np.max))
+    quantiles = tuple(np.quantile(numbers, QUANTILES).tolist())
+    return ColumnSummary(missing, distinct, mean, deviation, low, high, quantiles)
 
 
-def _mode(
-    real: NDArray[np.generic], synthetic: NDArray[np.generic], specials: Sequence[float]
-) -> tuple[float, float, float]:
+def _mode(real: _Floats, synthetic: _Floats, specials: Sequence[float]) -> tuple[float, float, float]:
     """Of the most frequent values of both sides and special ones, that whose shares differ most, with both shares."""
     candidates = []
     for side in (real, synthetic):
         if len(side):
             values, counts = np.unique(side, return_counts=True)
             candidates.append(float(values[counts.argmax()]))
-    candidates += specials
-    shares = [(value, _share_of(value, real), _share_of(value, synthetic)) for value in candidates]
-    return max(shares, key=lambda entry: abs(entry[1] - entry[2]))
+    shares = [
+        (value, *((side == value).sum() / max(len(side), 1) for side in (real, synthetic)))
+        for value in (*candidates, *specials)
+    ]
+    value, first, second = max(shares, key=lambda entry: abs(entry[1] - entry[2]))
+    return value, float(first), float(second)
 
 
-def _share_of(value: float, values: NDArray[np.generic]) -> float:
-    return float(np.mean(values == value)) if len(values) else 0.0
-
-
-def _shifts(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> tuple[float, float, float]:
-    ours, theirs = real.astype(np.float64), synthetic.astype(np.float64)
-    deviation = float(ours.std())
+def _shifts(real: _Floats, synthetic: _Floats) -> tuple[float, float, float]:
+    """How far median and mean have moved, and the ratio of the standard deviations."""
+    deviation, other = float(real.std()), float(synthetic.std())
     scale = (
-        deviation if deviation > 0 else max(abs(float(ours[0])), 1.0)
+        deviation if deviation > 0 else max(abs(float(real[0])), 1.0)
     )  # a constant column has no scale of its own
     return (
-        abs(float(np.median(theirs) - np.median(ours))) / scale,
-        abs(float(theirs.mean() - ours.mean())) / scale,
-        float(theirs.std()) / scale if deviation > 0 else 1.0 + float(theirs.std()) / scale,
+        abs(float(np.median(synthetic) - np.median(real))) / scale,
+        abs(float(synthetic.mean() - real.mean())) / scale,
+        other / scale if deviation > 0 else 1.0 + other / scale,
     )
 
 
-def _kolmogorov(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> float:
+def _kolmogorov(real: _Floats, synthetic: _Floats) -> float:
     """The largest difference between the shares of values up to any point.
 
     >>> _kolmogorov(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]))
@@ -218,62 +198,53 @@ def _kolmogorov(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> fl
     return float(np.abs(_up_to(real, points) - _up_to(synthetic, points)).max())
 
 
-def _clock_distance(real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> float | None:
+def _clock_distance(real: _Floats, synthetic: _Floats) -> float | None:
     """How far the times of day differ; None where the real dates are whole days."""
-    ours, theirs = np.mod(real.astype(np.float64), 1.0), np.mod(synthetic.astype(np.float64), 1.0)
-    return _kolmogorov(np.round(ours, 6), np.round(theirs, 6)) if (ours > 0).any() else None
+    clocks = [(np.mod(side, 1.0)).round(6) for side in (real, synthetic)]
+    return _kolmogorov(*clocks) if (np.mod(real, 1.0) > 0).any() else None
 
 
-def _variation(real: NDArray[np.generic], synthetic: NDArray[np.generic], count: int) -> float:
+def _variation(real: NDArray[np.int64], synthetic: NDArray[np.int64], count: int) -> float:
     if not len(synthetic):
         return 1.0
     return float(np.abs(_shares(real, count) - _shares(synthetic, count)).sum() / 2)
 
 
-def _lost(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> tuple[str, ...]:
+def _lost(labels: Sequence[str], real: NDArray[np.int64], synthetic: NDArray[np.int64]) -> tuple[str, ...]:
     """Categories of at least 1 % of the real rows with less than a tenth of their share on the synthetic side."""
-    if not len(synthetic):
-        return ()
-    ours, theirs = (_shares(side, len(column.labels)) for side in (real, synthetic))
+    ours, theirs = (_shares(side, len(labels)) for side in (real, synthetic))
     expected = ours * len(synthetic) >= 10  # fewer may be absent by chance
     lost = np.flatnonzero((ours >= 0.01) & (theirs < ours / 10) & expected)
-    return tuple(column.labels[at] for at in lost[np.argsort(-ours[lost], kind="stable")])
+    return tuple(labels[at] for at in lost[np.argsort(-ours[lost], kind="stable")])
 
 
-def _picture(column: RawColumn, real: NDArray[np.generic], synthetic: NDArray[np.generic]) -> ColumnPicture:
-    empty = np.empty(0)
+def _picture(column: RawColumn, real: NDArray[Any], synthetic: NDArray[Any]) -> ColumnPicture:
     if column.kind == "category":
         count = len(column.labels)
         shares = [_shares(side, count) for side in (real, synthetic)]
-        order = np.argsort(-np.maximum(shares[0], shares[1]), kind="stable")
-        top = order[: _BARS if count <= _BARS else _BARS - 1]
+        top = np.argsort(-np.maximum(*shares), kind="stable")[: _BARS if count <= _BARS else _BARS - 1]
         names = [column.labels[at] for at in top]
         drawn = [side[top] for side in shares]
         if len(top) < count:
             names.append(f"{count - len(top)} others")
-            drawn = [np.append(side[top], side.sum() - side[top].sum()) for side in shares]
-        return ColumnPicture(tuple(names), drawn[0], drawn[1], empty, empty, empty)
-    ours, theirs = real.astype(np.float64), synthetic.astype(np.float64)
-    both = np.union1d(ours, theirs)
-    points = _points(ours, theirs)
-    up_to = [_up_to(side, points) for side in (ours, theirs)]
+            drawn = [np.append(side, share.sum() - side.sum()) for side, share in zip(drawn, shares, strict=True)]
+        none = np.empty(0)
+        return ColumnPicture(tuple(names), drawn[0], drawn[1], none, none, none)
+    both, points = np.union1d(real, synthetic), _points(real, synthetic)
     if len(both) <= _BARS:
-        shares = [_shares(np.searchsorted(both, side), len(both)) for side in (ours, theirs)]
-        names = [values_as_text(column, float(value)) for value in both]
+        names = [column.text(value) for value in both]
+        codes = [np.searchsorted(both, side) for side in (real, synthetic)]
     else:
         edges = _edges(float(points[0]), float(points[-1]), integers=bool(np.array_equal(both, np.floor(both))))
-        count = len(edges) - 1
-        shares = []
-        for side in (ours, theirs):
-            at = np.clip(np.searchsorted(edges, side, side="right") - 1, 0, count - 1)
-            shares.append(_shares(at, count))
-        texts = [values_as_text(column, float(edge)) for edge in edges]
-        names = [f"{texts[at]} to {texts[at + 1]}" for at in range(count)]
-        names[0], names[-1] = f"below {texts[1]}", f"{texts[-2]} and more"
-    return ColumnPicture(tuple(names), shares[0], shares[1], points, up_to[0], up_to[1])
+        texts = [column.text(edge) for edge in edges]
+        inner = [f"{low} to {high}" for low, high in pairwise(texts[1:-1])]
+        names = [f"below {texts[1]}", *inner, f"{texts[-2]} and more"]
+        codes = [np.searchsorted(edges[1:-1], side, side="right") for side in (real, synthetic)]
+    first, second = (_shares(side, len(names)) for side in codes)
+    return ColumnPicture(tuple(names), first, second, points, _up_to(real, points), _up_to(synthetic, points))
 
 
-def _edges(low: float, high: float, *, integers: bool) -> NDArray[np.float64]:
+def _edges(low: float, high: float, *, integers: bool) -> _Floats:
     """Edges of equal bars; between whole numbers a bar holds as many of them as the next.
 
     >>> _edges(17.0, 78.0, integers=True)[:3].tolist()
@@ -282,58 +253,45 @@ def _edges(low: float, high: float, *, integers: bool) -> NDArray[np.float64]:
     if not integers:
         return np.linspace(low, high, _BARS + 1)
     step = np.ceil((np.floor(high) + 1 - np.floor(low)) / _BARS)
-    edges: NDArray[np.float64] = np.arange(np.floor(low), np.floor(high) + 1 + step, step)
+    edges: _Floats = np.arange(np.floor(low), np.floor(high) + 1 + step, step)
     return edges
 
 
-def _points(real: NDArray[np.float64], synthetic: NDArray[np.float64]) -> NDArray[np.float64]:
-    ends = [np.quantile(side, [_OUTER, 1 - _OUTER]) for side in (real, synthetic) if len(side)]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    points: NDArray[np.float64] = np.linspace(low, high if high > low else low + 1.0, _STEPS)
-    return points
+def _points(real: _Floats, synthetic: _Floats) -> _Floats:
+    ends = np.array([np.quantile(side, [_OUTER, 1 - _OUTER]) for side in (real, synthetic) if len(side)])
+    low, high = ends[:, 0].min(), ends[:, 1].max()
+    return np.linspace(low, high if high > low else low + 1.0, _STEPS)
 
 
-def _up_to(values: NDArray[np.generic], points: NDArray[np.generic]) -> NDArray[np.float64]:
-    if not len(values):
-        return np.zeros(len(points))
-    shares: NDArray[np.float64] = np.searchsorted(np.sort(values), points, side="right") / len(values)
-    return shares
+def _up_to(values: _Floats, points: _Floats) -> _Floats:
+    return np.searchsorted(np.sort(values), points, side="right") / max(len(values), 1)
 
 
-def _shares(codes: NDArray[np.generic], count: int) -> NDArray[np.float64]:
-    shares: NDArray[np.float64] = np.bincount(codes.astype(np.int64), minlength=count) / max(len(codes), 1)
-    return shares
+def _shares(codes: NDArray[np.int64], count: int) -> _Floats:
+    return np.bincount(codes, minlength=count) / max(len(codes), 1)
 
 
-def _correlation_matrix(values: Sequence[NDArray[np.float64]], *, ranked: bool) -> NDArray[np.float64]:
-    size = len(values)
-    matrix = np.eye(size)
-    if not any(np.isnan(column).any() for column in values):
-        stacked = np.stack([_ranks(column) if ranked else column for column in values])
-        return _tidy(stacked)
-    for a in range(size):
-        for b in range(a):
-            both = ~np.isnan(values[a]) & ~np.isnan(values[b])
-            pair = [values[at][both] for at in (a, b)]
-            stacked = np.stack([_ranks(column) if ranked else column for column in pair])
-            matrix[a, b] = matrix[b, a] = _tidy(stacked)[0, 1] if both.sum() > 1 else 0.0
+def _correlation_matrix(values: _Floats, *, ranked: bool) -> _Floats:
+    """Correlations of the rows; of each pair, where both are present."""
+    present = ~np.isnan(values)
+    if present.all():
+        return _pearson(values, ranked=ranked)
+    matrix = np.eye(len(values))
+    for a, b in combinations(range(len(values)), 2):
+        both = present[a] & present[b]
+        if both.sum() > 1:
+            matrix[a, b] = matrix[b, a] = _pearson(values[[a, b]][:, both], ranked=ranked)[0, 1]
     return matrix
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 0, ties in the middle."""
-    distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    ranks: NDArray[np.float64] = middle[inverse.reshape(-1)] if len(distinct) else values
-    return ranks
-
-
-def _tidy(stacked: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's correlations; 0 where a column does not vary."""
-    centred = stacked - stacked.mean(axis=1, keepdims=True)
+def _pearson(values: _Floats, *, ranked: bool) -> _Floats:
+    """Pearson's correlations of the rows or of their ranks; 0 where one does not vary."""
+    if ranked:
+        values = rankdata(values, axis=1)
+    centred = values - values.mean(axis=1, keepdims=True)
     spread = np.sqrt((centred**2).mean(axis=1))
     scale = np.outer(spread, spread)
-    covariance = centred @ centred.T / stacked.shape[1]
-    result: NDArray[np.float64] = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
+    covariance = centred @ centred.T / values.shape[1]
+    result: _Floats = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
     np.fill_diagonal(result, 1.0)
     return np.clip(result, -1.0, 1.0)

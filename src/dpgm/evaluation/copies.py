@@ -50,14 +50,12 @@ def copies_of_records(real: Records, synthetic: Records) -> Copies | None:
 
 def copies_of_rows(columns: Sequence[RawColumn]) -> Copies:
     """Compare whole rows by their raw values."""
-    keys = [np.zeros(len(side), dtype=np.uint64) for side in (columns[0].real, columns[0].synthetic)]
+    real = len(columns[0].sides[0])
+    keys = np.zeros(sum(map(len, columns[0].sides)), dtype=np.uint64)
     for column in columns:
-        _, codes = np.unique(np.concatenate([column.real, column.synthetic]), return_inverse=True)
-        marks = _marks(int(codes.max(initial=0)) + 1, len(keys[0]))
-        mixed = marks[codes.reshape(-1)]
-        for side, part in enumerate((mixed[: len(column.real)], mixed[len(column.real) :])):
-            keys[side] = keys[side] * np.uint64(0x9E3779B97F4A7C15) + part
-    return _copies(keys[0], keys[1])
+        _, codes = np.unique(np.concatenate(column.sides), return_inverse=True)
+        keys = keys * np.uint64(0x9E3779B97F4A7C15) + _marks(int(codes.max(initial=0)) + 1, real)[codes]
+    return _copies(keys[:real], keys[real:])
 
 
 def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:

@@ -24,7 +24,7 @@ from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
-from dpgm.evaluation.comparable import check_comparable, position_names
+from dpgm.evaluation.inputs import check_comparable, position_names
 
 Queries: TypeAlias = Sequence[Sequence[int]]
 Reading: TypeAlias = Literal["all", "any"]

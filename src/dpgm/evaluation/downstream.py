@@ -15,7 +15,7 @@ from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.comparable import check_comparable
+from dpgm.evaluation.inputs import check_comparable
 from dpgm.evaluation.marginals import field_codes
 
 MOST_ROWS = 20_000  # rows used for training a model; more changes accuracies little

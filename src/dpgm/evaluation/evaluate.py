@@ -1,52 +1,72 @@
-"""Compare real and synthetic records by every metric that applies; nothing is dropped silently."""
+"""Compare real and synthetic records by every metric that applies; nothing is dropped silently.
 
+`Evaluation` holds everything measured, as one value that a report or a machine can read.
+"""
+
+import dataclasses
+import json
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgm import validation
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
 from dpgm.data.conversion import as_records
-from dpgm.data.domain import Domain, Image
-from dpgm.data.domain_file import as_domain
+from dpgm.data.domain import Image
+from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.column_metrics import compare_column, correlations
-from dpgm.evaluation.comparable import check_comparable, compared_records, full_names, position_names
-from dpgm.evaluation.copies import copies_of_records, copies_of_rows
-from dpgm.evaluation.counting_queries import SANITY, Queries, Reading, paper_workload, popular_queries, query_error
-from dpgm.evaluation.downstream import downstream
-from dpgm.evaluation.evaluation import (
-    SYNTHETIC,
-    Evaluation,
+from dpgm.evaluation.column_metrics import ColumnComparison, Correlations, compare_column, correlations
+from dpgm.evaluation.copies import Copies, copies_of_records, copies_of_rows
+from dpgm.evaluation.counting_queries import Queries, Reading, paper_workload, popular_queries, query_error
+from dpgm.evaluation.downstream import Accuracy, downstream
+from dpgm.evaluation.files import file_inputs
+from dpgm.evaluation.inputs import (
+    Inputs,
+    Outside,
+    check_comparable,
+    compared_records,
+    inputs_of,
+    long_inputs,
+    position_names,
+)
+from dpgm.evaluation.marginals import (
+    CoOccurrence,
+    FrequentSets,
     ImageFigures,
     ItemComparison,
-    Kind,
+    LengthDistance,
     LostItems,
-    NotComputed,
-    QueryRow,
-)
-from dpgm.evaluation.files import file_inputs
-from dpgm.evaluation.inputs import BINS_ONLY, AnyDomain, Inputs, inputs_of, long_inputs
-from dpgm.evaluation.marginals import (
     OneWay,
+    TablePairs,
+    TwoWay,
+    best_and_worst,
     co_occurrence,
-    field_codes,
     frequent_sets,
+    image_figures,
+    lost_items,
+    mean_images,
     one_way,
     record_lengths,
     table_pairs,
     two_way,
 )
-from dpgm.evaluation.raw_columns import sample_rows
+from dpgm.evaluation.raw_columns import RawColumns, Rows, sample_rows
+from dpgm.notebook import html_table
 
+if TYPE_CHECKING:
+    from dpgm.evaluation.verdict import Verdict
+
+Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
+Workload: TypeAlias = Literal["popular", "paper", "yours"]
+SYNTHETIC = "synthetic"  # the method under evaluation, beside the names of the baselines
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
-_MOST_ITEMS = 10
 _SAMPLED_RECORDS = 12
 _MOST_HALVED = 50_000  # records of each half of the real data when chance is measured
 _MOST_DRAWN = 500_000  # enough for counts of 0.1 % of the records; drawing millions would take longer than the rest
@@ -54,11 +74,127 @@ _MOST_DRAWN = 500_000  # enough for counts of 0.1 % of the records; drawing mill
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class QueryRow:
+    """Errors of one set of queries, by method."""
+
+    workload: Workload
+    length: str
+    reading: Reading
+    queries: int
+    mean: Mapping[str, float]
+    median: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class NotComputed:
+    """A metric that is missing, and why."""
+
+    metric: str
+    reason: str
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """How close synthetic records are to real ones. Curator only: computed on the real data.
+
+    Metrics that could not be computed are None and listed in `not_computed` with the reason.
+    """
+
+    kind: Kind
+    records: int
+    synthetic_records: int
+    width: int
+    epsilon: float  # of the baselines that need one
+    delta: float
+    baselines: tuple[str, ...]
+    queries: tuple[QueryRow, ...]
+    lengths: LengthDistance | None
+    length_variation: Mapping[str, float]  # by method
+    one_way: OneWay | None
+    best_items: tuple[ItemComparison, ...]
+    worst_items: tuple[ItemComparison, ...]
+    two_way: TwoWay | None
+    co_occurrence: CoOccurrence | None
+    frequent_sets: FrequentSets | None
+    table: TablePairs | None
+    downstream: tuple[Accuracy, ...]
+    held_out: bool  # whether the downstream test records were set apart before any fit
+    not_computed: tuple[NotComputed, ...]
+    columns: tuple[ColumnComparison, ...]  # raw values of tables
+    correlations: Correlations | None
+    lost_items: LostItems | None
+    copies: Copies | None
+    images: ImageFigures | None
+    outside: Outside | None
+    # What the same figures are for a fresh sample of the same people: "pop1", "pop2", "pairs", "lengths".
+    chance: Mapping[str, float]
+    row_samples: tuple[Rows, Rows] | None  # some rows of a table on both sides, as texts
+    real_sample: Records
+    synthetic_sample: Records
+    label_images: tuple[Any, Any] | None = None  # mean image of every label, real and synthetic
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A readable name of every position."""
+        return position_names(self.real_sample.domain)
+
+    def query_means(self, length: int | str, workload: str = "popular") -> Mapping[str, float]:
+        """Mean errors by method of the queries of one length; empty if they were not computed."""
+        for row in self.queries:
+            if (row.workload, row.length, row.reading) == (workload, str(length), "all"):
+                return row.mean
+        return {}
+
+    @cached_property
+    def _verdict(self) -> "Verdict":
+        from dpgm.evaluation.verdict import verdict  # which imports this module
+
+        return verdict(self)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self._verdict.headline!r})"
+
+    def __str__(self) -> str:
+        """The verdict in words, line by line."""
+        lines = [f"{mark:>6}  {text}" for mark, text in self._verdict.marked]
+        return "\n".join([f"{self._verdict.headline}  (curator only)", *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self._verdict.headline} (curator only)", self._verdict.marked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same numbers as plain values."""
+        skipped = ("row_samples", "real_sample", "synthetic_sample", "label_images")
+        head = {"audience": "curator only: computed on the real data", "verdict": _plain(self._verdict)}
+        plain: dict[str, Any] = _plain(self, skipped)
+        return head | plain
+
+    def to_json(self) -> str:
+        """The same numbers for machines."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any, skipped: tuple[str, ...] = ()) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [entry.name for entry in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names if name not in skipped}
+    if isinstance(value, np.ndarray):
+        return np.round(value, 6).tolist() if value.dtype.kind == "f" else value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
 def evaluate(
     real: object,
     synthetic: object,
     *,
-    domain: AnyDomain | None = None,
+    domain: DomainLike | None = None,
     person: str | None = None,
     item: str | None = None,
     test: object | None = None,
@@ -128,35 +264,32 @@ def evaluate_inputs(
     if queries is not None and len(queries) == 0:
         raise UsageError("the workload holds no queries; give at least one.")
     kind = kind_of(real)
-    others = dict(baselines) if baselines is not None else _default_baselines(real, epsilon, delta, seed)
+    if baselines is None:
+        model = IndependentMarginals(epsilon, delta).fit(real)
+        baselines = {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
+    others = dict(baselines)
     if kind != "table":
         others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
     methods = {SYNTHETIC: synthetic} | others
+    rows_of = raw.columns if raw is not None and kind == "table" else None
     metrics = _Metrics()
 
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
-    lengths = metrics("record lengths", lambda: record_lengths(real, synthetic))
-    singles = metrics("single items", lambda: one_way(real, synthetic))
-    best, worst = _items(singles, real) if singles is not None else ((), ())
-    table = metrics("pairs of columns", lambda: table_pairs(real, synthetic))
-    has_columns = kind in ("table", "mixed")
-    if has_columns and raw is None:
-        metrics.skip("raw values of columns", BINS_ONLY)
-    columns = () if raw is None else tuple(compare_column(column) for column in raw.columns)
-    for name, reason in () if raw is None else raw.left_out:
-        metrics.skip(f"raw values of the column {name!r}", reason)
-    correlated = None
-    if raw is not None:
-        correlated = metrics("correlations of numbers", lambda: correlations(raw.columns))
-    accuracies = metrics("downstream accuracy", lambda: downstream(real, synthetic, test, seed))
-    together = frequent = None
+    lengths = metrics("record lengths", partial(record_lengths, real, synthetic))
+    by_method = {} if lengths is None else {name: record_lengths(real, one) for name, one in methods.items()}
+    singles = one_way(real, synthetic)
+    best, worst = best_and_worst(singles, real.domain)
+    table = metrics("pairs of columns", partial(table_pairs, real, synthetic))
+    columns, correlated = _raw_metrics(raw, kind, metrics)
+    accuracies = metrics("downstream accuracy", partial(downstream, real, synthetic, test, seed))
+    together = frequent = pictures = None
     if kind == "images":
         metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
         metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
+        pictures = mean_images(real), mean_images(synthetic)
     else:
-        together = metrics("co-occurrence heat maps", lambda: co_occurrence(real, synthetic))
-        frequent = metrics("frequent item sets", lambda: frequent_sets(real, synthetic))
-    pictures = _label_images(real, synthetic)
+        together = metrics("co-occurrence heat maps", partial(co_occurrence, real, synthetic))
+        frequent = metrics("frequent item sets", partial(frequent_sets, real, synthetic))
     return Evaluation(
         kind=kind,
         records=len(real),
@@ -167,29 +300,27 @@ def evaluate_inputs(
         baselines=tuple(others),
         queries=rows,
         lengths=lengths,
-        length_variation=_length_variation(real, methods) if lengths is not None else {},
+        length_variation={name: distance.total_variation for name, distance in by_method.items()},
         one_way=singles,
         best_items=best,
         worst_items=worst,
-        two_way=metrics("pairs of items", lambda: two_way(real, synthetic)),
+        two_way=metrics("pairs of items", partial(two_way, real, synthetic)),
         co_occurrence=together,
         frequent_sets=frequent,
         table=table,
-        downstream=accuracies if accuracies is not None else (),
+        downstream=accuracies or (),
         held_out=test is not None,
         not_computed=tuple(metrics.missing),
         columns=columns,
         correlations=correlated,
-        lost_items=None if singles is None else _lost_items(singles, real.domain, len(synthetic)),
-        copies=copies_of_records(real, synthetic)
-        if raw is None or kind != "table"
-        else copies_of_rows(raw.columns),
+        lost_items=lost_items(singles, real.domain, len(synthetic)),
+        copies=copies_of_records(real, synthetic) if rows_of is None else copies_of_rows(rows_of),
         outside=inputs.outside,
         chance=chance_level(real, len(synthetic), kind, seed),
-        images=None if pictures is None else _image_figures(real, synthetic, pictures),
-        row_samples=None if raw is None or kind != "table" else sample_rows(raw.columns, _SAMPLED_RECORDS, seed),
-        real_sample=_pick(real, seed),
-        synthetic_sample=_pick(synthetic, seed),
+        images=None if pictures is None else image_figures(real, synthetic, pictures),
+        row_samples=None if rows_of is None else sample_rows(rows_of, _SAMPLED_RECORDS, seed),
+        real_sample=_pick(real, kind, seed),
+        synthetic_sample=_pick(synthetic, kind, seed),
         label_images=pictures,
     )
 
@@ -206,14 +337,16 @@ def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -
     order = np.random.default_rng([seed, 14]).permutation(len(real))
     first, second = real.take(order[:size]), real.take(order[size : 2 * size])
     scale = float(np.sqrt((1 / len(real) + 1 / synthetic_records) / (2 / size)))
+
+    def popular(length: int) -> float:
+        return query_error(first, second, popular_queries(real, length, seed=seed)).mean
+
     figures: dict[str, Callable[[], float]] = {
         "lengths": lambda: record_lengths(first, second).total_variation,
         "pairs": lambda: table_pairs(first, second).mean_total_variation,
+        "pop1": partial(popular, 1),
+        "pop2": partial(popular, 2),
     }
-    for length in (1, 2):
-        figures[f"pop{length}"] = lambda n=length: (  # type: ignore[misc]
-            query_error(first, second, popular_queries(real, n, seed=seed)).mean
-        )
     metrics = _Metrics()
     computed = {name: metrics(name, compute) for name, compute in figures.items()}
     return {name: scale * value for name, value in computed.items() if value is not None}
@@ -234,8 +367,8 @@ def kind_of(records: Records) -> Kind:
     fields = [field for field in records.domain.fields if field.name != records.domain.label]
     if any(isinstance(field, Image) for field in fields):
         return "images"
-    softmax = [field.kind not in ("items", "image") for field in fields]
-    return "table" if softmax and all(softmax) else "sets" if not any(softmax) else "mixed"
+    softmax = [field.kind != "items" for field in fields]
+    return "table" if softmax and all(softmax) else "mixed" if any(softmax) else "sets"
 
 
 class _Metrics:
@@ -257,11 +390,6 @@ class _Metrics:
         self.missing.append(NotComputed(metric, reason))
 
 
-def _default_baselines(real: Records, epsilon: float, delta: float, seed: int) -> dict[str, Records]:
-    model = IndependentMarginals(epsilon, delta).fit(real)
-    return {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
-
-
 def _query_rows(
     real: Records,
     methods: Mapping[str, Records],
@@ -270,106 +398,43 @@ def _query_rows(
     seed: int,
     metrics: _Metrics,
 ) -> tuple[QueryRow, ...]:
-    rows = []
-
-    def add(workload: Any, length: str, chosen: Queries, reading: Reading) -> None:
-        errors = {name: query_error(real, records, chosen, reading=reading) for name, records in methods.items()}
-        means = {name: error.mean for name, error in errors.items()}
-        medians = {name: error.median for name, error in errors.items()}
-        rows.append(QueryRow(workload, length, reading, len(chosen), means, medians))
-
+    asked: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
     for length in LENGTHS:
-        popular = metrics(
-            f"popular queries of {length} items",
-            lambda n=length: popular_queries(real, n, seed=seed),  # type: ignore[misc]
-        )
+        popular = metrics(f"popular queries of {length} items", partial(popular_queries, real, length, seed=seed))
         if popular is not None:
-            add("popular", str(length), popular, "all")
-            if length > 1:
-                add("popular", str(length), popular, "any")
+            asked.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
     if kind == "sets":
-        for part, chosen in enumerate(paper_workload(real, seed), 1):
-            add("paper", f"{20 * part} %", chosen, "all")
+        parts = paper_workload(real, seed)
+        asked += [("paper", f"{20 * part} %", chosen, ("all",)) for part, chosen in enumerate(parts, 1)]
     else:
         metrics.skip("the paper's random queries", "they are defined for sets of items only.")
     if queries is not None:
-        add("yours", "all", queries, "all")
-        add("yours", "all", queries, "any")
+        asked.append(("yours", "all", queries, ("all", "any")))
+    rows = []
+    for workload, name, chosen, readings in asked:
+        for reading in readings:
+            errors = {method: query_error(real, one, chosen, reading=reading) for method, one in methods.items()}
+            means = {method: error.mean for method, error in errors.items()}
+            medians = {method: error.median for method, error in errors.items()}
+            rows.append(QueryRow(workload, name, reading, len(chosen), means, medians))
     return tuple(rows)
 
 
-def _items(singles: OneWay, real: Records) -> tuple[tuple[ItemComparison, ...], tuple[ItemComparison, ...]]:
-    names = position_names(real.domain)
-    errors = np.abs(singles.synthetic - singles.real) / np.maximum(singles.real, SANITY)
-    common = np.flatnonzero(singles.real >= SANITY)
-    order = common[np.argsort(errors[common], kind="stable")]
-    half = min(_MOST_ITEMS, len(order) // 2 if len(order) > 1 else 1)
-    # among equally well preserved items the most frequent ones are the interesting ones
-    best = sorted(order[: max(half, len(order) // 4)], key=lambda at: -singles.real[at])[:half]
-    worst = order[::-1][:half]
-
-    def compared(positions: Any) -> tuple[ItemComparison, ...]:
-        return tuple(
-            ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
-            for at in positions
-        )
-
-    return compared(best), compared(worst)
+def _raw_metrics(
+    raw: RawColumns | None, kind: Kind, metrics: _Metrics
+) -> tuple[tuple[ColumnComparison, ...], Correlations | None]:
+    if raw is None:
+        if kind in ("table", "mixed"):
+            reason = "records hold the domain's bins only; evaluate files or frames to compare the values in them."
+            metrics.skip("raw values of columns", reason)
+        return (), None
+    for name, reason in raw.left_out:
+        metrics.skip(f"raw values of the column {name!r}", reason)
+    columns = tuple(compare_column(column) for column in raw.columns)
+    return columns, metrics("correlations of numbers", partial(correlations, raw.columns))
 
 
-def _lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
-    """What hardly ever occurs, among positions frequent enough to be missed."""
-    common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
-    lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
-    order = lost[np.argsort(-singles.real[lost], kind="stable")][:_MOST_ITEMS]
-    names = full_names(domain)
-    largest = float(singles.real[lost].max(initial=0.0))
-    return LostItems(len(lost), int(common.sum()), largest, tuple(names[at] for at in order))
-
-
-def _image_figures(real: Records, synthetic: Records, means: tuple[NDArray[Any], NDArray[Any]]) -> ImageFigures:
-    """Variety within a label is the chance that two of its images differ in a pixel: 2 p (1 - p), summed."""
-    ours, theirs = (float((2 * mean * (1 - mean)).sum()) for mean in means)
-    domain, gap = real.domain, None
-    if domain.label is not None and domain.field(domain.label).kind == "categorical":
-        label = [field.name for field in domain.fields].index(domain.label)
-        width = domain.fields[label].width + 1
-        shares = [np.bincount(field_codes(r, label), minlength=width) / len(r) for r in (real, synthetic)]
-        gap = float(np.abs(shares[0] - shares[1]).max())
-    return ImageFigures(theirs / ours if ours > 0 else 1.0, float(np.abs(means[0] - means[1]).mean()), gap)
-
-
-def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:
-    return {name: record_lengths(real, records).total_variation for name, records in methods.items()}
-
-
-def _pick(records: Records, seed: int) -> Records:
-    generator = np.random.default_rng([seed, 12])
-    count = _SAMPLED_RECORDS if kind_of(records) != "images" else 4 * _SAMPLED_RECORDS
-    chosen = generator.choice(len(records), min(count, len(records)), replace=False)
+def _pick(records: Records, kind: Kind, seed: int) -> Records:
+    count = min(_SAMPLED_RECORDS if kind != "images" else 4 * _SAMPLED_RECORDS, len(records))
+    chosen = np.random.default_rng([seed, 12]).choice(len(records), count, replace=False)
     return records.take(np.sort(chosen))
-
-
-def _label_images(real: Records, synthetic: Records) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    domain = real.domain
-    pictures = [at for at, field in enumerate(domain.fields) if isinstance(field, Image)]
-    if not pictures:
-        return None
-    start, picture = domain.offsets[pictures[0]], domain.fields[pictures[0]]
-    assert isinstance(picture, Image)
-    means = []
-    for records in (real, synthetic):
-        groups = np.zeros(len(records), dtype=np.int64)
-        count = 1
-        if domain.label is not None and domain.field(domain.label).kind == "categorical":
-            label = [field.name for field in domain.fields].index(domain.label)
-            groups, count = field_codes(records, label), domain.fields[label].width
-        inside = (records.indices >= start) & (records.indices < start + picture.width)
-        rows = np.repeat(groups, records.lengths)[inside]
-        cells = rows * picture.pixels + (records.indices[inside].astype(np.int64) - start) % picture.pixels
-        sums = np.bincount(cells, minlength=(count + 1) * picture.pixels)[: count * picture.pixels]
-        sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1) * (picture.levels - 1)
-        means.append(
-            (sums.reshape(count, picture.pixels) / sizes[:, None]).reshape(-1, picture.height, picture.columns)
-        )
-    return means[0], means[1]

@@ -4,28 +4,25 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from dpgm.data.domain import Date, DateTime, Domain, ShapedNumber
+from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
 from dpgm.data.inspect.guessing import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
-from dpgm.data.read.opening import locate
+from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import Paths, ReadOptions
 from dpgm.data.read.readers import columns_of, format_name, read_with
 from dpgm.data.records import Records
 from dpgm.data.values import parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
-from dpgm.evaluation.comparable import position_names, with_domain
-from dpgm.evaluation.inputs import Inputs, Outside, inputs_of
-from dpgm.evaluation.raw_columns import RawColumns, raw_columns, stated_by, with_truths
-
-if TYPE_CHECKING:
-    import pyarrow
+from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, position_names, with_domain
+from dpgm.evaluation.raw_columns import Notes, RawColumns, raw_columns
 
 MOST_ROWS = 1_000_000  # raw rows kept of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")
+_MATRICES = ("npz", "npy", "idx")  # their positions have no names
 
 
 def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
@@ -43,7 +40,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     domain = options.public_domain
     if domain is not None and domain.is_open:
         if domain.item_set is None:
-            return _described_tables(real, synthetic, options, domain)
+            return _raw_tables(real, synthetic, options, domain)
         options = replace(options, domain=None)
     guess = guess_options(source, replace(options, assume_public_items=True))
     if guess.table:
@@ -57,10 +54,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
 def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
     """What reading with the domain left out of a file of item sets."""
     source = locate(path, options.member)
-    fields = read.domain.fields
-    if options.domain is None or len(fields) != 1 or fields[0].kind != "items":
-        return None
-    if format_name(source, options) in ("npz", "npy", "idx"):
+    if options.domain is None or not _is_named_set(source, options, read.domain):
         return None
     try:
         own, _ = read_with(source, replace(options, domain=None, assume_public_items=True))
@@ -72,45 +66,38 @@ def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None
     return Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
 
 
-def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
-    first = read_raw(real, options, None)
-    try:
-        second = read_raw(synthetic, ReadOptions(), None)
-    except DpgmError:
-        second = read_raw(synthetic, options, None)
-    if not set(first.column_names) & set(second.column_names):
-        second = read_raw(synthetic, options, None)
-    return inputs_of(first, second, missing=options.missing, strip_suffix=options.strip_suffix)
+def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
+    return isinstance(domain.item_set, ItemSet) and format_name(source, options) not in _MATRICES
 
 
-def _described_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain) -> Inputs:
-    """Tables of which a domain names the columns and leaves values or bins open."""
+def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
+    """Tables without a domain, or with one that names the columns and leaves values or bins open."""
+    notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
     first = read_raw(real, options, domain)
+    if domain is None:
+        second = _read_beside(synthetic, ReadOptions(), options, None, first.column_names, 1)
+        return inputs_of(first, second, notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
-    try:
-        second = read_raw(synthetic, ReadOptions(header=True), domain)
-    except DpgmError:
-        second = read_raw(synthetic, options, domain)
-    if not set(names) <= set(second.column_names):
-        second = read_raw(synthetic, options, domain)
+    second = _read_beside(synthetic, ReadOptions(header=True), options, domain, names, len(names))
     names = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
-    first, second = (
-        with_truths(_as_lists(table, sets, options.item_separator), domain) for table in (first, second)
-    )
-    return inputs_of(
-        first.select(names),
-        second.select(names),
-        said=stated_by(domain),
-        missing=options.missing,
-        strip_suffix=options.strip_suffix,
-    )
+    tables = [_as_lists(table.select(names), sets, options.item_separator) for table in (first, second)]
+    return inputs_of(*tables, notes=notes.with_open(domain))
 
 
-def _as_lists(table: "pyarrow.Table", names: list[str], separator: str | None) -> "pyarrow.Table":
+def _read_beside(
+    path: Paths, first: ReadOptions, second: ReadOptions, domain: Domain | None, names: list[str], at_least: int
+) -> pa.Table:
+    """A file read by the first options if that gives at least so many of the named columns, else by the second."""
+    with suppress(DpgmError):
+        table = read_raw(path, first, domain)
+        if len({*names} & {*table.column_names}) >= at_least:
+            return table
+    return read_raw(path, second, domain)
+
+
+def _as_lists(table: pa.Table, names: list[str], separator: str | None) -> pa.Table:
     """Sets of items as lists, whether a file holds lists, JSON texts or items side by side."""
-    import pyarrow as pa
-
     for name in names:
         lists = []
         for cell in table.column(name).to_pylist():
@@ -130,18 +117,16 @@ def _as_lists(table: "pyarrow.Table", names: list[str], separator: str | None) -
 def _raw(
     real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
 ) -> RawColumns | None:
-    columnar = all(
-        format_name(locate(path, chosen.member), chosen) in _COLUMNAR
-        for path, chosen in ((real, options), (synthetic, used))
-    )
+    both = ((real, options), (synthetic, used))
+    columnar = all(format_name(locate(path, chosen.member), chosen) in _COLUMNAR for path, chosen in both)
     if not columnar or not domain.table_columns:
         return None
-    tables = [read_raw(path, chosen, domain) for path, chosen in ((real, options), (synthetic, used))]
-    missing = (*options.missing, *used.missing)
-    return raw_columns(tables[0], tables[1], domain=domain, missing=missing, strip_suffix=options.strip_suffix)
+    notes = Notes(missing=(*options.missing, *used.missing), strip_suffix=options.strip_suffix)
+    first, second = (read_raw(path, chosen, domain) for path, chosen in both)
+    return raw_columns(first, second, notes, domain=domain)
 
 
-def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> "pyarrow.Table":
+def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
     """The columns of a file as they stand in it; at most a million rows, evenly spread over the file."""
     source = locate(path, options.member)
     chosen = replace(options, domain=domain)
@@ -154,10 +139,8 @@ def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> "pyarr
     return _thinned(_plain(chunk, domain, options) for chunk in file.chunks)
 
 
-def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> "pyarrow.Table":
+def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Table:
     """Numbers and dates of a text file made plain where the options or the domain say how they are written."""
-    import pyarrow as pa
-
     table = chunk.table
     fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
     numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
@@ -171,11 +154,9 @@ def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> "pyarro
     return table
 
 
-def _thinned(tables: Iterable["pyarrow.Table"]) -> "pyarrow.Table":
+def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
     """All rows, or every second, fourth, ... of them where there are too many."""
-    import pyarrow as pa
-
-    parts: list[Any] = []
+    parts: list[pa.Table] = []
     step, rows_read, rows_kept = 1, 0, 0
     for table in tables:
         first = -rows_read % step
@@ -214,13 +195,10 @@ def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Rec
 
 def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
     source = locate(path, options.member)
-    sets = len(domain.fields) == 1 and domain.fields[0].kind == "items"
-    shaped = format_name(source, options) in ("npz", "npy", "idx")
-    chosen = replace(options, domain=domain)
-    if not sets or shaped:
-        return read_with(source, guess_options(source, chosen).options)[0]
+    guessed = guess_options(source, replace(options, domain=domain)).options
+    if not _is_named_set(source, options, domain):
+        return read_with(source, guessed)[0]
     # What a synthetic file holds is public, so its first rows may tell its shape, and a cell is an item as it stands.
-    guessed = guess_options(source, chosen).options
     cells = guessed.item_separator
     if cells is None and not (guessed.shape == "basket" and guessed.header):  # those are cells of JSON lists
         cells = ""

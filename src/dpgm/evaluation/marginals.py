@@ -1,4 +1,4 @@
-"""Real beside synthetic records: record lengths, single positions, pairs, frequent item sets, columns of a table."""
+"""Real beside synthetic records: lengths, positions, pairs, frequent item sets, columns of a table, mean images."""
 
 import heapq
 from dataclasses import dataclass
@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpgm import validation
+from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation.comparable import check_comparable
-from dpgm.evaluation.counting_queries import count_queries, item_frequencies, packed_bits
+from dpgm.evaluation.counting_queries import SANITY, count_queries, item_frequencies, packed_bits
+from dpgm.evaluation.inputs import check_comparable, position_names
 
 MOST_PAIRED = 1500  # pairs are measured among this many of the most frequent positions
 _CHUNK = 8192
+_NAMED = 10  # best, worst and lost positions that are listed
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,57 @@ def one_way(real: Records, synthetic: Records) -> OneWay:
     ours, theirs = item_frequencies(real) / len(real), item_frequencies(synthetic) / len(synthetic)
     gap = np.abs(ours - theirs)
     return OneWay(ours, theirs, float(gap.mean()), float(gap.max()))
+
+
+@dataclass(frozen=True)
+class ItemComparison:
+    """One position: the share of records that hold it on both sides."""
+
+    name: str
+    real: float
+    synthetic: float
+    error: float
+
+
+def best_and_worst(
+    singles: OneWay, domain: Domain
+) -> tuple[tuple[ItemComparison, ...], tuple[ItemComparison, ...]]:
+    """Of the positions that at least 0.1 % of the real records hold, those with the smallest and largest errors."""
+    names = position_names(domain)
+    errors = np.abs(singles.synthetic - singles.real) / np.maximum(singles.real, SANITY)
+    common = np.flatnonzero(singles.real >= SANITY)
+    order = common[np.argsort(errors[common], kind="stable")]
+    half = min(_NAMED, len(order) // 2 if len(order) > 1 else 1)
+    # among equally well preserved items the most frequent ones are the interesting ones
+    best = sorted(order[: max(half, len(order) // 4)], key=lambda at: -singles.real[at])[:half]
+    listed = [
+        [
+            ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
+            for at in positions
+        ]
+        for positions in (best, order[::-1][:half])
+    ]
+    return tuple(listed[0]), tuple(listed[1])
+
+
+@dataclass(frozen=True)
+class LostItems:
+    """Positions held by at least 0.1 % of the real records that occur less than a tenth as often as they should."""
+
+    count: int
+    of: int
+    largest: float  # the largest real share among them
+    names: tuple[str, ...]  # the most frequent of them
+
+
+def lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
+    """What hardly ever occurs, among positions frequent enough to be missed."""
+    common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
+    lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
+    order = lost[np.argsort(-singles.real[lost], kind="stable")][:_NAMED]
+    names = position_names(domain, with_fields=True)
+    largest = float(singles.real[lost].max(initial=0.0))
+    return LostItems(len(lost), int(common.sum()), largest, tuple(names[at] for at in order))
 
 
 def most_frequent(records: Records, most: int) -> NDArray[np.int64]:
@@ -236,8 +289,8 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
     columns = [at for at, block in enumerate(real.domain.blocks) if block.softmax]
     if len(columns) < 2:
         raise UsageError("the domain has fewer than two categorical or numeric columns.")
-    names = tuple(real.domain.fields[at].name for at in columns)
     fields = [real.domain.fields[at] for at in columns]
+    names = tuple(field.name for field in fields)
     bins = [field.bins or 0 if field.kind == "numeric" else 0 for field in fields]
     widths = [real.domain.blocks[at].width + 1 for at in columns]  # one more for rows without a value
     ours, theirs = ([field_codes(r, at) for at in columns] for r in (real, synthetic))
@@ -282,6 +335,50 @@ def field_codes(records: Records, field: int) -> NDArray[np.int64]:
     rows = np.repeat(np.arange(len(records)), records.lengths)[inside]
     codes[rows] = records.indices[inside].astype(np.int64) - block.start
     return codes
+
+
+def categorical_label(domain: Domain) -> int | None:
+    """The number of the categorical field that the domain names as its label, if it does."""
+    wanted = (domain.label, "categorical")
+    return next((at for at, field in enumerate(domain.fields) if (field.name, field.kind) == wanted), None)
+
+
+@dataclass(frozen=True)
+class ImageFigures:
+    """Images by label: how much they vary relative to real ones, how far mean images and label shares are off."""
+
+    variety: float
+    pixel_difference: float
+    label_gap: float | None
+
+
+def image_figures(
+    real: Records, synthetic: Records, means: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> ImageFigures:
+    """Variety within a label is the chance that two of its images differ in a pixel: 2 p (1 - p), summed."""
+    ours, theirs = (float((2 * mean * (1 - mean)).sum()) for mean in means)
+    label, gap = categorical_label(real.domain), None
+    if label is not None:
+        width = real.domain.fields[label].width + 1
+        shares = [np.bincount(field_codes(r, label), minlength=width) / len(r) for r in (real, synthetic)]
+        gap = float(np.abs(shares[0] - shares[1]).max())
+    return ImageFigures(theirs / ours if ours > 0 else 1.0, float(np.abs(means[0] - means[1]).mean()), gap)
+
+
+def mean_images(records: Records) -> NDArray[np.float64]:
+    """The mean image of every label, (labels, height, columns), or of all records where there is no label."""
+    domain = records.domain
+    at, picture = next((at, field) for at, field in enumerate(domain.fields) if isinstance(field, Image))
+    start, label = domain.offsets[at], categorical_label(domain)
+    count = 1 if label is None else domain.fields[label].width
+    groups = np.zeros(len(records), dtype=np.int64) if label is None else field_codes(records, label)
+    inside = (records.indices >= start) & (records.indices < start + picture.width)
+    pixels = (records.indices[inside].astype(np.int64) - start) % picture.pixels
+    cells = np.repeat(groups, records.lengths)[inside] * picture.pixels + pixels
+    sums = np.bincount(cells, minlength=(count + 1) * picture.pixels)[: count * picture.pixels]
+    sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1) * (picture.levels - 1)
+    means: NDArray[np.float64] = sums.reshape(count, picture.height, picture.columns) / sizes[:, None, None]
+    return means
 
 
 def _cramer(joint: NDArray[np.float64]) -> float:

@@ -1,24 +1,25 @@
 """Columns of two tables as they stand in the data, before any domain cuts them into bins.
 
 What a person would see in the file is what is compared: a fault within a bin (every 0 turned into a number between 0
-and 2,000) cannot hide here.
+and 2,000) cannot hide here. Wherever there are two sides, the real one comes first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Numeric
+from dpgm.data.read.columns import flat_column, is_list
 from dpgm.data.table import TRUTH
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
-if TYPE_CHECKING:
-    import pyarrow
-
 ColumnKind: TypeAlias = Literal["number", "date", "category"]
+Rows: TypeAlias = tuple[tuple[str, ...], ...]
 _SECONDS_PER_DAY = 86_400
 _KINDS: dict[str, ColumnKind] = {
     "numeric": "number",
@@ -28,9 +29,7 @@ _KINDS: dict[str, ColumnKind] = {
     "datetime": "date",
 }
 _NOT_COMPARED = {"items", "image", "identifier", "ignored"}  # kinds of fields without a column of values to compare
-_FREE_TEXT = (
-    0.9  # more distinct texts per row than this: names, ids or free text, which have no distribution to keep
-)
+_FREE_TEXT = 0.9  # more distinct texts per row: names, ids or free text, which have no distribution to keep
 _FEW_ROWS = 50  # with fewer rows, texts may differ by chance
 
 
@@ -43,30 +42,72 @@ class RawColumn:
 
     name: str
     kind: ColumnKind
-    real: NDArray[Any]
-    synthetic: NDArray[Any]
+    sides: tuple[NDArray[Any], NDArray[Any]]
     labels: tuple[str, ...] = ()
     specials: tuple[float, ...] = ()
 
+    def missing(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Where values of this column are missing."""
+        return values < 0 if self.kind == "category" else np.isnan(values)
+
+    def present(self) -> list[NDArray[Any]]:
+        """The values of both sides that are not missing."""
+        return [side[~self.missing(side)] for side in self.sides]
+
+    def text(self, value: float) -> str:
+        """One value as people write it.
+
+        >>> RawColumn("day", "date", (np.zeros(1), np.zeros(1))).text(31.0)
+        '1970-02-01'
+        """
+        return self.labels[int(value)] if self.kind == "category" else value_text(self.kind, value)
+
+
+def value_text(kind: ColumnKind, value: float | None) -> str:
+    """A number with thousands marks and as many places as its size asks for; days since 1970 as a date.
+
+    >>> value_text("number", 1074.0), value_text("number", 0.12345), value_text("number", 189778.37)
+    ('1,074', '0.1235', '189,778')
+    """
+    if value is None:
+        return "–"
+    if kind == "date":
+        return str(np.datetime64(int(np.floor(value)), "D"))
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
 
 @dataclass(frozen=True)
-class Stated:
-    """What a domain says of columns that are compared as they stand.
+class SetColumn:
+    """A column of lists on both sides: the labels of both together, and for each side codes and lengths of rows."""
+
+    name: str
+    labels: tuple[str, ...]
+    sides: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is known of columns besides the values in them.
 
     Attributes:
-        categories: columns that are categories whatever they hold: codes such as 01067 are no numbers.
+        kinds: kinds of fields by column; what other columns are, their real values decide.
         specials: of columns of numbers, the values with a meaning of their own.
+        missing: texts that stand for a missing value, besides the empty cell.
+        strip_suffix: taken off the end of texts.
     """
 
-    categories: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=dict)
     specials: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    strip_suffix: str = ""
 
-
-def stated_by(domain: Domain) -> Stated:
-    """What a domain says of its columns."""
-    categories = frozenset(one.name for one in domain.fields if one.kind == "categorical")
-    specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
-    return Stated(categories, specials)
+    def with_open(self, domain: Domain) -> "Notes":
+        """With what a domain says that leaves values or bins open: codes such as 01067 are no numbers, yes is true."""
+        kinds = {one.name: str(one.kind) for one in domain.fields if one.kind in ("categorical", "boolean")}
+        specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
+        return replace(self, kinds=kinds, specials=specials)
 
 
 @dataclass(frozen=True)
@@ -77,42 +118,27 @@ class RawColumns:
     left_out: tuple[tuple[str, str], ...]  # column and reason
 
 
-def raw_columns(
-    real: "pyarrow.Table",
-    synthetic: "pyarrow.Table",
-    *,
-    domain: Domain | None = None,
-    said: Stated = Stated(),  # noqa: B008 (it holds nothing)
-    missing: Sequence[str] = (),
-    strip_suffix: str = "",
-) -> RawColumns:
-    """The columns of two tables, matched by name.
+NO_NOTES = Notes()
 
-    Args:
-        real: the real rows.
-        synthetic: the synthetic rows.
-        domain: says what each column is; without one, the real column decides.
-        said: what else is known of columns.
-        missing: texts that stand for a missing value, besides the empty cell.
-        strip_suffix: taken off the end of texts.
-    """
-    kinds = {} if domain is None else {one.name: str(one.kind) for one in domain.fields}
-    names = [name for name in real.column_names if not kinds or name in kinds]
+
+def raw_columns(
+    real: pa.Table, synthetic: pa.Table, notes: Notes = NO_NOTES, *, domain: Domain | None = None
+) -> RawColumns:
+    """The columns of two tables, matched by name; a domain says which of them are compared and what they are."""
+    names = list(real.column_names)
+    if domain is not None:
+        kinds = {one.name: str(one.kind) for one in domain.fields if one.kind not in _NOT_COMPARED}
+        names, notes = [name for name in names if name in kinds], replace(notes, kinds=kinds)
     columns: list[RawColumn] = []
     left_out: list[tuple[str, str]] = []
     for name in names:
-        if kinds.get(name) in _NOT_COMPARED:
-            continue
         if name not in synthetic.column_names:
             left_out.append((name, "the synthetic data has no such column."))
             continue
-        sides = [_clean(_flat(table, name), missing, strip_suffix) for table in (real, synthetic)]
-        if any(side is None for side in sides):
+        sides = [_flat(table, name) for table in (real, synthetic)]
+        if any(pa.types.is_nested(side.type) or pa.types.is_binary(side.type) for side in sides):
             continue  # lists of items are compared as sets
-        stated = "categorical" if name in said.categories else kinds.get(name, "")
-        column = _column(name, _KINDS.get(stated), sides[0], sides[1], truth=stated == "boolean")
-        if isinstance(column, RawColumn) and column.kind == "number":
-            column = replace(column, specials=said.specials.get(name, ()))
+        column = _column(name, [_clean(side, notes) for side in sides], notes)
         if isinstance(column, str):
             left_out.append((name, column))
         else:
@@ -120,60 +146,63 @@ def raw_columns(
     return RawColumns(tuple(columns), tuple(left_out))
 
 
-def _flat(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
-    import pyarrow as pa
+def set_columns(real: pa.Table, synthetic: pa.Table) -> list[SetColumn]:
+    """The columns that hold lists on both sides."""
+    found = []
+    for name in real.column_names:
+        if name not in synthetic.column_names:
+            continue
+        sides = [_flat(table, name) for table in (real, synthetic)]
+        if all(is_list(side.type) for side in sides):
+            labels, codes = _coded([pc.cast(pc.list_flatten(side), pa.string()) for side in sides])
+            lengths = [pc.fill_null(pc.list_value_length(side), 0) for side in sides]
+            whole = [length.to_numpy(zero_copy_only=False).astype(np.int64) for length in lengths]
+            found.append(SetColumn(name, labels, list(zip(codes, whole, strict=True))))
+    return found
 
-    column = table.column(table.column_names.index(name)).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+
+def _flat(table: pa.Table, name: str) -> pa.Array:
+    column = flat_column(table, name)
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _clean(column: "pyarrow.Array", missing: Sequence[str], suffix: str) -> Any:
-    """Texts trimmed, and null where they stand for a missing value; None for a column of lists."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kinds = pa.types
-    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
-        return None
-    if not (
-        kinds.is_string(column.type) or kinds.is_large_string(column.type) or kinds.is_string_view(column.type)
-    ):
+def _clean(column: pa.Array, notes: Notes) -> pa.Array:
+    """Texts trimmed, and null where they stand for a missing value."""
+    if not pa.types.is_string(column.type):
         return column
-    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    if suffix:
-        ends = pc.ends_with(texts, suffix)
-        texts = pc.if_else(ends, pc.utf8_slice_codeunits(texts, 0, -len(suffix)), texts)
-    is_missing = pc.is_in(texts, value_set=pa.array(["", *missing], type=pa.string()))
+    texts = pc.utf8_trim_whitespace(column)
+    if notes.strip_suffix:
+        cut = pc.utf8_slice_codeunits(texts, 0, -len(notes.strip_suffix))
+        texts = pc.if_else(pc.ends_with(texts, notes.strip_suffix), cut, texts)
+    is_missing = pc.is_in(texts, value_set=pa.array(["", *notes.missing], type=pa.string()))
     return pc.if_else(is_missing, pa.scalar(None, type=pa.string()), texts)
 
 
-def _column(
-    name: str, kind: ColumnKind | None, real: Any, synthetic: Any, *, truth: bool = False
-) -> RawColumn | str:
-    if real.null_count == len(real):
+def _column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn | str:
+    """A column, or why it cannot be compared."""
+    if sides[0].null_count == len(sides[0]):
         return "the real data holds no value in it."
-    parsers: dict[ColumnKind, Any] = {"number": _numbers, "date": _days}
-    candidates: Sequence[ColumnKind] = ("number", "date") if kind is None else (kind,)
-    for one in candidates:
-        if one == "category":
-            continue
-        sides = [parsers[one](side) for side in (real, synthetic)]
-        if all(side is not None for side in sides):
-            return RawColumn(name, one, sides[0], sides[1])
-    texts = _truths([_texts(side) for side in (real, synthetic)], sure=truth)
+    stated = notes.kinds.get(name, "")
+    kind = _KINDS.get(stated)
+    parsers: tuple[tuple[ColumnKind, _Parser], ...] = (("number", _numbers), ("date", _days))
+    for one, parse in parsers:
+        real, synthetic = (parse(side) if kind in (None, one) else None for side in sides)
+        if real is not None and synthetic is not None:
+            specials = notes.specials.get(name, ()) if one == "number" else ()
+            return RawColumn(name, one, (real, synthetic), specials=specials)
+    texts = _truths([_texts(side) for side in sides], stated=stated == "boolean")
     present = texts[0].drop_null()
     if kind is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
-    return _categories(name, texts)
+    labels, codes = _coded(texts)
+    return RawColumn(name, "category", (codes[0], codes[1]), labels)
 
 
-def _numbers(column: Any) -> NDArray[np.float64] | None:
+_Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
+
+
+def _numbers(column: pa.Array) -> NDArray[np.float64] | None:
     """Numbers, NaN where missing or not finite; None if the column holds anything else."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = pa.types
     plain = kinds.is_integer(column.type) or kinds.is_floating(column.type) or kinds.is_decimal(column.type)
     if not (plain or kinds.is_string(column.type) or kinds.is_null(column.type)):
@@ -186,11 +215,8 @@ def _numbers(column: Any) -> NDArray[np.float64] | None:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _days(column: Any) -> NDArray[np.float64] | None:
+def _days(column: pa.Array) -> NDArray[np.float64] | None:
     """Dates and times as days since 1970, NaN where missing; None if the column holds anything else."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = pa.types
     if not (kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_string(column.type)):
         return np.full(len(column), np.nan) if kinds.is_null(column.type) else None
@@ -207,11 +233,8 @@ def _days(column: Any) -> NDArray[np.float64] | None:
     return days
 
 
-def _texts(column: Any) -> Any:
+def _texts(column: pa.Array) -> pa.Array:
     """Any column as texts; whole numbers without a fraction."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_floating(column.type):
         values = column.drop_null().to_numpy(zero_copy_only=False)
         if np.array_equal(values, np.floor(values)) and np.isfinite(values).all():
@@ -219,109 +242,36 @@ def _texts(column: Any) -> Any:
     return pc.cast(column, pa.string())
 
 
-def _truths(sides: Sequence[Any], *, sure: bool) -> list[Any]:
+def _truths(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
     """Booleans in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
-    import pyarrow.compute as pc
-
     lowered = [pc.utf8_lower(side) for side in sides]
-    texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
-    if not texts or not (texts <= set(TRUTH) if sure else texts <= {"true", "false"}):
-        return list(sides)
-    return [_true_or_false(side) for side in lowered]
-
-
-def _true_or_false(lowered: Any) -> Any:
-    """Spellings of booleans, in lower case, as true or false; null for any other text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    if not stated:
+        texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
+        return lowered if texts <= {"true", "false"} else sides
     spellings = pa.array(list(TRUTH), type=pa.string())
     meanings = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
-    return meanings.take(pc.index_in(lowered, value_set=spellings))
+    truths = [meanings.take(pc.index_in(side, value_set=spellings)) for side in lowered]
+    return [pc.coalesce(truth, side) for truth, side in zip(truths, sides, strict=True)]
 
 
-def with_truths(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
-    """A table in which columns that the domain calls boolean say true or false, however they are spelled.
-
-    Other texts in them, such as those that stand for a missing value, stay as they are.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name in [one.name for one in domain.fields if one.kind == "boolean"]:
-        if name not in table.column_names:
-            continue
-        column = _flat(table, name)
-        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-            continue
-        texts = _texts(column)
-        truths = _true_or_false(pc.utf8_lower(pc.utf8_trim_whitespace(texts)))
-        table = table.set_column(table.column_names.index(name), name, pc.coalesce(truths, texts))
-    return table
-
-
-def _categories(name: str, texts: Sequence[Any]) -> RawColumn:
-    import pyarrow as pa
-
+def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
+    """The different texts of both sides, and for each side their numbers; -1 where missing."""
     both = pa.concat_arrays(texts).dictionary_encode()
     codes = both.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    labels = tuple(both.dictionary.to_pylist())
-    return RawColumn(name, "category", codes[: len(texts[0])], codes[len(texts[0]) :], labels)
+    return tuple(both.dictionary.to_pylist()), np.split(codes, [len(texts[0])])
 
 
-def present_values(column: RawColumn, side: Literal["real", "synthetic"]) -> NDArray[Any]:
-    """The values of one side that are not missing."""
-    values = column.real if side == "real" else column.synthetic
-    return values[values >= 0] if column.kind == "category" else values[~np.isnan(values)]
-
-
-def plain_values(column: RawColumn, values: NDArray[Any]) -> NDArray[Any]:
-    """The values without special ones."""
-    return values[~np.isin(values, column.specials)] if column.specials else values
-
-
-def values_as_text(column: RawColumn, value: float) -> str:
-    """One value as people write it.
-
-    >>> values_as_text(RawColumn("day", "date", np.zeros(1), np.zeros(1)), 31.0)
-    '1970-02-01'
-    """
-    if column.kind == "category":
-        return column.labels[int(value)]
-    return number_text(value) if column.kind == "number" else date_text(value)
-
-
-def number_text(value: float) -> str:
-    """A number with thousands marks and as many places as its size asks for.
-
-    >>> number_text(1074.0), number_text(0.12345), number_text(189778.37)
-    ('1,074', '0.1235', '189,778')
-    """
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def date_text(days: float) -> str:
-    """A number of days since 1970 as a date."""
-    return str(np.datetime64(int(np.floor(days)), "D"))
-
-
-def sample_rows(
-    columns: Sequence[RawColumn], count: int, seed: int
-) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+def sample_rows(columns: Sequence[RawColumn], count: int, seed: int) -> tuple[Rows, Rows]:
     """Some rows of both sides, drawn at random, as texts."""
     random = np.random.default_rng([seed, 13])
-    sides = []
+    drawn = []
     for side in (0, 1):
-        values = [(column.real, column.synthetic)[side] for column in columns]
-        rows = random.choice(len(values[0]), min(count, len(values[0])), replace=False)
-        sides.append(tuple(tuple(_cell(c, v[row]) for c, v in zip(columns, values, strict=True)) for row in rows))
-    return sides[0], sides[1]
+        size = len(columns[0].sides[side])
+        rows = random.choice(size, min(count, size), replace=False)
+        cells = [[_cell(column, value) for value in column.sides[side][rows]] for column in columns]
+        drawn.append(tuple(zip(*cells, strict=True)))
+    return drawn[0], drawn[1]
 
 
 def _cell(column: RawColumn, value: Any) -> str:
-    missing = value < 0 if column.kind == "category" else np.isnan(value)
-    return "–" if missing else values_as_text(column, float(value))
+    return "–" if column.missing(value) else column.text(float(value))

@@ -7,9 +7,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from dpgm.evaluation.column_faults import column_faults, columns_off, percent, share_text, value_text
 from dpgm.evaluation.column_metrics import ColumnComparison
-from dpgm.evaluation.evaluation import Evaluation
+from dpgm.evaluation.evaluate import Evaluation
+from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.verdict import column_faults, columns_off, percent, share_text
 
 OPEN_CARDS = 8  # columns shown at once; the others unfold
 _NAMED_BARS = 7  # categories shown by name
@@ -76,8 +77,8 @@ def _card(column: ColumnComparison) -> Card:
         others=0 if numeric else max(0, len(picture.bars) - len(bars)),
         histogram=Markup(_histogram(column)) if drawn else None,
         curve=Markup(_curve(column)) if drawn else None,
-        low=value_text(column, float(picture.points[0])) if drawn else "",
-        high=value_text(column, float(picture.points[-1])) if drawn else "",
+        low=value_text(column.kind, float(picture.points[0])) if drawn else "",
+        high=value_text(column.kind, float(picture.points[-1])) if drawn else "",
     )
 
 
@@ -87,12 +88,16 @@ def _figures(column: ColumnComparison) -> tuple[Figure, ...]:
     if column.kind != "category":
         for label, at in (("median", 2), ("5 % lie below", 0), ("95 % lie below", 4)):
             sides = [
-                value_text(column, side.quantiles[at]) if side.quantiles else "–" for side in (real, synthetic)
+                value_text(column.kind, side.quantiles[at]) if side.quantiles else "–" for side in (real, synthetic)
             ]
             figures.append(Figure(label, *sides))
-        figures.insert(1, Figure("mean", value_text(column, real.mean), value_text(column, synthetic.mean)))
+        figures.insert(
+            1, Figure("mean", value_text(column.kind, real.mean), value_text(column.kind, synthetic.mean))
+        )
         ranges = [
-            "–" if side.low is None else f"{value_text(column, side.low)} to {value_text(column, side.high)}"
+            "–"
+            if side.low is None
+            else f"{value_text(column.kind, side.low)} to {value_text(column.kind, side.high)}"
             for side in (real, synthetic)
         ]
         figures.append(Figure("range", *ranges))

@@ -10,9 +10,8 @@ import jinja2
 
 from dpgm import __version__
 from dpgm.data.atomic import atomic_file
-from dpgm.evaluation.column_faults import percent
-from dpgm.evaluation.evaluation import Evaluation
-from dpgm.evaluation.verdict import verdict
+from dpgm.evaluation.evaluate import Evaluation
+from dpgm.evaluation.verdict import percent, verdict
 from dpgm.privacy.certificate import Certificate
 from dpgm.report import columns, sections
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Image
 from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
-from dpgm.evaluation.column_faults import percent
-from dpgm.evaluation.comparable import position_names
-from dpgm.evaluation.evaluation import SYNTHETIC, Evaluation
+from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
+from dpgm.evaluation.inputs import position_names
 from dpgm.evaluation.marginals import field_codes
+from dpgm.evaluation.verdict import percent
 from dpgm.report.pictures import contact_sheet, heat_map, png_uri
 
 MOST_BARS = 24
