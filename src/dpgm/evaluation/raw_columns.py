@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Numeric
-from dpgm.data.read.columns import flat_column, is_list
+from dpgm.data.items import flat_column, is_list
 from dpgm.data.table import TRUTH
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
