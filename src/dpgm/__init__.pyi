@@ -39,8 +39,8 @@ from dpgm.errors import PrivacyWarning as PrivacyWarning
 from dpgm.errors import ResourceError as ResourceError
 from dpgm.errors import UsageError as UsageError
 from dpgm.evaluation.counting_queries import read_workload as read_workload
-from dpgm.evaluation.evaluate import evaluate as evaluate
 from dpgm.evaluation.evaluate import Evaluation as Evaluation
+from dpgm.evaluation.evaluate import evaluate as evaluate
 from dpgm.privacy.accountant import cost as cost
 from dpgm.privacy.certificate import Certificate as Certificate
 from dpgm.privacy.events import Mechanism as Mechanism
