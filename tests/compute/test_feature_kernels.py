@@ -9,7 +9,7 @@ from dpgm.compute.feature_kernels import TABLE, add_by_cluster, assign, cosine_t
 @pytest.fixture(params=["numba", "torch"])
 def backend(request, monkeypatch):
     if request.param == "torch":
-        monkeypatch.setattr(feature_kernels, "_numba_kernels", lambda: None)
+        monkeypatch.setattr(feature_kernels, "HAS_NUMBA", False)
     return request.param
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from dpgm.networks.clipped_gradients import BlockViews
 from dpgm.networks.vae import VAE
-from dpgm.networks.workspace import BlockViews
 from model_references import SETS, random_records, segmented
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from dpgm.compute import layer_kernels
 from dpgm.errors import UsageError
+from dpgm.networks import optimizer
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 
 
@@ -14,7 +14,7 @@ from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_adam_is_that_of_torch(compiled, dtype, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(layer_kernels, "HAS_NUMBA", False)
+        monkeypatch.setattr(optimizer, "HAS_NUMBA", False)
     generator = torch.Generator().manual_seed(0)
     start = torch.randn((3, 50), generator=generator, dtype=dtype)
     scales = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)

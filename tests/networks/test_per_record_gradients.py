@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from dpgm.networks.clipped_gradients import BlockViews
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE
-from dpgm.networks.workspace import BlockViews
 from model_references import (
     MIXED,
     SETS,

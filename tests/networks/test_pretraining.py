@@ -11,7 +11,7 @@ from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.networks.batch_cuda import PaddedBatch
+from dpgm.networks.clipped_gradients_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.per_record_gradients import Signal
 from dpgm.networks.refinement import pretrain

@@ -11,6 +11,7 @@ from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.networks import private_sgd
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
 from dpgm.networks.optimizer import OptimizerSettings
@@ -260,6 +261,22 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
             assert torch.allclose(padded.clipped_sum(view, step, 2.0), wanted[1], atol=1e-5)
     assert resident._resident is not None
     assert travelling._resident is None
+
+
+@pytest.mark.parametrize("clusters", [1, 3])
+def test_training_without_numba_gives_the_same_networks_to_rounding(clusters, monkeypatch):
+    records, found = random_records(MIXED, 60), []
+    plan = settings(norm_noise=0.0, gradient_noise=0.0, optimizer=OptimizerSettings("sgd", 0.1, "constant", 0.5))
+    for compiled in (True, False):
+        monkeypatch.setattr(private_sgd, "HAS_NUMBA", compiled)
+        gateway = TraceGateway(records, randomness=SeededRandomness(3), normals=latent_of)
+        gateway.keep("clusters", by_length)
+        generator = torch.Generator().manual_seed(0)
+        trainer = Trainer(gateway, VAE(MIXED, (9, 5), 2), plan, clusters=clusters, generator=generator)
+        assert isinstance(trainer._pass, SegmentedPass if compiled else PaddedPass)
+        trainer.run()
+        found.append(trainer.parameters)
+    assert torch.allclose(*found, atol=1e-5)
 
 
 @pytest.mark.parametrize("clusters", [1, 7])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute.swaps import balance
+from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.products import sampling as balancing

@@ -8,7 +8,6 @@ spread over processes, or on whether numba, torch or a CUDA device did the work.
 On the CPU numba is used where it is installed; torch otherwise (float64 holds every integer that occurs).
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.compute.nearest_kernel import assign_rows
 from dpgm.data.records import Records
 
 TURN = 1 << 16  # angle units in a full turn
 TABLE = 1 << 12  # entries of a cosine table; small enough to stay in the first-level cache
 _SHIFT = 4  # log2(TURN / TABLE)
 _FLUSH = 1 << 15  # rows whose int16 features surely add up within int32
+
+Array = NDArray[Any]
 
 
 def cosine_table(amplitude: float) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
@@ -56,9 +59,9 @@ def fourier_features(
     Returns:
         (n, f x number of tables) int16.
     """
-    if device == "cpu" and (kernels := _numba_kernels()) is not None:
+    if device == "cpu" and HAS_NUMBA:
         out = np.empty((len(records), angles.shape[1] * len(tables)), dtype=np.int16)
-        kernels["features"](records.indptr, records.indices, angles, offsets, np.stack(tables), out)
+        _features(records.indptr, records.indices, angles, offsets, np.stack(tables), out)
         return torch.from_numpy(out)
     weights = torch.from_numpy(angles).to(device, torch.float64)
     indices = torch.from_numpy(records.indices.astype(np.int64)).to(device)
@@ -80,11 +83,11 @@ def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
         centers: (k, d) int16, on the same device; |<feature, centre>| must stay below 2^31.
         offsets: (k,) int64, half the squared norms in units of the scores.
     """
-    if features.device.type == "cpu" and (kernels := _numba_kernels()) is not None:
+    if features.device.type == "cpu" and HAS_NUMBA:
         chosen = np.empty(len(features), dtype=np.int64)
         odd = features.shape[1] % 2
         rows, many = (torch.nn.functional.pad(each, (0, odd)) if odd else each for each in (features, centers))
-        kernels["assign"](rows.contiguous().numpy(), many.contiguous().numpy(), offsets.numpy(), chosen)
+        assign_rows(rows.contiguous().numpy(), many.contiguous().numpy(), offsets.numpy(), chosen)
         return torch.from_numpy(chosen)
     clusters = len(centers)
     # Ties go to the first centre on every device: the place breaks them inside the whole number.
@@ -95,54 +98,44 @@ def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
 
 def add_by_cluster(features: Tensor, chosen: Tensor, counts: Tensor, sums: Tensor) -> None:
     """Add every row to the count (k,) and the sum (k, d) of its cluster; both int64, in place."""
-    if features.device.type == "cpu" and (kernels := _numba_kernels()) is not None:
-        kernels["add"](features.numpy(), chosen.numpy(), counts.numpy(), sums.numpy())
+    if features.device.type == "cpu" and HAS_NUMBA:
+        _add_rows(features.numpy(), chosen.numpy(), counts.numpy(), sums.numpy())
         return
     one_hot = torch.nn.functional.one_hot(chosen, len(counts)).double()
     counts += one_hot.sum(dim=0).long()
     sums += (one_hot.T @ features.double()).long()
 
 
-@cache
-def _numba_kernels() -> dict[str, Any] | None:
-    """The compiled kernels, or None where numba is not installed."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    from dpgm.compute.nearest_kernel import assign_rows
+# numba widens small integers to 64 bits; the casts back let LLVM use 16- and 32-bit lanes.
 
-    # numba widens small integers to 64 bits; the casts back let LLVM use 16- and 32-bit lanes.
-    narrow, word = numba.int16, numba.int32
 
-    @numba.njit(cache=True, nogil=True)
-    def features(indptr, indices, angles, offsets, tables, out):  # type: ignore[no-untyped-def]
-        width = angles.shape[1]
-        turned = np.empty(width, dtype=np.int16)
-        for row in range(len(indptr) - 1):
+@compiled
+def _features(indptr: Array, indices: Array, angles: Array, offsets: Array, tables: Array, out: Array) -> None:
+    width = angles.shape[1]
+    turned = np.empty(width, dtype=np.int16)
+    for row in range(len(indptr) - 1):
+        for j in range(width):
+            turned[j] = np.int16(offsets[j] + (1 << (_SHIFT - 1)))
+        for at in range(indptr[row], indptr[row + 1]):
+            line = angles[indices[at]]
             for j in range(width):
-                turned[j] = narrow(offsets[j] + (1 << (_SHIFT - 1)))
-            for at in range(indptr[row], indptr[row + 1]):
-                line = angles[indices[at]]
-                for j in range(width):
-                    turned[j] = narrow(turned[j] + line[j])
-            for table in range(len(tables)):
-                lookup = tables[table]
-                into = out[row, table * width : (table + 1) * width]
-                for j in range(width):
-                    into[j] = lookup[(turned[j] >> _SHIFT) & (TABLE - 1)]
+                turned[j] = np.int16(turned[j] + line[j])
+        for table in range(len(tables)):
+            lookup = tables[table]
+            into = out[row, table * width : (table + 1) * width]
+            for j in range(width):
+                into[j] = lookup[(turned[j] >> _SHIFT) & (TABLE - 1)]
 
-    @numba.njit(cache=True, nogil=True)
-    def add_rows(features, chosen, counts, sums):  # type: ignore[no-untyped-def]
-        partial = np.zeros(sums.shape, dtype=np.int32)
-        for start in range(0, len(features), _FLUSH):
-            partial[:] = 0
-            for row in range(start, min(start + _FLUSH, len(features))):
-                counts[chosen[row]] += 1
-                line = features[row]
-                into = partial[chosen[row]]
-                for j in range(len(line)):
-                    into[j] = word(into[j] + line[j])
-            sums += partial
 
-    return {"features": features, "assign": assign_rows, "add": add_rows}
+@compiled
+def _add_rows(features: Array, chosen: Array, counts: Array, sums: Array) -> None:
+    partial = np.zeros(sums.shape, dtype=np.int32)
+    for start in range(0, len(features), _FLUSH):
+        partial[:] = 0
+        for row in range(start, min(start + _FLUSH, len(features))):
+            counts[chosen[row]] += 1
+            line = features[row]
+            into = partial[chosen[row]]
+            for j in range(len(line)):
+                into[j] = np.int32(into[j] + line[j])
+        sums += partial

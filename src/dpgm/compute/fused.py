@@ -1,11 +1,12 @@
 """Kernels of training on an accelerator, each one launch for what would be many. Written in Triton.
 
-Every function returns False and does nothing where it cannot run: off CUDA, without Triton, in another precision.
-Whoever calls then uses plain tensor operations, which give the same up to rounding. Matrices of records are
-(tiles, places, width), dense in the last axis; `squared` receives squared norms of rows, (tiles, places).
+Matrices of records are (tiles, places, width), dense in the last axis; `squared` receives squared norms of rows,
+(tiles, places). Where the kernels cannot run (off CUDA, without Triton, in another precision) plain tensor operations
+give the same up to rounding; functions that return a bool do nothing then, return False and leave that to the caller.
 """
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 LONGEST = 1024  # columns at a time
 STRETCH = 1024  # numbers per program in flat kernels
+UNCUT = 1 << 20  # columns of what kernels take in one piece
 
 
 @cache
@@ -41,116 +43,105 @@ def usable(*tensors: Tensor) -> bool:
     )
 
 
-def gather_rows(source: Tensor, rows: Tensor, out: Tensor, squared: Tensor) -> bool:
+def _by_rows(
+    name: str, tensors: Sequence[Tensor], squared: Tensor, width: int, lines: Sequence[Tensor], most: int = LONGEST
+) -> bool:
+    """Launch a kernel with one program per row; `lines` are the tensors whose rows may lie apart."""
+    if not usable(*tensors, squared):
+        return False
+    block, warps = _block(width, most)
+    strides = [stride for tensor in lines for stride in tensor.stride()[:2]]
+    kernel = getattr(_kernels(), name)[(squared.numel(),)]
+    kernel(*tensors, squared, squared.shape[1], width, *strides, BLOCK=block, num_warps=warps)
+    return True
+
+
+def gather_rows(source: Tensor, rows: Tensor, out: Tensor, squared: Tensor) -> None:
     """out[t, i] = row rows[t, i] of a matrix of bytes; squared = 1 + how many ones it has."""
-    if not usable(out, source, rows, squared):
-        return False
-    block, warps = _block(out.shape[2])
-    _kernels().gather_rows[(rows.numel(),)](
-        source, rows, out, squared, *out.shape[1:], *out.stride()[:2], BLOCK=block, num_warps=warps
-    )
-    return True
+    if not _by_rows("gather_rows", [source, rows, out], squared, out.shape[2], [out]):
+        out.copy_(source.index_select(0, rows.reshape(-1)).view(out.shape))
+        torch.sum(out, -1, out=squared).add_(1)
 
 
-def rectify(values: Tensor, squared: Tensor) -> bool:
+def rectify(values: Tensor, squared: Tensor) -> None:
     """Set negative values to zero in place; squared = 1 + squared norms."""
-    if not usable(values, squared):
-        return False
-    block, warps = _block(values.shape[2])
-    _kernels().rectify[(squared.numel(),)](
-        values, squared, *values.shape[1:], *values.stride()[:2], BLOCK=block, num_warps=warps
-    )
-    return True
+    if not _by_rows("rectify", [values], squared, values.shape[2], [values]):
+        _square_rows(values.clamp_(min=0), squared).add_(1)
 
 
-def gate(slopes: Tensor, values: Tensor, squared: Tensor) -> bool:
+def gate(slopes: Tensor, values: Tensor, squared: Tensor) -> None:
     """Zero the slopes in place where values are not above 0."""
-    if not usable(slopes, values, squared):
-        return False
-    block, warps = _block(slopes.shape[2])
-    strides = (*slopes.stride()[:2], *values.stride()[:2])
-    _kernels().gate[(squared.numel(),)](
-        slopes, values, squared, *slopes.shape[1:], *strides, BLOCK=block, num_warps=warps
-    )
-    return True
+    if not _by_rows("gate", [slopes, values], squared, slopes.shape[2], [slopes, values]):
+        _square_rows(slopes.mul_(values > 0), squared)
 
 
 def sigmoid_residual(logits: Tensor, records: Tensor, squared: Tensor) -> bool:
     """Turn logits into sigmoid(logits) - records."""
-    if not usable(logits, records, squared):
-        return False
-    block, warps = _block(logits.shape[2])
-    strides = (*logits.stride()[:2], *records.stride()[:2])
-    _kernels().residual[(squared.numel(),)](
-        logits, records, squared, *logits.shape[1:], *strides, BLOCK=block, num_warps=warps
-    )
-    return True
+    return _by_rows("residual", [logits, records], squared, logits.shape[2], [logits, records])
 
 
-def reparametrise(heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> bool:
+def reparametrise(heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> None:
     """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + its squares."""
-    if not usable(heads, draws, out, squared) or not draws.is_contiguous():
-        return False
-    places, latent = out.shape[1:]
-    strides = (*heads.stride()[:2], *out.stride()[:2])
-    block, warps = _block(latent, most=1 << 20)
-    _kernels().reparametrise[(squared.numel(),)](
-        heads, draws, out, squared, places, latent, *strides, BLOCK=block, num_warps=warps
-    )
-    return True
+    if draws.is_contiguous() and _by_rows(
+        "reparametrise", [heads, draws, out], squared, out.shape[2], [heads, out], UNCUT
+    ):
+        return
+    mean, log_variance = heads.chunk(2, dim=-1)
+    torch.addcmul(mean, torch.exp(0.5 * log_variance), draws, out=out)
+    _square_rows(out, squared).add_(1)
 
 
-def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> bool:
+def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> None:
     """Gradient of loss + KL at the heads, from the slopes at the latent sample."""
-    if not usable(slopes, heads, draws, out, squared) or not draws.is_contiguous():
-        return False
-    places, latent = slopes.shape[1:]
-    strides = (*slopes.stride()[:2], *heads.stride()[:2], *out.stride()[:2])
-    block, warps = _block(latent, most=1 << 20)
-    _kernels().latent_delta[(squared.numel(),)](
-        slopes, heads, draws, out, squared, places, latent, *strides, BLOCK=block, num_warps=warps
-    )
-    return True
+    if draws.is_contiguous() and _by_rows(
+        "latent_delta", [slopes, heads, draws, out], squared, slopes.shape[2], [slopes, heads, out], UNCUT
+    ):
+        return
+    mean, log_variance = heads.chunk(2, dim=-1)
+    mean_part, variance_part = out.chunk(2, dim=-1)
+    spread = torch.exp(0.5 * log_variance)
+    torch.add(slopes, mean, out=mean_part)
+    variance_part.copy_((slopes * draws * spread + spread.square() - 1) * 0.5)
+    _square_rows(out, squared)
+
+
+def _square_rows(values: Tensor, squared: Tensor) -> Tensor:
+    return torch.sum(values.square(), -1, out=squared)
 
 
 def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms: Tensor, counts: Tensor) -> bool:
     """Norms, not a number where no row is placed; counts of the finite ones by bin are added to `counts`."""
     if not usable(squares, rows, norms, counts) or not squares.is_contiguous():
         return False
-    count, bins = squares.numel(), _block(len(edges) + 1, most=1 << 20)[0]
+    count, bins = squares.numel(), _block(len(edges) + 1, UNCUT)[0]
     _kernels().bin_norms[(-(-count // 128),)](
         squares, rows, padding, edges, norms, counts, count, len(edges), EDGES=bins, BLOCK=128, num_warps=4
     )
     return True
 
 
-def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) -> bool:
+def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) -> None:
     """Set weights = min(bound / slack / norm, 1), 0 where a norm is not finite; `bound` is one number in float64."""
-    if not usable(norms, weights) or not norms.is_contiguous():
-        return False
-    grid = (-(-norms.numel() // 256),)
-    _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), SLACK=slack, BLOCK=256, num_warps=4)
-    return True
+    if usable(norms, weights) and norms.is_contiguous():
+        grid = (-(-norms.numel() // 256),)
+        _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), SLACK=slack, BLOCK=256, num_warps=4)
+        return
+    torch.div(bound.to(norms.dtype), norms * slack, out=weights).clamp_(max=1.0)
+    weights.masked_fill_(~torch.isfinite(norms), 0.0)
 
 
-def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> bool:
+def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> None:
     """Set out = narrow x weights by rows; where a weight is 0, rows of `out` and `wide` become 0 whatever they held."""
-    if not usable(narrow, wide, weights, out) or not weights.is_contiguous():
-        return False
-    block, warps = _block(narrow.shape[2])
-    strides = (*narrow.stride()[:2], *wide.stride()[:2], *out.stride()[:2])
-    _kernels().weigh[(weights.numel(),)](
-        narrow,
-        wide,
-        weights,
-        out,
-        *narrow.shape[1:],
-        wide.shape[2],
-        *strides,
-        BLOCK=max(block, 64),
-        num_warps=warps,
-    )
-    return True
+    if usable(narrow, wide, weights, out) and weights.is_contiguous():
+        block, warps = _block(narrow.shape[2])
+        strides = (*narrow.stride()[:2], *wide.stride()[:2], *out.stride()[:2])
+        sizes = (*narrow.shape[1:], wide.shape[2])
+        kernel = _kernels().weigh[(weights.numel(),)]
+        kernel(narrow, wide, weights, out, *sizes, *strides, BLOCK=max(block, 64), num_warps=warps)
+        return
+    nothing = (weights == 0).unsqueeze(-1)
+    torch.mul(narrow, weights.to(out.dtype).unsqueeze(-1), out=out).masked_fill_(nothing, 0)
+    wide.masked_fill_(nothing, 0)
 
 
 def update_bound(
@@ -179,7 +170,7 @@ def update_bound(
         MODE=quantile is None,
         FLOOR=floor,
         CAP=cap,
-        BINS=_block(bins, most=1 << 20)[0],
+        BINS=_block(bins, UNCUT)[0],
         num_warps=1,
     )
     return True

@@ -1,6 +1,6 @@
-"""CPU kernels of a network's layers, of gradient norms, of clipping and of Adam. Arrays may be wider than `width`.
+"""CPU kernels of a network's layers, of gradient norms, of clipping and of Adam, compiled by numba.
 
-Those that return a bool do nothing and return False without numba; the others then use numpy.
+Arrays may be wider than the `width` columns used; `squared` receives squared norms of rows.
 """
 
 from typing import Any
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.compute.compiled import compiled
 
 Array = NDArray[Any]
 
 
 @compiled
-def _row_squares(matrix: Array, width: int, out: Array) -> None:
+def row_squares(matrix: Array, width: int, out: Array) -> None:
+    """out[i] = squared norm of row i, summed in parts so that float32 stays accurate on wide rows."""
     for i in range(matrix.shape[0]):
         total = 0.0
         for start in range(0, width, 512):
@@ -26,17 +27,9 @@ def _row_squares(matrix: Array, width: int, out: Array) -> None:
         out[i] = total
 
 
-def row_squares(matrix: Array, width: int, out: Array) -> None:
-    """out[i] = squared norm of row i, summed in parts so that float32 stays accurate on wide rows."""
-    if HAS_NUMBA:
-        _row_squares(matrix, width, out)
-    else:
-        used = matrix[:, :width]
-        out[:] = np.einsum("ij,ij->i", used, used, dtype=np.float64)
-
-
 @compiled
-def _rectify(values: Array, width: int, squared: Array) -> None:
+def rectify(values: Array, width: int, squared: Array) -> None:
+    """Set negative values to zero in place; squared = 1 + squared norms."""
     for i in range(len(squared)):
         line = values[i, :width]
         part = line[0] * 0
@@ -48,7 +41,8 @@ def _rectify(values: Array, width: int, squared: Array) -> None:
 
 
 @compiled
-def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
+def gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
+    """Zero the slopes in place where values are not above 0."""
     for i in range(len(squared)):
         line, source = slopes[i, :width], values[i, :width]
         part = line[0] * 0
@@ -60,7 +54,8 @@ def _gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
 
 
 @compiled
-def _reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+def reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + its squares."""
     for i in range(len(squared)):
         total = 1.0
         for j in range(latent):
@@ -71,7 +66,8 @@ def _reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared:
 
 
 @compiled
-def _latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
+    """Gradient of loss + KL at the heads, from the slopes at the latent sample."""
     for i in range(len(squared)):
         total = 0.0
         for j in range(latent):
@@ -84,22 +80,9 @@ def _latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: A
         squared[i] = total
 
 
-def reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> bool:
-    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); 1 + its squares."""
-    if HAS_NUMBA:
-        _reparametrise(heads, draws, latent, out, squared)
-    return HAS_NUMBA
-
-
-def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> bool:
-    """Gradient of loss + KL at the heads, from the slopes at the latent sample; squared norms."""
-    if HAS_NUMBA:
-        _latent_delta(slopes, heads, draws, latent, out, squared)
-    return HAS_NUMBA
-
-
 @compiled
-def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
+def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
+    """Norms, and how many finite ones lie in each bin (edges[j - 1], edges[j]]; returns how many are finite."""
     usable = 0
     for i in range(len(squared)):
         norm = np.sqrt(squared[i])
@@ -118,41 +101,11 @@ def _bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int
 
 
 @compiled
-def _clip_weights(norms: Array, bound: float, out: Array) -> None:
+def clip_weights(norms: Array, bound: float, out: Array) -> None:
+    """What scales every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
     for i in range(len(norms)):
         weight = min(bound / norms[i], 1.0)
         out[i] = weight if np.isfinite(norms[i]) else 0.0
-
-
-def clip_weights(norms: Array, bound: float, out: Array) -> bool:
-    """What scales every gradient to a norm of at most `bound`, 0 where it is not finite; False without numba."""
-    if HAS_NUMBA:
-        _clip_weights(norms, bound, out)
-    return HAS_NUMBA
-
-
-def rectify(values: Array, width: int, squared: Array) -> bool:
-    """Set negative values to zero in place, squared[i] = 1 + squared norm of row i; False without numba."""
-    if HAS_NUMBA:
-        _rectify(values, width, squared)
-    return HAS_NUMBA
-
-
-def gate(slopes: Array, values: Array, width: int, squared: Array) -> bool:
-    """Zero the slopes where values are not above 0, squared[i] = squared norm of row i; False without numba."""
-    if HAS_NUMBA:
-        _gate(slopes, values, width, squared)
-    return HAS_NUMBA
-
-
-def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
-    """Norms, and how many finite ones lie in each bin (edges[j - 1], edges[j]]; returns how many are finite."""
-    if HAS_NUMBA:
-        return int(_bin_norms(squared, edges, norms, counts))
-    norms[:] = np.sqrt(squared)
-    usable = np.isfinite(norms)
-    counts += np.bincount(np.searchsorted(edges, norms[usable]), minlength=len(counts))
-    return int(usable.sum())
 
 
 @compiled
@@ -190,16 +143,13 @@ def adam(
     beta2: float,
     tiny: float,
     step: int,
-) -> bool:
-    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s]; False without numba.
+) -> None:
+    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s].
 
     The rows must be contiguous, but may lie apart.
     """
-    if not HAS_NUMBA:
-        return False
     corrected = rate / (1 - beta1**step)
     # The last model first: its gradient has got its noise last and may still be in the cache.
     for model in reversed(range(len(parameters))):
         p, g, m, v = parameters[model], gradients[model], first[model], second[model]
         _adam(p, g, m, v, float(scales[model]), corrected, beta1, beta2, tiny, 1 - beta2**step)
-    return True

@@ -8,6 +8,7 @@ lanes. Said in vectors to LLVM, which knows what the processor at hand has; all 
 
 # mypy: ignore-errors
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgm.compute.compiled import HAS_NUMBA, compiled
 
@@ -101,7 +102,9 @@ def _best_of_group(typing, features, row, step, packed, offsets, group, best, pl
 
 
 @compiled
-def assign_rows(features, centers, offsets, chosen):
+def assign_rows(
+    features: NDArray[np.int16], centers: NDArray[np.int16], offsets: NDArray[np.int64], chosen: NDArray[np.int64]
+) -> None:
     """As `feature_kernels.assign`, into `chosen` (n,) int64; all contiguous, and an even number of columns."""
     rows, width = features.shape
     groups = (len(centers) + LANES - 1) // LANES

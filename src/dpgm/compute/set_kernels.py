@@ -1,4 +1,8 @@
-"""Counts of the sets of two, three or four positions that sparse records hold, record by record."""
+"""Sets of items in sparse records: how often each is held, and exchanges that bring such counts nearer to a target.
+
+An exchange gives one record an item of another and the other way round, so record lengths and item counts stay as
+they are. Compiled by numba; without it far too slow to be used.
+"""
 
 from typing import Any
 
@@ -6,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.compute.compiled import compiled
+
+Array = NDArray[Any]
 
 
 @compiled
@@ -60,3 +66,155 @@ def count_sets(
                         continue
                     for d in range(c + 1, n):
                         total[first, pairs[found[c], found[d]]] += weight
+
+
+@compiled
+def _draw(state: Array, below: int) -> int:
+    """A number in [0, below) from a linear congruential generator: no privacy hangs on it."""
+    state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+    return int((state[0] >> np.uint64(33)) % np.uint64(below))
+
+
+@compiled
+def _others(indptr: Array, items: Array, record: int, left_out: int, found: Array) -> int:
+    """The record's items but one, into `found`; returns their number."""
+    count = 0
+    for place in range(indptr[record], indptr[record + 1]):
+        if place != left_out:
+            found[count] = items[place]
+            count += 1
+    return count
+
+
+@compiled
+def _mark(own: Array, count: int, theirs: Array, their_count: int, shared: Array) -> None:
+    """Which of a record's items the other record holds, too."""
+    for one in range(count):
+        shared[one] = False
+        for two in range(their_count):
+            if own[one] == theirs[two]:
+                shared[one] = True
+
+
+@compiled
+def _change(
+    own: Array, count: int, shared: Array, lost: int, won: int, pairs: Array, pair_weights: Array,
+    triples: Array, triple_weights: Array,
+) -> float:  # fmt: skip
+    """How the weighted sum of squared excesses changes where a record gives `lost` for `won`."""
+    change = 0.0
+    for one in range(count):
+        x = own[one]
+        if x >= len(pairs):
+            continue
+        if not shared[one]:
+            if lost < len(pairs):
+                change += pair_weights[x, lost] * (1 - 2 * pairs[x, lost])
+            if won < len(pairs):
+                change += pair_weights[x, won] * (1 + 2 * pairs[x, won])
+        if x >= len(triples):
+            continue
+        for two in range(one):
+            y = own[two]
+            if y >= len(triples) or (shared[one] and shared[two]):
+                continue
+            if lost < len(triples):
+                change += triple_weights[x, y, lost] * (1 - 2 * triples[x, y, lost])
+            if won < len(triples):
+                change += triple_weights[x, y, won] * (1 + 2 * triples[x, y, won])
+    return change
+
+
+@compiled
+def _count(own: Array, count: int, item: int, by: int, pairs: Array, triples: Array) -> None:
+    """Count the pairs and triples that `item` makes with the others of its record."""
+    for one in range(count):
+        x = own[one]
+        if x < len(pairs) and item < len(pairs):
+            pairs[x, item] += by
+            pairs[item, x] += by
+        if x >= len(triples) or item >= len(triples):
+            continue
+        for two in range(one):
+            y = own[two]
+            if y < len(triples):
+                triples[x, y, item] += by
+                triples[y, x, item] += by
+                triples[x, item, y] += by
+                triples[y, item, x] += by
+                triples[item, x, y] += by
+                triples[item, y, x] += by
+
+
+@compiled
+def balance(
+    indptr: Array, items: Array, starts: Array, sizes: Array, groups: Array, pairs: Array, pair_weights: Array,
+    triples: Array, triple_weights: Array, sweeps: int, state: Array,
+) -> int:  # fmt: skip
+    """Exchange items (in place) within each run of records; returns how many exchanges were kept.
+
+    Args:
+        indptr: where each record's items start.
+        items: the items of all records, in any order within a record; numbers from 0, the tracked ones first.
+        starts: first record of every run.
+        sizes: records in every run.
+        groups: exchangeable kinds of items: 0 for free ones, else a column, of which a record holds one value.
+        pairs: minus the target counts of pairs; counts are added here.
+        pair_weights: what a squared excess costs.
+        triples: the same for triples of the first items.
+        triple_weights: the same for triples.
+        sweeps: exchanges tried per record.
+        state: one unsigned number that seeds the tries.
+    """
+    longest = 1
+    for record in range(len(indptr) - 1):
+        longest = max(longest, indptr[record + 1] - indptr[record])
+    mine, yours = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    mine_shared, yours_shared = np.zeros(longest, np.bool_), np.zeros(longest, np.bool_)
+    for record in range(len(indptr) - 1):
+        for place in range(indptr[record], indptr[record + 1]):
+            before = place - indptr[record]
+            for earlier in range(before):
+                mine[earlier] = items[indptr[record] + earlier]
+            _count(mine, before, items[place], 1, pairs, triples)
+    exchanged = 0
+    for _ in range(sweeps):
+        for run in range(len(sizes)):
+            for record in range(starts[run], starts[run] + sizes[run]):
+                other = starts[run] + _draw(state, sizes[run])
+                length, other_length = indptr[record + 1] - indptr[record], indptr[other + 1] - indptr[other]
+                if other == record or length == 0 or other_length == 0:
+                    continue
+                place = indptr[record] + _draw(state, length)
+                other_place = indptr[other] + _draw(state, other_length)
+                if groups[items[place]] > 0:  # a column: exchange the values of that column
+                    for candidate in range(indptr[other], indptr[other + 1]):
+                        if groups[items[candidate]] == groups[items[place]]:
+                            other_place = candidate
+                lost, won = items[place], items[other_place]
+                if lost == won or groups[lost] != groups[won]:
+                    continue
+                count = _others(indptr, items, record, place, mine)
+                other_count = _others(indptr, items, other, other_place, yours)
+                repeated = False
+                for at in range(count):
+                    repeated = repeated or mine[at] == won
+                for at in range(other_count):
+                    repeated = repeated or yours[at] == lost
+                if repeated:
+                    continue
+                _mark(mine, count, yours, other_count, mine_shared)
+                _mark(yours, other_count, mine, count, yours_shared)
+                change = _change(mine, count, mine_shared, lost, won, pairs, pair_weights, triples, triple_weights)
+                change += _change(
+                    yours, other_count, yours_shared, won, lost, pairs, pair_weights, triples, triple_weights
+                )
+                if change >= 0:
+                    continue
+                _count(mine, count, lost, -1, pairs, triples)
+                _count(mine, count, won, 1, pairs, triples)
+                _count(yours, other_count, won, -1, pairs, triples)
+                _count(yours, other_count, lost, 1, pairs, triples)
+                items[place], items[other_place] = won, lost
+                exchanged += 1
+    return exchanged

@@ -1,12 +1,10 @@
-"""CPU kernels on sparse records: products with a matrix, outer products, differences from probabilities.
+"""CPU kernels on sparse records, compiled by numba: products with a matrix, outer products, residuals, draws.
 
-Compiled by numba where it is installed; without it the same functions run on numpy (and scipy where there is one),
-slower. Records come as CSR (`indptr`, `indices`) and `rows`, the row numbers wanted, sorted by model: model s owns
+Records come as CSR (`indptr`, `indices`) and `rows`, the row numbers wanted, sorted by model: model s owns
 rows[bounds[s]:bounds[s + 1]]. Parameters are one (k, P) array; a block of it starts at `offset` in every row of it: a
 matrix (inputs, width), then the bias. Dense arrays are C-contiguous and may be wider than the `width` columns used.
 """
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,8 @@ from numpy.typing import NDArray
 from dpgm.compute.compiled import HAS_NUMBA, compiled
 
 Array = NDArray[Any]
+Csr = tuple[Array, Array, Array]  # indptr, indices, rows
+Place = tuple[int, int, int]  # of a block of parameters: offset, inputs, width
 
 STRIP = 512  # records at a time in a sparse outer product: their deltas stay in the cache
 
@@ -24,7 +24,12 @@ STRIP = 512  # records at a time in a sparse outer product: their deltas stay in
 
 
 @compiled
-def _gather(indptr: Array, indices: Array, rows: Array, pointers: Array, out: Array) -> None:
+def gather(csr: Csr, pointers: Array, out: Array) -> None:
+    """The wanted rows' indices side by side, row i from pointers[i] to pointers[i + 1].
+
+    Rows of a large matrix in another order than its own are slow to read, and a training step reads them four times.
+    """
+    indptr, indices, rows = csr
     for i in range(len(rows)):
         source = indices[indptr[rows[i]] : indptr[rows[i] + 1]]
         target = out[pointers[i] : pointers[i + 1]]
@@ -32,28 +37,11 @@ def _gather(indptr: Array, indices: Array, rows: Array, pointers: Array, out: Ar
             target[j] = source[j]
 
 
-def gather(indptr: Array, indices: Array, rows: Array, pointers: Array, out: Array) -> bool:
-    """The wanted rows' indices side by side, row i from pointers[i] to pointers[i + 1]; False without numba.
-
-    Rows of a large matrix in another order than its own are slow to read, and a training step reads them four times.
-    """
-    if HAS_NUMBA:
-        _gather(indptr, indices, rows, pointers, out)
-    return HAS_NUMBA
-
-
 @compiled
-def _sparse_affine(
-    indptr: Array,
-    indices: Array,
-    rows: Array,
-    bounds: Array,
-    flat: Array,
-    offset: int,
-    inputs: int,
-    width: int,
-    out: Array,
-) -> None:
+def sparse_affine(csr: Csr, bounds: Array, flat: Array, place: Place, out: Array) -> None:
+    """out[i] = bias + sum of the matrix rows of record i's items, with the parameters of its model."""
+    indptr, indices, rows = csr
+    offset, inputs, width = place
     end = offset + inputs * width
     for model in range(len(bounds) - 1):
         matrix = flat[model, offset:end].reshape(inputs, width)
@@ -83,19 +71,12 @@ def _sparse_affine(
 
 
 @compiled
-def _sparse_outer(
-    indptr: Array,
-    indices: Array,
-    rows: Array,
-    bounds: Array,
-    weights: Array,
-    delta: Array,
-    width: int,
-    bias: bool,
-    offset: int,
-    inputs: int,
-    flat: Array,
+def sparse_outer(
+    csr: Csr, bounds: Array, weights: Array, delta: Array, place: Place, bias: bool, flat: Array
 ) -> None:
+    """Every model's block becomes the sum over its records of weight x (1, record) outer delta."""
+    indptr, indices, rows = csr
+    offset, inputs, width = place
     end = offset + inputs * width
     ends = np.empty(inputs + 1, dtype=np.int64)
     most = 0
@@ -159,99 +140,34 @@ def _sparse_outer(
                             last[j] += weight * delta[i, j]
 
 
-def sparse_affine(
-    indptr: Array,
-    indices: Array,
-    rows: Array,
-    bounds: Array,
-    flat: Array,
-    offset: int,
-    inputs: int,
-    width: int,
-    out: Array,
-) -> None:
-    """out[i] = bias + sum of the matrix rows of record i's items, with the parameters of its model."""
-    if HAS_NUMBA:
-        _sparse_affine(indptr, indices, rows, bounds, flat, offset, inputs, width, out)
-        return
-    for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        if stop > start:
-            block = flat[model, offset : offset + (inputs + 1) * width].reshape(inputs + 1, width)
-            matrix = _matrix(indptr, indices, rows[start:stop], inputs, flat.dtype)
-            out[start:stop, :width] = matrix @ block[:inputs] + block[inputs]
+@compiled
+def _exp_minus(x: Any) -> Any:
+    """exp(-x) in float32 as the bits of 2^n and 2^f, f in [0, 1) (relative error below 1e-6).
 
-
-def sparse_outer(
-    indptr: Array,
-    indices: Array,
-    rows: Array,
-    bounds: Array,
-    weights: Array,
-    delta: Array,
-    width: int,
-    bias: bool,
-    offset: int,
-    inputs: int,
-    flat: Array,
-) -> None:
-    """Every model's block becomes the sum over its records of weight x (1, record) outer delta."""
-    if HAS_NUMBA:
-        _sparse_outer(indptr, indices, rows, bounds, weights, delta, width, bias, offset, inputs, flat)
-        return
-    for model, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        used = np.arange(start, stop)[weights[start:stop] != 0]
-        scaled = weights[used, None] * delta[used, :width]
-        end = offset + inputs * width
-        if bias:
-            flat[model, end : end + width] = scaled.sum(axis=0)
-        product = _matrix(indptr, indices, rows[used], inputs, flat.dtype).T @ scaled
-        flat[model, offset:end] = np.asarray(product).reshape(-1)
-
-
-def _matrix(indptr: Array, indices: Array, rows: Array, width: int, dtype: Any) -> Any:
-    """The wanted rows as a scipy CSR matrix, or dense where scipy is missing."""
-    starts, lengths = indptr[rows], indptr[rows + 1] - indptr[rows]
-    pointers = np.concatenate([[0], np.cumsum(lengths)])
-    where = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
-    try:
-        from scipy.sparse import csr_matrix
-    except ImportError:
-        dense = np.zeros((len(rows), width), dtype=dtype)
-        dense[np.repeat(np.arange(len(rows)), lengths), indices[where]] = 1
-        return dense
-    return csr_matrix((np.ones(len(where), dtype), indices[where].astype(np.int32), pointers), (len(rows), width))
+    Plain arithmetic, so that the compiler turns loops of it into vector instructions.
+    """
+    limit = np.float32(125)
+    t = x * np.float32(-1.4426950408889634)
+    t = limit if t > limit else t
+    t = -limit if t < -limit else t
+    n = np.floor(t)
+    f = t - n
+    power = np.float32(1.3333558e-3) + f * np.float32(1.5403530e-4)
+    power = np.float32(5.5504109e-2) + f * (np.float32(9.6181291e-3) + f * power)
+    power = np.float32(6.9314718e-1) + f * (np.float32(2.4022651e-1) + f * power)
+    return np.int32((np.int32(n) + np.int32(127)) << np.int32(23)), np.float32(1) + f * power
 
 
 @compiled
-def _sigmoid_residual(
-    indptr: Array, indices: Array, rows: Array, width: int, logits: Array, squared: Array
-) -> None:
+def sigmoid_residual(csr: Csr, width: int, logits: Array, squared: Array) -> None:
+    """logits[i] (float32) becomes sigmoid(logits[i]) - record i, squared[i] its squared norm, in one pass."""
+    indptr, indices, rows = csr
     bits = np.empty(width, dtype=np.int32)
     powers = bits.view(np.float32)
-    one, limit = np.float32(1), np.float32(125)
+    one = np.float32(1)
     for i in range(len(rows)):
-        # exp(-x) = 2^n 2^f, by the exponent bits and a polynomial of degree 6 (relative error below 1e-6):
-        # plain arithmetic, so that the compiler turns it into vector instructions.
         for j in range(width):
-            t = logits[i, j] * np.float32(-1.4426950408889634)
-            t = limit if t > limit else t
-            t = -limit if t < -limit else t
-            n = np.floor(t)
-            f = t - n
-            bits[j] = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
-            logits[i, j] = one + f * (
-                np.float32(6.9314718e-1)
-                + f
-                * (
-                    np.float32(2.4022651e-1)
-                    + f
-                    * (
-                        np.float32(5.5504109e-2)
-                        + f
-                        * (np.float32(9.6181291e-3) + f * (np.float32(1.3333558e-3) + f * np.float32(1.5403530e-4)))
-                    )
-                )
-            )
+            bits[j], logits[i, j] = _exp_minus(logits[i, j])
         for j in range(width):
             logits[i, j] = one / (one + logits[i, j] * powers[j])
         row = rows[i]
@@ -268,9 +184,12 @@ def _sigmoid_residual(
 
 
 @compiled
-def _subtract_records(
-    indptr: Array, indices: Array, rows: Array, starts: Array, stops: Array, matrix: Array
-) -> None:
+def subtract_records(csr: Csr, starts: Array, stops: Array, matrix: Array) -> None:
+    """matrix[i] -= record i; columns of a softmax block first count as often as the record has a value in it.
+
+    That is once, or not at all where the value is missing: then the block says nothing about the record.
+    """
+    indptr, indices, rows = csr
     for i in range(len(rows)):
         at, stop = indptr[rows[i]], indptr[rows[i] + 1]
         for block in range(len(starts)):
@@ -286,28 +205,65 @@ def _subtract_records(
             matrix[i, indices[at]] -= 1
 
 
-def sigmoid_residual(indptr: Array, indices: Array, rows: Array, width: int, logits: Array, squared: Array) -> bool:
-    """logits[i] becomes sigmoid(logits[i]) - record i, squared[i] its squared norm, in one pass.
+@compiled
+def _draw_rows(
+    logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array, indices: Array, lengths: Array
+) -> int:
+    width = logits.shape[1]
+    bits = np.empty(width, dtype=np.int32)
+    powers = bits.view(np.float32)
+    present = np.zeros(width, dtype=np.uint8)
+    one = np.float32(1)
+    written = 0
+    for i in range(len(logits)):
+        low, high = np.uint32(keys[i] & 0xFFFFFFFF), np.uint32((keys[i] >> 32) & 0xFFFFFFFF)
+        for block in range(len(starts)):
+            first = starts[block]
+            line, here = logits[i, first : stops[block]], present[first : stops[block]]
+            for j in range(len(line)):
+                bits[j], line[j] = _exp_minus(line[j])
+            for j in range(len(line)):
+                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key per row) gives the uniform word;
+                # item j is present when word < 2^32 sigmoid(logit).
+                word = np.uint32(np.uint32(first + j) * np.uint32(0x9E3779B9)) ^ low
+                word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D))
+                word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B))
+                word = np.uint32((word ^ (word >> np.uint32(16))) + high)
+                word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x21F0AAAD))
+                word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0xD35A2D97))
+                word = np.uint32(word ^ (word >> np.uint32(15)))
+                threshold = np.float32(4294967296.0) / (one + line[j] * powers[j])
+                here[j] = np.float32(word) < threshold
+        for block in range(chosen.shape[1]):
+            present[chosen[i, block]] = 1
+        before = written
+        for j in range(width):
+            indices[written] = j
+            written += present[j]
+        for block in range(chosen.shape[1]):
+            present[chosen[i, block]] = 0
+        lengths[i] = written - before
+    return written
 
-    Only in float32 and with numba; otherwise nothing is done and False returned.
+
+def draw_rows(
+    logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Binary rows drawn from logits, as CSR indices and row lengths.
+
+    Columns [starts[b], stops[b]) are independent Bernoulli; chosen[i] lists the columns set in row i besides (one
+    of each softmax block). `keys` holds 64 random bits per row. Overwrites `logits` (float32).
     """
-    if not HAS_NUMBA or logits.dtype != np.float32:
-        return False
-    _sigmoid_residual(indptr, indices, rows, width, logits, squared)
-    return True
-
-
-def subtract_records(
-    indptr: Array, indices: Array, rows: Array, starts: Array, stops: Array, matrix: Array
-) -> None:
-    """matrix[i] -= record i; columns of a softmax block first count as often as the record has a value in it.
-
-    That is once, or not at all where the value is missing: then the block says nothing about the record.
-    """
+    lengths = np.empty(len(logits), dtype=np.int64)
     if HAS_NUMBA:
-        _subtract_records(indptr, indices, rows, starts, stops, matrix)
-        return
-    dense = np.asarray(_matrix(indptr, indices, rows, matrix.shape[1], matrix.dtype) @ np.eye(matrix.shape[1]))
+        indices = np.empty(logits.size + 1, dtype=np.int32)
+        written = _draw_rows(logits, starts, stops, chosen, keys, indices, lengths)
+        return indices[:written].copy(), lengths
+    present = np.zeros(logits.shape, dtype=bool)
+    uniform = np.random.Generator(np.random.Philox(int(keys[0]) & (2**63 - 1) if len(keys) else 0))
     for start, stop in zip(starts, stops, strict=True):
-        matrix[:, start:stop] *= dense[:, start:stop].sum(axis=1, keepdims=True)
-    matrix -= dense
+        odds = np.exp(-np.clip(logits[:, start:stop], -80, 80))
+        present[:, start:stop] = uniform.random((len(logits), stop - start)) * (1 + odds) < 1
+    np.put_along_axis(present, chosen, True, axis=1)
+    where, columns = np.nonzero(present)
+    return columns.astype(np.int32), np.bincount(where, minlength=len(logits))

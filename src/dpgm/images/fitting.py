@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dpgm.compute.precision import matrix_precision
+from dpgm.compute.devices import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures
 from dpgm.images.layout import ImageLayout, draw_levels

@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpgm.compute import fused, parallel
-from dpgm.compute.cuda_graphs import Recorded, Repeated, Upcoming
+from dpgm.compute.devices import Recorded, Repeated, Upcoming
 from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.query import Query

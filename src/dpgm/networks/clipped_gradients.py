@@ -1,7 +1,7 @@
-"""One pass over a Poisson sample: gradient norms, then the sum of clipped gradients.
+"""One pass over a Poisson sample on the CPU: gradient norms, then the sum of clipped gradients.
 
-These objects hold private values between the two queries of a step and live inside queries only. The factors of
-a sample are computed once; both queries use them. A record whose gradient is not finite contributes nothing to either.
+Records are sparse and sorted by model. Matrix products run over one segment per model, everything else over the whole
+batch at once, by compiled kernels; results go into a `Workspace`, so that a steady state allocates next to nothing.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import layer_kernels
+from dpgm.compute import layer_kernels, sparse_kernels
+from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
-from dpgm.networks.batch_cpu import SegmentedBatch
-from dpgm.networks.per_record_gradients import Factor, Model
-from dpgm.networks.workspace import BlockViews, Workspace, on_lines
+from dpgm.networks.outputs import Outputs
+from dpgm.networks.per_record_gradients import Activation, Block, Factor, Layout, Model, Signal, Squares, _Records
+from dpgm.networks.workspace import Workspace, full_lines, on_lines
 
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
 
 
 class Pass(Protocol):
-    """Two queries' exact values, from one pass over a step's sample."""
+    """Two queries' exact values, from one pass over a step's sample.
+
+    A pass holds private values between the two queries of a step and lives inside queries only. A record whose
+    gradient is not finite contributes nothing to either.
+    """
 
     def histogram(self, view: View, step: int) -> Tensor:
         """Counts of gradient norms by bin, int64; one bin per record."""
@@ -57,11 +62,10 @@ class SegmentedPass:
         """Sum of clipped gradients for every model."""
         bound, batch = float(bound), self._pass_over(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
-        if not layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy()):
-            weights = clip_weights(self._norms, bound)
+        layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())
         return batch.weighted_sum(self._factors, weights, self._sum)
 
-    def _pass_over(self, view: View, step: int) -> SegmentedBatch:
+    def _pass_over(self, view: View, step: int) -> "SegmentedBatch":
         # The two releases of a step share one sample; a sample drawn anew is never answered from an older pass.
         if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
@@ -75,7 +79,7 @@ class SegmentedPass:
         self._step, self._sample, self._batch = step, view.sample, batch
         return batch
 
-    def _batch_of(self, view: View) -> SegmentedBatch:
+    def _batch_of(self, view: View) -> "SegmentedBatch":
         rows, bounds = sorted_by_model(view, len(self._parameters))
         draws = torch.empty((len(rows), self._model.draws), dtype=self._parameters.dtype)
         if draws.numel():
@@ -85,20 +89,9 @@ class SegmentedPass:
         return batch
 
 
-def clip_weights(norms: Tensor, bound: float | Tensor) -> Tensor:
-    """What scales every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
-    weights = (bound / (norms * SLACK)).clamp_(max=1.0)
-    return weights.masked_fill_(~torch.isfinite(norms), 0.0)
-
-
-def sampled_rows(view: View) -> NDArray[np.int64]:
-    """Numbers of the rows a query is about."""
-    return np.arange(len(view.records), dtype=np.int64) if view.sample is None else view.sample
-
-
 def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The sampled rows sorted by cluster, and where each cluster's rows begin and end."""
-    rows = sampled_rows(view)
+    rows = np.arange(len(view.records), dtype=np.int64) if view.sample is None else view.sample
     if clusters == 1:
         return rows, np.array([0, len(rows)], dtype=np.int64)
     routed = np.asarray(view.kept["clusters"])[rows]
@@ -107,3 +100,235 @@ def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArr
     bounds = np.zeros(clusters + 1, dtype=np.int64)
     np.cumsum(np.bincount(routed, minlength=clusters), out=bounds[1:])
     return rows[order], bounds
+
+
+class BlockViews:
+    """Every block of (k, P) parameters as matrices, one per model; made once, since making views takes time.
+
+    `array` holds the parameters for the kernels; its rows may be longer.
+    """
+
+    def __init__(self, layout: Layout, flat: Tensor) -> None:
+        self.flat, self.layout = flat, layout
+        self.array = full_lines(flat)
+        self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
+        self.transposed = {
+            block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]
+            for block in layout.blocks
+        }
+
+    def place(self, block: Block) -> tuple[int, int, int]:
+        """Where the kernels find a block in every row of `array`: its start, inputs and outputs."""
+        return self.layout.offsets[block.name], block.inputs, block.outputs
+
+
+class SegmentedBatch:
+    """A `Batch` of sparse records sorted by model: rows[bounds[s]:bounds[s + 1]] belong to model s."""
+
+    def __init__(
+        self,
+        parameters: BlockViews,
+        records: Records,
+        rows: NDArray[np.int64],
+        bounds: NDArray[np.int64],
+        workspace: Workspace,
+        draws: Tensor,
+    ) -> None:
+        self.draws = draws
+        self._drawn = draws.numpy()
+        self._views, self._workspace, self._lines = parameters, workspace, workspace.lines
+        self._lengths = records.indptr[rows + 1] - records.indptr[rows]
+        self._csr = (records.indptr, records.indices, rows)
+        if len(bounds) > 2:
+            self._gather()
+        self._bounds = bounds
+        self._count, self._width = len(rows), records.width
+        self._sizes: list[int] = np.diff(bounds).tolist()
+
+    def _gather(self) -> None:
+        """Copy the records: sorted by model they are in another order than they lie in memory."""
+        pointers = np.zeros(len(self._lengths) + 1, dtype=np.int64)
+        np.cumsum(self._lengths, out=pointers[1:])
+        copy = self._workspace.array("items", int(pointers[-1]), self._csr[1].dtype)
+        sparse_kernels.gather(self._csr, pointers, copy)
+        self._csr = (pointers, copy, np.arange(len(self._lengths)))
+
+    def signal(self, name: str, width: int) -> Signal:
+        """A buffer for activations that the model fills itself."""
+        return self._workspace.signal(name, (self._count, width))
+
+    def space(self, name: str, width: int) -> Tensor:
+        """A buffer for anything else."""
+        return self._workspace.take(name, (self._count, width))
+
+    def affine(self, block: Block, activation: Activation) -> Signal:
+        """Product activation @ matrix + bias, of each record's own model."""
+        out, views = self.signal(block.name, block.outputs), self._views
+        if isinstance(activation, _Records):
+            lines = self._lines(out.values)
+            sparse_kernels.sparse_affine(self._csr, self._bounds, views.array, views.place(block), lines)
+        else:
+            self._product(_left(block, activation), views.matrices[block.name], out.values)
+        return out
+
+    def back(self, block: Block, delta: Tensor) -> Tensor:
+        """Product delta @ matrix transposed: the gradient at the block's input."""
+        out = self.space(f"{block.name} back", block.inputs)
+        self._product(delta, self._views.transposed[block.name], out)
+        return out
+
+    def _product(self, left: Tensor, matrices: Sequence[Tensor], out: Tensor) -> None:
+        """Every model's rows of `left` times its own matrix."""
+        if len(matrices) == 1:
+            torch.mm(left, matrices[0], out=out)
+            return
+        for part, matrix, target in zip(
+            left.split_with_sizes(self._sizes), matrices, out.split_with_sizes(self._sizes), strict=True
+        ):
+            if len(part):
+                torch.mm(part, matrix, out=target)
+
+    def rectify(self, signal: Signal) -> Signal:
+        """The signal with negative values set to zero, in place."""
+        squared = np.empty(self._count)
+        layer_kernels.rectify(self._lines(signal.values), signal.values.shape[1], squared)
+        return Signal(signal.with_one, signal.values, squared)
+
+    def gate(self, slope: Tensor, signal: Signal) -> Squares:
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms."""
+        squared = np.empty(self._count)
+        layer_kernels.gate(self._lines(slope), self._lines(signal.values), slope.shape[1], squared)
+        return squared
+
+    def reparametrise(self, heads: Tensor) -> Signal:
+        """A latent sample from heads (mean, log-variance)."""
+        latent, squared = heads.shape[1] // 2, np.empty(self._count)
+        out = self.signal("latent sample", latent)
+        layer_kernels.reparametrise(self._lines(heads), self._drawn, latent, self._lines(out.values), squared)
+        return Signal(out.with_one, out.values, squared)
+
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares]:
+        """Gradient at the heads from the slope at the latent sample, and its squared norms."""
+        latent, squared, lines = heads.shape[1] // 2, np.empty(self._count), self._lines
+        out = self.space("latent delta", 2 * latent)
+        layer_kernels.latent_delta(lines(slope), lines(heads), self._drawn, latent, lines(out), squared)
+        return out, squared
+
+    def reconstruct(
+        self, block: Block, activation: Signal, outputs: Outputs
+    ) -> tuple[Tensor, Squares | None, Tensor]:
+        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input.
+
+        Model by model, while the widest of all matrices are in the cache.
+        """
+        delta = self.signal(block.name, block.outputs).values
+        slope, squared = self.space(f"{block.name} back", block.inputs), np.empty(self._count)
+        free, sizes = True, self._sizes
+        for model, (left, part, back) in enumerate(
+            zip(
+                _left(block, activation).split_with_sizes(sizes),
+                delta.split_with_sizes(sizes),
+                slope.split_with_sizes(sizes),
+                strict=True,
+            )
+        ):
+            if len(part):
+                torch.mm(left, self._views.matrices[block.name][model], out=part)
+                free = self._residual(outputs, delta, squared, *self._bounds[model : model + 2].tolist())
+                torch.mm(part, self._views.transposed[block.name][model], out=back)
+        return delta, squared if free else None, slope
+
+    def _residual(
+        self, outputs: Outputs, logits: Tensor, squared: NDArray[np.float64], start: int, stop: int
+    ) -> bool:
+        """Turn some records' logits into probability - record; whether their squared norms came along."""
+        indptr, indices, rows = self._csr
+        csr = (indptr, indices, rows[start:stop])
+        if not outputs.softmax and logits.dtype == torch.float32:
+            lines = self._lines(logits)[start:stop]
+            sparse_kernels.sigmoid_residual(csr, outputs.width, lines, squared[start:stop])
+            return True
+        outputs.probabilities(logits[start:stop])
+        sparse_kernels.subtract_records(csr, *outputs.softmax_ranges, logits[start:stop].numpy())
+        return False
+
+    def dense(self) -> Tensor:
+        """The records as a dense binary matrix."""
+        out = torch.zeros((self._count, self._width), dtype=self._views.flat.dtype)
+        none = np.empty(0, dtype=np.int64)
+        sparse_kernels.subtract_records(self._csr, none, none, out.numpy())
+        return out.neg_()
+
+    def parameters(self) -> Tensor:
+        """The parameters of each record's model, (n, P)."""
+        return self._views.flat[np.repeat(np.arange(len(self._sizes)), self._sizes)]
+
+    # -- what training asks for ------------------------------------------------------------------------------
+
+    def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
+        """Squared norm of every record's gradient, (n,) in float64."""
+        total = np.zeros(self._count)
+        for factor in factors:
+            total += self._squares(factor.delta, factor.squared) * self._activation_squares(factor)
+        return torch.from_numpy(total)
+
+    def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
+        """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
+        for factor in factors:
+            factor.delta[unusable] = 0
+            if isinstance(factor.activation, Signal):
+                factor.activation.values[unusable] = 0
+
+    def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: BlockViews) -> Tensor:
+        """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
+        if 0 in self._sizes:
+            out.flat.zero_()
+        scale = weights.to(out.flat.dtype).numpy()
+        for factor in factors:
+            block, delta = factor.block, factor.delta
+            if isinstance(factor.activation, _Records):
+                sparse_kernels.sparse_outer(
+                    self._csr, self._bounds, scale, self._lines(delta), out.place(block), block.bias, out.array
+                )
+                continue
+            left = _left(block, factor.activation)
+            # The narrower of the two carries the weights.
+            if left.shape[1] <= delta.shape[1]:
+                left = self._weighted(block, left, scale)
+            else:
+                delta = self._weighted(block, delta, scale)
+            matrices = out.matrices[block.name]
+            if len(matrices) == 1:
+                torch.mm(left.T, delta, out=matrices[0])
+                continue
+            # Splitting takes one call where slicing takes one per model.
+            for part, slope, matrix in zip(
+                left.T.split_with_sizes(self._sizes, 1), delta.split_with_sizes(self._sizes), matrices, strict=True
+            ):
+                if len(slope):
+                    torch.mm(part, slope, out=matrix)
+        return out.flat
+
+    def _weighted(self, block: Block, values: Tensor, scale: NDArray[np.generic]) -> Tensor:
+        """Rows times their weights."""
+        width = values.shape[1]
+        out = self.space(f"{block.name} weighted", width)
+        np.multiply(self._lines(values)[:, :width], scale[:, None], out=self._lines(out)[:, :width])
+        return out
+
+    def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
+        if isinstance(factor.activation, _Records):
+            return self._lengths.astype(np.float64) + factor.block.bias
+        known = factor.activation.squared if factor.block.bias else None
+        return self._squares(_left(factor.block, factor.activation), known)
+
+    def _squares(self, values: Tensor, known: Squares | None) -> NDArray[np.float64]:
+        if isinstance(known, np.ndarray):
+            return known
+        out = np.empty(self._count)
+        layer_kernels.row_squares(self._lines(values), values.shape[1], out)
+        return out
+
+
+def _left(block: Block, signal: Signal) -> Tensor:
+    return signal.with_one if block.bias else signal.values

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.compute import fused, layer_kernels
-from dpgm.compute.cuda_graphs import Recorded, Upcoming
+from dpgm.compute.compiled import HAS_NUMBA
+from dpgm.compute.devices import Recorded, Upcoming
 from dpgm.errors import ArtefactError
 from dpgm.networks.rules import RULES
 from dpgm.networks.workspace import on_lines
@@ -57,18 +58,12 @@ class Optimizer:
         self.average = copy(parameters) if settings.averaged_tail else None
         # On an accelerator a step is recorded once and replayed, so what changes from step to step is a tensor.
         device = parameters.device
-        exact = torch.float64 if device.type == "cpu" else torch.float32  # all the CUDA kernel takes
-        self._rate = torch.zeros((), dtype=exact, device=device)
-        self._count = torch.zeros((), dtype=torch.float32, device=device)
         self._numbers = Upcoming(AHEAD, 3, torch.float32, device)
         self._next = -1  # the step that the next line of them is for
-        self._scaled: Tensor | None = None
         self._slope: Tensor | None = None
         self._scales: Tensor | None = None
-        arrays = (parameters, self.first, self.second, self.average)
-        changed = [tensor for tensor in arrays if tensor is not None]
-        self._recorded = Recorded(self._replayable, device, changed)
-        self._recorded_fused = Recorded(self._replayable_fused, device, [*changed, self._numbers.next])
+        arrays = (parameters, self.first, self.second, self.average, self._numbers.next)
+        self._recorded = Recorded(self._replayable, device, [one for one in arrays if one is not None])
 
     @property
     def result(self) -> Tensor:
@@ -78,16 +73,41 @@ class Optimizer:
     def move(self, gradients: Tensor, scales: Tensor, step: int) -> None:
         """One step along gradients x scales (one scale per model); `step` counts from 0."""
         rate = self.settings.rate(step, self.steps)
-        on_cpu = self.parameters.device.type == "cpu"
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
         elif self.parameters.is_contiguous() and fused.usable(self.parameters, gradients):
             self._move_fused(gradients, scales, step)
             return  # the average has moved along
-        elif not (on_cpu and self._kernel(gradients, scales, rate, step)):
-            self._prepare(gradients, scales, rate, step)
-            self._recorded()
-        self._take_average(step)
+        elif HAS_NUMBA and self.parameters.device.type == "cpu":
+            arrays = (each.numpy() for each in (self.parameters, gradients, self.first, self.second, scales))
+            layer_kernels.adam(*arrays, rate=rate, beta1=BETAS[0], beta2=BETAS[1], tiny=TINY, step=step + 1)
+        else:
+            self._move_plainly(self.first, self.second, gradients, scales, rate, step)
+        if self.average is not None:
+            self.average.lerp_(self.parameters, self._share(step))
+
+    def _move_plainly(
+        self, first: Tensor, second: Tensor, gradients: Tensor, scales: Tensor, rate: float, step: int
+    ) -> None:
+        """An Adam step in torch's one operation."""
+        scaled = gradients * scales.unsqueeze(1).to(gradients)
+        count = torch.full((), step + 1.0, device=gradients.device)
+        # Model by model: the operation wants contiguous tensors.
+        torch._fused_adam_(
+            list(self.parameters),
+            list(scaled),
+            list(first),
+            list(second),
+            [],
+            [count] * len(scaled),
+            lr=rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=TINY,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _move_fused(self, gradients: Tensor, scales: Tensor, step: int) -> None:
         # The recorded step reads the tensors of its first call; training hands in the same ones ever after.
@@ -101,14 +121,14 @@ class Optimizer:
             self._numbers.fill(torch.tensor([self._step_numbers(later) for later in range(step, step + AHEAD)]))
         self._numbers.left -= 1
         self._next = step + 1
-        self._recorded_fused()
+        self._recorded()
 
     def _step_numbers(self, step: int) -> tuple[float, float, float]:
         """What the kernel must know: rate and root with Adam's corrections, and how far the average moves."""
         rate = self.settings.rate(step, self.steps) / (1 - BETAS[0] ** (step + 1))
         return rate, 1 / math.sqrt(1 - BETAS[1] ** (step + 1)), self._share(step)
 
-    def _replayable_fused(self) -> None:
+    def _replayable(self) -> None:
         assert self.first is not None
         assert self.second is not None
         assert self._slope is not None
@@ -125,57 +145,6 @@ class Optimizer:
             beta2=BETAS[1],
             tiny=TINY,
         )
-
-    def _kernel(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> bool:
-        assert self.first is not None
-        assert self.second is not None
-        return layer_kernels.adam(
-            self.parameters.numpy(),
-            gradients.numpy(),
-            self.first.numpy(),
-            self.second.numpy(),
-            scales.numpy(),
-            rate=rate,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            tiny=TINY,
-            step=step + 1,
-        )
-
-    def _prepare(self, gradients: Tensor, scales: Tensor, rate: float, step: int) -> None:
-        """Set what an Adam step reads before it runs or is replayed."""
-        # Filled and not copied: a copy from the host would wait for the device.
-        self._rate.fill_(rate)
-        self._count.fill_(step + 1)
-        if self._scaled is None:
-            self._scaled = torch.empty_like(self.parameters)
-        torch.mul(gradients, scales.unsqueeze(1).to(gradients), out=self._scaled)
-
-    def _replayable(self) -> None:
-        """An Adam step in one operation, with everything that varies in tensors."""
-        assert self.first is not None
-        assert self.second is not None
-        assert self._scaled is not None
-        # Model by model: the operation wants contiguous tensors.
-        torch._fused_adam_(
-            list(self.parameters),
-            list(self._scaled),
-            list(self.first),
-            list(self.second),
-            [],
-            [self._count] * len(self.parameters),
-            lr=self._rate,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            weight_decay=0.0,
-            eps=TINY,
-            amsgrad=False,
-            maximize=False,
-        )
-
-    def _take_average(self, step: int) -> None:
-        if self.average is not None:
-            self.average.lerp_(self.parameters, self._share(step))
 
     def _share(self, step: int) -> float:
         """How far the average moves towards the parameters: all the way before the tail begins."""

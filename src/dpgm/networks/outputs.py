@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.compute import draw_kernels
+from dpgm.compute import sparse_kernels
 from dpgm.data import domain as domains
 
 RAREST = 1e-6  # frequencies are kept this far from 0 and 1 before taking logarithms
@@ -108,7 +108,7 @@ class Outputs:
             chosen[:, number] = _choose(shares, generator) + start
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
         starts, stops = self.bernoulli_ranges
-        return draw_kernels.draw_rows(logits.numpy(), starts, stops, chosen.numpy(), keys)
+        return sparse_kernels.draw_rows(logits.numpy(), starts, stops, chosen.numpy(), keys)
 
 
 def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -154,16 +154,16 @@ class Batch(Protocol):
         """The signal with negative values set to zero, in place."""
         ...
 
-    def gate(self, slope: Tensor, signal: Signal) -> Squares | None:
-        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms if free."""
+    def gate(self, slope: Tensor, signal: Signal) -> Squares:
+        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms."""
         ...
 
     def reparametrise(self, heads: Tensor) -> Signal:
         """A latent sample from heads (mean, log-variance): mean + exp(log-variance / 2) x draws."""
         ...
 
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares | None]:
-        """Gradient at the heads, KL divergence included, from the slope at the latent sample; squares if free."""
+    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares]:
+        """Gradient at the heads, KL divergence included, from the slope at the latent sample; its squared norms."""
         ...
 
     def reconstruct(

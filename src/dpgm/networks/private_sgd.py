@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute.precision import matrix_precision
+from dpgm.compute.compiled import HAS_NUMBA
+from dpgm.compute.devices import matrix_precision
 from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
@@ -128,9 +129,9 @@ class Trainer:
         on_device = DeviceNormBound.fits(parameters)
         self.norm_bound = DeviceNormBound(rule, edges, self.device) if on_device else rule
         self._bins = settings.norm_bins
-        if self.device.type == "cpu":
+        if self.device.type == "cpu" and HAS_NUMBA:
             self._pass: Pass = SegmentedPass(model, parameters, edges)
-        else:
+        else:  # without compiled kernels dense tensor operations are quicker than sparse ones
             batch = settings.sampling_rate * settings.records
             self._pass = PaddedPass(model, parameters, edges, batch)
         self._shape = tuple(parameters.shape)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.networks.per_record_gradients import Layout, Signal
+from dpgm.networks.per_record_gradients import Signal
 
 LINE = 16  # buffers' rows start at multiples of this many numbers: one cache line in float32
 MOST_VIEWS = 4096  # remembered; a batch's size is random, and of small batches the sizes soon repeat
@@ -93,19 +93,3 @@ def on_lines(values: Tensor) -> Tensor:
     """A copy of a matrix on the CPU whose rows begin at cache lines: kernels on them take a sixth less time."""
     rows, width = values.shape
     return torch.zeros((rows, -(-width // LINE) * LINE), dtype=values.dtype)[:, :width].copy_(values)
-
-
-class BlockViews:
-    """Every block of (k, P) parameters as matrices, one per model; made once, since making views takes time.
-
-    `array` holds the parameters for the kernels; its rows may be longer.
-    """
-
-    def __init__(self, layout: Layout, flat: Tensor) -> None:
-        self.flat, self.layout = flat, layout
-        self.array = full_lines(flat)
-        self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
-        self.transposed = {
-            block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]
-            for block in layout.blocks
-        }

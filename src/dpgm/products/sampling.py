@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.swaps import balance
+from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Domain
 from dpgm.products.rules import SAMPLING
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.compute.precision import matrix_precision
+from dpgm.compute.devices import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View

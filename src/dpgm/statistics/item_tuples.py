@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.precision import matrix_precision
+from dpgm.compute.devices import matrix_precision
 from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpgm.compute.cuda_graphs import Recorded, Repeated, Staged, Upcoming
+from dpgm.compute.devices import Recorded, Repeated, Staged, Upcoming
 
 CUDA = pytest.param(
     "cuda",

@@ -1,11 +1,26 @@
-"""Record a sequence of tensor operations once, replay it as one CUDA graph; elsewhere just run it."""
+"""Work on an accelerator: operations recorded as one CUDA graph, numbers sent ahead, precision of products."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+
+@contextmanager
+def matrix_precision(level: str) -> Iterator[None]:
+    """Multiply matrices with the given precision ("highest": float32 throughout), whatever the caller had set.
+
+    It is a setting of the whole process, so it is taken for a while and given back.
+    """
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(level)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class Recorded:
