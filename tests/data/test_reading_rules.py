@@ -276,3 +276,70 @@ def test_a_misspelt_column_is_reported_with_every_separator(tmp_path):
     (tmp_path / "l.csv").write_text("reader;title\n" + "1;Faust, Teil I\n2;Momo\n" * 10)
     with pytest.raises(InputError, match="names no column 'raeder' for --person"):
         read_records(tmp_path / "l.csv", person="raeder", item="title", assume_public_items=True)
+
+
+def test_files_of_lines_of_items_are_read_one_after_the_other(tmp_path):
+    first, second = write(tmp_path / "a.csv", "5\na,5\n"), write(tmp_path / "b.csv", "01067\n5\n")
+    together = read_records([first, second], shape="basket", domain=CODES)
+    assert sets(together) == [{"5"}, {"a", "5"}, {"01067"}, {"5"}]  # no first line is taken for a header
+    numbers = [write(tmp_path / "a.dat", "1 2\n"), write(tmp_path / "b.dat", "\n3\n")]
+    assert sets(read_records(numbers, domain=Domain.of_items(4))) == [{"1", "2"}, set(), {"3"}]
+
+
+@pytest.mark.parametrize("other", ["3", "x", "3 "])
+def test_two_spaces_between_cells_do_not_depend_on_other_rows(tmp_path, other):
+    path = write(tmp_path / "x.csv", f"1  2\n{other}\n")
+    with pytest.raises(InputError, match="line 1: an item is empty"):
+        read_records(path, shape="basket", separator=" ", domain=Domain.of_items(4))
+
+
+def test_a_block_of_comments_alone_is_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 8)
+    path = write(tmp_path / "x.csv", "# a\n# b\n# c\na,5\n# d\n")
+    assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}]
+    with pytest.raises(InputError, match="holds no records"):
+        read_records(write(tmp_path / "y.csv", "# a\n"), shape="basket", comment="#", domain=CODES)
+
+
+def test_all_columns_of_a_wide_table_are_read_where_an_item_column_is_named(tmp_path):
+    path = write(tmp_path / "x.csv", "who,a,b\n1,0,1\n2,1,1\n")
+    records = read_records(path, shape="wide", header=True, person="who", item="b")
+    assert records.to_dense().tolist() == [[0, 1], [1, 1]]
+
+
+def test_persons_written_as_texts_in_one_file_and_as_numbers_in_another(tmp_path):
+    import pyarrow as pa
+
+    first = parquet(tmp_path / "a.parquet", who=pa.array([7, 8], pa.uint64()), what=[1, 2])
+    second = parquet(tmp_path / "b.parquet", who=["8", "07"], what=[3, 3])
+    records = read_records([first, second], person="who", item="what", domain=Domain.of_items(4))
+    assert sets(records) == [{"1"}, {"2", "3"}, {"3"}]
+
+
+def test_a_missing_person_is_reported_in_its_column(tmp_path):
+    path = write(tmp_path / "x.csv", "who,what\na,1\n,2\n")
+    with pytest.raises(InputError, match="line 3, column 'who': the person is missing"):
+        read_records(path, person="who", item="what", domain=Domain.of_items(4))
+
+
+MSNBC = "% Different categories found in input file:\n\na b c\n\n\n% Sequences:\n\n1 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("x.seq", MSNBC), ("msweb.data", 'A,1,1,"a","/a"\nC,"1",1\nV,1,1\n'), ("x.dat", "1 2\n")]
+)
+def test_files_without_columns_take_no_options_of_columns(tmp_path, name, content):
+    path = write(tmp_path / name, content)
+    assert len(read_records(path, assume_public_items=True)) == 1
+    with pytest.raises(UsageError, match="have no columns"):
+        read_records(path, person="who", rows_per_person=2, assume_public_items=True)
+    with pytest.raises(UsageError, match="hold baskets; leave out the shape"):
+        read_records(path, shape="wide", assume_public_items=True)
+    with pytest.raises(InputError, match="hold one item set"):
+        read_records(path, domain=Domain((Categorical("a", ("x",)), Categorical("b", ("y",)))))
+
+
+def test_arrays_take_no_options_of_columns(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    with pytest.raises(UsageError, match="have no columns"):
+        read_records(tmp_path / "x.npy", person="who", rows_per_person=2)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import metamorphic
+from dpgm.data.read.item_lines import plain_cells
 from metamorphic import Violation, cases, run_case, small_blocks
 
 CASES = {case.name: case for case in cases()}
@@ -46,10 +47,11 @@ def numbers_again(text, separator):
     """The fault of old: an all-digit block of texts read as numbers."""
     import pyarrow as pa
 
-    from dpgm.data.read.basket_lines import integer_tokens
-
-    found = integer_tokens(text, separator)
-    return None if found is None else (pa.array(found[0]).cast(pa.string()), found[1])
+    found = plain_cells(text, separator)
+    try:
+        return None if found is None else (found[0].cast(pa.int64()).cast(pa.string()), found[1])
+    except pa.ArrowInvalid:
+        return found
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def numbers_again(text, separator):
     [
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
-        ("dpgm.data.read.basket_lines.text_tokens", numbers_again, "basket.csv texts"),
+        ("dpgm.data.read.item_lines.plain_cells", numbers_again, "basket.csv texts"),
     ],
 )
 def test_planted_faults_are_found(target, fault, name, tmp_path, monkeypatch):

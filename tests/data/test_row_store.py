@@ -10,7 +10,7 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.read.row_store import Room, RowStore
+from dpgm.data.read.gathering import Room, RowStore
 from dpgm.data.records import Records
 from dpgm.errors import DiskError, UsageError
 

@@ -286,7 +286,7 @@ def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Sou
 def _announce_fit(
     total: int, domain: "Domain", planned: "Plan | None", device: str, options: "ReadOptions"
 ) -> None:
-    from dpgm.data.read.row_store import bytes_of
+    from dpgm.data.read.gathering import bytes_of
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 

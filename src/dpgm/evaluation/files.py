@@ -13,7 +13,7 @@ from dpgm.data.inspect.guessing import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import Paths, ReadOptions
-from dpgm.data.read.readers import columns_of, format_name, read_with
+from dpgm.data.read.readers import columns_of, format_name, read_files
 from dpgm.data.records import Records
 from dpgm.data.values import parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
@@ -45,7 +45,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     guess = guess_options(source, replace(options, assume_public_items=True))
     if guess.table:
         return _raw_tables(real, synthetic, guess.options)
-    first, _ = read_with(source, guess.options)
+    first, _ = read_files([source], guess.options)
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
     return Inputs(first, second, _raw(real, synthetic, options, used, first.domain), _outside(real, options, first))
@@ -57,7 +57,7 @@ def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None
     if options.domain is None or not _is_named_set(source, options, read.domain):
         return None
     try:
-        own, _ = read_with(source, replace(options, domain=None, assume_public_items=True))
+        own, _ = read_files([source], replace(options, domain=None, assume_public_items=True))
     except DpgmError:
         return None  # only the domain tells how this file is to be read
     known = set(position_names(read.domain))
@@ -197,10 +197,10 @@ def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
     source = locate(path, options.member)
     guessed = guess_options(source, replace(options, domain=domain)).options
     if not _is_named_set(source, options, domain):
-        return read_with(source, guessed)[0]
+        return read_files([source], guessed)[0]
     # What a synthetic file holds is public, so its first rows may tell its shape, and a cell is an item as it stands.
     cells = guessed.item_separator
     if cells is None and not (guessed.shape == "basket" and guessed.header):  # those are cells of JSON lists
         cells = ""
     own = replace(guessed, domain=None, assume_public_items=True, item_separator=cells)
-    return with_domain(read_with(source, own)[0], domain)
+    return with_domain(read_files([source], own)[0], domain)

@@ -36,7 +36,7 @@ from dpgm.data.inspect.hints import (
 )
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
-from dpgm.data.read.columns import Columns, listed_names
+from dpgm.data.read.columns import Columns
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import (
     DATE_PATTERNS,
@@ -90,7 +90,7 @@ def draft_table(
         if name not in columns.names:
             raise UsageError(
                 f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
-                f" {listed_names(columns)}."
+                f" {columns.listed()}."
             )
     stated = {name: "number" if kind == "numeric" else kind for name, kind in stated.items()}  # as domain files say
     for name, kind in stated.items():

@@ -1,7 +1,7 @@
 """What a file seems to hold, judged by its first rows: for a curator who looks at it, never for a fit.
 
 `inspect` and `evaluate` release nothing, so they may look at rows to find the shape. A fit may not: it takes the
-shape, the header and the separator from what is stated (see `dpgm.data.read.delimited` and `dpgm.data.read.shapes`).
+shape, the header and the separator from what is stated (see `dpgm.data.read.delimited` and `dpgm.data.read.columns`).
 """
 
 import json
@@ -10,16 +10,14 @@ from typing import Any
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.items import flat_column
-from dpgm.data.read.columns import Columns
-from dpgm.data.read.delimited import SEPARATORS, delimited_columns, is_kept, split_cells
-from dpgm.data.read.excel import excel_columns
-from dpgm.data.read.json_lines import array_elements, json_columns, line_elements
+from dpgm.data.read.columns import Columns, is_binary
+from dpgm.data.read.delimited import SEPARATORS, is_kept, split_cells
+from dpgm.data.read.json_lines import array_elements, line_elements
 from dpgm.data.read.lines import TextBlock, first_block
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.parquet import parquet_columns
-from dpgm.data.read.readers import format_name
-from dpgm.data.read.shapes import is_binary
+from dpgm.data.read.readers import columns_of, format_name
 from dpgm.errors import InputError
 
 _ROWS = 2000
@@ -56,23 +54,17 @@ def guess_options(source: Input, options: ReadOptions) -> Guess:
 
 def table_columns(source: Input, guess: Guess) -> Columns:
     """The columns of a table without a domain, so that one can be drafted."""
-    name = format_name(source, guess.options)
-    if name == "xlsx":
-        return excel_columns(source, guess.options, is_table=True)
+    name, options = format_name(source, guess.options), guess.options
     if name in ("jsonl", "json"):
-        members = _json_members(source, guess.options)
         fields = tuple(
             ItemSet(one, (0,)) if is_list else Categorical(one, (0,))
-            for one, is_list in members.items()
+            for one, is_list in _json_members(source, options).items()
             if one.strip()
         )
-        return json_columns(
-            source, replace(guess.options, domain=Domain(fields), shape="wide"), array=name == "json", draft=True
-        )
-    if name == "parquet":
-        return parquet_columns(source, guess.options)
-    separator = "\t" if name == "tsv" else ","
-    return delimited_columns(source, replace(guess.options, shape="wide"), separator, is_table=True)
+        options = replace(options, domain=Domain(fields), shape="wide")
+    elif name in ("csv", "tsv"):
+        options = replace(options, shape="wide")
+    return columns_of(source, options, draft=True)
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:

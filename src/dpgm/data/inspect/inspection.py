@@ -15,7 +15,7 @@ from dpgm.data.inspect.guessing import guess_options, table_columns
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.opening import locate
 from dpgm.data.read.options import ReadKeywords, ReadOptions, options_from
-from dpgm.data.read.readers import read_with
+from dpgm.data.read.readers import read_files
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -159,7 +159,7 @@ def inspect_file(
         raise UsageError(
             f"{source_file}: --drop and --kind are for tables that are drafted; correct the domain file."
         )
-    records, source = read_with(source_file, chosen)
+    records, source = read_files([source_file], chosen)
     lengths = records.lengths
     # Items come from the rows; the draft of a table holds nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain

@@ -11,25 +11,30 @@ from dpgm.data.conversion import from_scipy
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
 from dpgm.data.pictures import WHITE, level_bits, nearest_levels
-from dpgm.data.read.gathering import join_records
+from dpgm.data.read.gathering import Room, join_records
 from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.row_store import Room
 from dpgm.data.records import Records
 from dpgm.errors import InputError, ResourceError, UsageError
 
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # per piece; per piece where memory is limited
 _MAX_BYTES = 1 << 36
 _SHOWN = 5  # names of arrays in a message
-_ROWS = Source("row", items_assumed_public=False, shape="wide")
+ARRAYS = ("npz", "npy", "idx")  # formats read here
 
 
-def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
+def read_array(source: Input, name: str, options: ReadOptions) -> tuple[Records, Source]:
+    """Records of a file of one of the formats `ARRAYS`, and how they were read."""
+    if name != "idx":
+        source.refuse_member(f".{name} files")
+    read = {"npz": _read_npz, "npy": _read_npy, "idx": _read_idx}[name]
+    return read(source, options), Source("row", items_assumed_public=False, shape="wide")
+
+
+def _read_npz(source: Input, options: ReadOptions) -> Records:
     """A scipy sparse matrix, of which every stored value other than 0 is present, or one array as in a `.npy` file."""
     import scipy.sparse
 
-    if source.member is not None:
-        raise InputError(f"{source}: .npz files are read from the disk; unpack the archive first.")
     names = _checked_names(source)
     if "format" not in names:
         return _read_matrix(_only_array(source, names), source, options)
@@ -46,7 +51,7 @@ def read_npz(source: Input, options: ReadOptions) -> tuple[Records, Source]:
         matrix.data = matrix.data > options.threshold
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
         raise InputError(f"{source}: holds negative values; give --threshold if a number above it means present.")
-    return _checked(source, lambda: from_scipy(matrix, options.public_domain)), _ROWS
+    return _checked(source, lambda: from_scipy(matrix, options.public_domain))
 
 
 def _only_array(source: Input, names: list[str]) -> Any:
@@ -88,10 +93,8 @@ def _check_kind(dtype: np.dtype[Any], source: Input) -> None:
         raise InputError(f"{source}: does not hold numbers; write a matrix of numbers.")
 
 
-def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
+def _read_npy(source: Input, options: ReadOptions) -> Records:
     """A dense (N, m) matrix of 0 and 1, or of numbers with a threshold; (N, height, columns) for images."""
-    if source.member is not None:
-        raise InputError(f"{source}: .npy files are read from the disk; unpack the archive first.")
     try:
         matrix = np.load(source.path, mmap_mode="r", allow_pickle=False)
     except Exception:  # numpy parses the header as Python text: damaged ones raise errors of many kinds
@@ -99,7 +102,7 @@ def read_npy(source: Input, options: ReadOptions) -> tuple[Records, Source]:
     return _read_matrix(matrix, source, options)
 
 
-def _read_matrix(matrix: Any, source: Input, options: ReadOptions) -> tuple[Records, Source]:
+def _read_matrix(matrix: Any, source: Input, options: ReadOptions) -> Records:
     """Records of a dense matrix of 2 dimensions, or of 3 for images."""
     if not isinstance(matrix, np.ndarray) or matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
         raise InputError(f"{source}: must hold a matrix of 2 dimensions, or of 3 for images.")
@@ -108,12 +111,12 @@ def _read_matrix(matrix: Any, source: Input, options: ReadOptions) -> tuple[Reco
     flat = matrix.reshape(len(matrix), -1)
     image = domain.item_set
     if isinstance(image, Image) and image.levels > 2 and matrix.shape[1:] == (image.height, image.columns):
-        return _checked(source, lambda: _grey_records(flat, domain, image, options)), _ROWS
+        return _checked(source, lambda: _grey_records(flat, domain, image, options))
     if flat.shape[1] != domain.width:
         raise InputError(
             f"{source}: has {flat.shape[1]} columns but the domain has {domain.width} positions; correct the domain."
         )
-    return _checked(source, lambda: _binary_records(flat, domain, options.threshold, options.room)), _ROWS
+    return _checked(source, lambda: _binary_records(flat, domain, options.threshold, options.room))
 
 
 def _grey_records(matrix: NDArray[Any], domain: Domain, image: Image, options: ReadOptions) -> Records:
@@ -171,7 +174,7 @@ def _records_of(
     return join_records((Records.from_dense(bits(*one), domain) for one in pieces), domain, room)
 
 
-def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
+def _read_idx(source: Input, options: ReadOptions) -> Records:
     """MNIST's idx images (bytes): a pixel is present above the threshold (127); labels become a label field.
 
     Where the domain states more grey levels than two, a pixel takes the level nearest to its value.
@@ -198,7 +201,7 @@ def read_idx(source: Input, options: ReadOptions) -> tuple[Records, Source]:
                 f"{source}: the domain does not match images of {images.shape[1]} x {images.shape[2]}."
             )
         records = Records(given, records.indptr, records.indices)
-    return records, _ROWS
+    return records
 
 
 def _with_labels(records: Records, labels_file: Input, source: Input) -> Records:
@@ -219,7 +222,8 @@ def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
     with open_bytes(source) as stream:
         head = stream.read(4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
-        raise InputError(f"{source}: is not an idx file of {dimensions} dimension(s) of bytes; get it again.")
+        what = "images" if dimensions == 3 else "labels"
+        raise InputError(f"{source}: is not an idx file of {what}; get it again.")
     shape = struct.unpack(f">{dimensions}I", head[4:])
     size = int(np.prod([int(side) for side in shape], dtype=object))
     if size > _MAX_BYTES:
@@ -230,15 +234,3 @@ def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
     if len(body) != len(head) + size:
         raise InputError(f"{source}: holds less or more than its header says; get it again.")
     return np.frombuffer(body, dtype=np.uint8, offset=len(head)).reshape(shape)
-
-
-def is_idx(source: Input) -> bool:
-    """Whether the file starts as idx images do."""
-    with open_bytes(source) as stream:
-        return stream.read(4) == b"\0\0\x08\x03"
-
-
-def refuse_labels(source: Input, options: ReadOptions) -> None:
-    """Labels belong to images."""
-    if options.labels is not None:
-        raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")

@@ -1,17 +1,48 @@
-"""A file as named columns, chunk by chunk."""
+"""A file as named columns, chunk by chunk; and the records they hold in one of three shapes: basket, long or wide.
 
-from collections.abc import Iterable, Iterator
+Every format but arrays comes here as a stream of Arrow tables with a way to name a row's place in the file. Wide is
+one column per field, or one 0/1 column per item.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from dpgm.data.formats import Shape
-from dpgm.data.values import Place
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.formats import Layout, Shape, Source
+from dpgm.data.items import (
+    Items,
+    KnownItems,
+    OccurringItems,
+    cell_lists,
+    empty_as_null,
+    flat_column,
+    is_list,
+    item_codes,
+    list_lengths,
+    natural_labels,
+    plain_name,
+    set_codes,
+    split_lists,
+)
+from dpgm.data.read.gathering import Persons, RowStore, chosen_rows, join_records, refuse_repeated
+from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
+from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
+from dpgm.data.table import TableEncoder
+from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 if TYPE_CHECKING:
     import pyarrow
+
+_ONES = ("1", "true", "True", "TRUE")
+_ZEROS = ("0", "false", "False", "FALSE")
+_PIECE = 4_000_000  # rows counted in one go
 
 
 @dataclass(frozen=True)
@@ -24,11 +55,20 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Columns:
-    """A file as named columns: their names, those that hold lists or booleans, and the rows chunk by chunk.
+    """A file as named columns, known from the schema, the header, the options and the domain; and its rows.
 
-    All but the chunks is known from the schema, the header, the options and the domain; `shape` is the one that the
-    format has where none is stated. Names are `certain` unless they are a first line of text that was not stated to
-    be a header: it may be a record, so that no message may repeat it.
+    Attributes:
+        file: what messages call it.
+        names: of all columns.
+        lists: the columns that hold lists.
+        chunks: the rows.
+        certain: names are certain unless they are a first line of text that was not stated to be a header: it may be a
+            record, so that no message may repeat it.
+        truths: the columns of booleans.
+        shape: the one that the format has where none is stated.
+        schema: pyarrow's, of formats that carry one.
+        lines: rows are lines of items: the only column has no name in the file.
+        domain: a public list of items that is part of the format.
     """
 
     file: str
@@ -38,37 +78,380 @@ class Columns:
     certain: bool = True
     truths: tuple[str, ...] = ()
     shape: Shape | None = None
-    schema: Any = None  # pyarrow's, of formats that carry one
+    schema: Any = None
+    lines: bool = False
+    domain: Domain | None = None
+
+    def required(self, name: str | None, option: str) -> str:
+        """A column that an option names and the file has."""
+        if name is None:
+            raise UsageError(f"{self.file}: the long shape needs --{option} COLUMN.")
+        if name not in self.names and not self.certain:
+            raise InputError(
+                f"{self.file}: line 1 names no column {name!r} for --{option}; check the name, or say --no-header"
+                " if it holds no names."
+            )
+        if name not in self.names:
+            raise InputError(
+                f"{self.file}: there is no column {name!r} for --{option}{near(name, self.names)}; the columns are"
+                f" {self.listed()}."
+            )
+        return name
+
+    def listed(self) -> str:
+        """The first names, for a message; only where they are certain not to be a record."""
+        return ", ".join(repr(one) for one in self.names[:12]) + (", ..." if len(self.names) > 12 else "")
 
 
 def join_files(files: Iterator[Columns]) -> Columns:
     """Several files with the same columns, one after the other."""
-    first = next(files)
-    rest = list(files)
+    first, *rest = files
     for other in rest:
-        if set(other.names) != set(first.names):
+        if set(other.names) != set(first.names) or other.domain != first.domain:
             raise InputError(f"{other.file}: has other columns than {first.file}; read the files one by one.")
-    chunks = chain(first.chunks, *(other.chunks for other in rest))
-    return replace(first, chunks=chunks)
+    return replace(first, chunks=chain(first.chunks, *(other.chunks for other in rest)))
 
 
-def required_column(columns: Columns, name: str | None, option: str) -> str:
-    """A column that an option names and the file has."""
+def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
+    """Records from named columns, in the shape that was asked for or is clear; and how they were read."""
+    chunks = iter(columns.chunks)
+    first = next(chunks, None)
+    if first is None or first.table.num_rows == 0:
+        raise InputError(f"{columns.file}: holds no records; give a file with at least one.")
+    shape = _shape_of(columns, options)
+    seen: dict[str, int] = {}
+    for at, name in enumerate(columns.names):
+        if seen.setdefault(name, at) != at:
+            raise InputError(
+                f"{columns.file}: columns {seen[name] + 1} and {at + 1} have the same name; names must"
+                " differ: correct them, or say --no-header if the first line holds no names."
+            )
+    if columns.domain is not None and options.domain is None:
+        options = replace(options, domain=columns.domain)
+    columns = replace(columns, chunks=chain([first], chunks))
+    if shape == "long":
+        grouped, named = _long(columns, options)
+        return grouped, Source("person", options.domain is None, "long", named)
+    person, persons = options.person, Persons()
+    if person is not None:
+        columns.required(person, "person")
+        columns = replace(columns, chunks=_with_persons(columns.chunks, person, persons))
+    records, layout = _baskets(columns, options) if shape == "basket" else _wide(columns, options)
+    source = Source("row", shape == "basket" and options.domain is None, shape, layout)
+    if person is None:
+        return records, source
+    return of_persons(records, persons, options.rows_per_person, columns.file), replace(
+        source, unit="person", rows_per_person=options.rows_per_person or 1
+    )
+
+
+def _with_persons(chunks: Iterable[Chunk], name: str, persons: Persons) -> Iterator[Chunk]:
+    for chunk in chunks:
+        yield chunk
+        persons.add(flat_column(chunk.table, name), in_column(chunk.place, name))
+
+
+def of_persons(records: Records, persons: Persons, most: int | None, file: str) -> Records:
+    """The records that are kept: all, of persons that must differ, or `most` of each."""
+    rows, _ = persons.finish()
+    if most is not None:
+        return records.take(chosen_rows(rows, most))
+    refuse_repeated(rows, file)
+    return records
+
+
+def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
+    """The shape, from the options, the domain and the schema: no row is looked at."""
+    if columns.lines:
+        return "basket"
+    if options.shape is not None:
+        return options.shape  # type: ignore[return-value]
+    if columns.shape is not None:
+        return columns.shape
+    if options.item in columns.lists:
+        return "basket"
+    if options.stated_shape is not None:
+        return options.stated_shape
+    if len(columns.lists) == 1:
+        return "basket"
+    names = [name for name in columns.names if name != options.person]
+    if options.item_set is not None:
+        labels = {str(label) for label in options.item_set.items}
+        matched = [name for name in names if plain_name(name).strip() in labels or name in labels]
+        if columns.certain and len(matched) >= len(labels):
+            return "wide"
+    elif set(names) <= set(columns.truths):
+        return "wide"
+    raise UsageError(
+        f"{columns.file}: the shape is not clear; say `--shape long` with --person and --item (one row per person and"
+        " item), `--shape basket` (one row per record, a list of items), or, for a table, draft its domain with `dpgm"
+        " inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
+    )
+
+
+# -- item sets: baskets and the long shape -------------------------------------------------------------------------
+
+
+def items_of(file: str, options: ReadOptions) -> Items:
+    """Which items count; refuses where the list would come from the file undeclared."""
+    domain = options.public_domain
+    if domain is None:
+        if not options.assume_public_items:
+            raise UsageError(f"{file}: {NEEDS_DOMAIN}.")
+        return OccurringItems()
+    if domain.item_set is None:
+        raise InputError(
+            f"{file}: the domain has {len(domain.fields)} fields, but baskets and the long shape hold one"
+            " item set; give a domain of one item set, or `--shape wide`."
+        )
+    return KnownItems(domain.item_set.items)
+
+
+def _code_type(options: ReadOptions) -> type[np.signedinteger[Any]]:
+    return np.int32 if options.public_domain is None else index_dtype(options.public_domain.width)
+
+
+def _domain_of(items: Items, options: ReadOptions, file: str, name: str) -> tuple[Domain, NDArray[np.int64] | None]:
+    """The domain, once all items are seen; and the position of every code where they differ."""
+    if options.public_domain is not None:
+        return options.public_domain, None
+    assert isinstance(items, OccurringItems)
+    labels, position = items.finish()
+    if not labels:
+        raise InputError(f"{file}: no item occurs; give --domain FILE with the public list of items.")
+    return Domain.of_items(labels, name), position
+
+
+def _baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:
+    """One record per row, its items as a list."""
+    name = _column_of_lists(columns, options)
+    items, given = items_of(columns.file, options), options.public_domain
+    store = RowStore(np.dtype(_code_type(options)), options.room)
+    for chunk in columns.chunks:
+        column = flat_column(chunk.table, name)
+        where = chunk.place if columns.lines else in_column(chunk.place, name)
+        if not is_list(column.type):
+            column = cell_lists(column, options.item_separator, where, items)
+        codes, lengths = set_codes(column, items, where)
+        store.append(*((lengths, codes) if given is None else _sorted_rows(lengths, codes, given.width)))
+    domain, position = _domain_of(items, options, columns.file, plain_name(name))
+    if position is not None:
+        ordered = RowStore(np.dtype(index_dtype(domain.width)), options.room)
+        for lengths, codes in store.drain():
+            ordered.append(*_sorted_rows(lengths, position[codes], domain.width))
+        store = ordered
+    layout = None
+    if columns.domain is None:
+        layout = Layout("basket", item=None if columns.lines else options.item or domain.fields[0].name)
+    return Records(domain, *store.finish()), layout
+
+
+def _column_of_lists(columns: Columns, options: ReadOptions) -> str:
+    name, field = options.item, options.item_set
+    if name is None and field is not None and field.name in columns.names:
+        name = field.name
+    others = columns.lists if len(columns.lists) == 1 else [one for one in columns.names if one != options.person]
+    if name is None and len(others) == 1:
+        name = others[0]
     if name is None:
-        raise UsageError(f"{columns.file}: the long shape needs --{option} COLUMN.")
-    if name not in columns.names and not columns.certain:
-        raise InputError(
-            f"{columns.file}: line 1 names no column {name!r} for --{option}; check the name, or say --no-header"
-            " if it holds no names."
-        )
-    if name not in columns.names:
-        raise InputError(
-            f"{columns.file}: there is no column {name!r} for --{option}{near(name, columns.names)}; the columns are"
-            f" {listed_names(columns)}."
-        )
-    return name
+        raise UsageError(f"{columns.file}: which column holds the lists of items? Say so with --item COLUMN.")
+    return columns.required(name, "item")
 
 
-def listed_names(columns: Columns) -> str:
-    """The first names of columns, for a message; only of names that are certain not to be a record."""
-    return ", ".join(repr(one) for one in columns.names[:12]) + (", ..." if len(columns.names) > 12 else "")
+def _sorted_rows(
+    lengths: NDArray[np.int64], codes: NDArray[Any], width: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Rows with their positions sorted and distinct, as lengths and positions."""
+    indptr, positions = sort_rows(row_pointers(lengths), codes, width)
+    return np.diff(indptr), positions
+
+
+def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout]:
+    """One row per person and item, a person's rows anywhere in the file; records in order of first appearance.
+
+    A null or empty item, or one whose count is 0, tells only that the person exists.
+    """
+    person = columns.required(options.person, "person")
+    item = columns.required(options.item, "item")
+    count = None if options.count is None else columns.required(options.count, "count")
+    items = items_of(columns.file, options)
+    persons, parts = Persons(), []
+    for chunk in columns.chunks:
+        who, what = flat_column(chunk.table, person), flat_column(chunk.table, item)
+        place, present = chunk.place, None
+        if count is not None:
+            present = required_floats(flat_column(chunk.table, count), in_column(place, count)) > 0
+        if options.item_separator and not is_list(what.type):
+            what = split_lists(what, options.item_separator, in_column(place, item))
+        if is_list(what.type):
+            who, what, rows = _one_item_per_row(who, what)
+            present = None if present is None else present[rows]
+            place = _at_rows(place, rows)
+        persons.add(who, in_column(place, person))
+        codes = item_codes(empty_as_null(what), items, in_column(place, item))
+        if present is not None:
+            codes[~present] = -1
+        parts.append(codes.astype(_code_type(options)))
+    domain, position = _domain_of(items, options, columns.file, plain_name(item))
+    row_of, total = persons.finish()
+    flat: NDArray[Any] = np.concatenate(parts)
+    parts.clear()
+    if flat.min() < 0:
+        known = flat >= 0
+        row_of, flat = row_of[known], flat[known]
+    if position is not None:
+        flat = position.astype(index_dtype(domain.width))[flat]
+    records = Records(domain, *_gathered(row_of, flat, total, domain.width))
+    named = options.header is not False  # the numbers of columns without names are not names
+    return records, Layout("long", options.person, options.item) if named else Layout("long")
+
+
+def _one_item_per_row(
+    persons: "pyarrow.Array", lists: "pyarrow.Array"
+) -> tuple["pyarrow.Array", "pyarrow.Array", Any]:
+    """Persons beside each item of their lists, and the row each comes from; an empty list leaves one null item."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = list_lengths(lists)
+    several = np.maximum(lengths, 1)
+    rows = np.repeat(np.arange(len(lengths)), several)
+    empty = np.repeat(lengths == 0, several)
+    items = pc.list_flatten(lists).take(pa.array(np.cumsum(~empty) - 1, mask=empty))
+    return persons.take(pa.array(rows)), items, rows
+
+
+def _at_rows(place: Place, rows: Any) -> Place:
+    return lambda at: place(int(rows[at]))
+
+
+def _gathered(
+    rows: NDArray[np.int32], codes: NDArray[Any], count: int, width: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays of `count` rows, from codes in any order and the row of each: a counting sort, in linear time."""
+    indptr = np.zeros(count + 1, dtype=np.int64)
+    for start in range(0, len(rows), _PIECE):  # by pieces: bincount makes a copy of 64 bits
+        indptr[1:] += np.bincount(rows[start : start + _PIECE], minlength=count)
+    np.cumsum(indptr[1:], out=indptr[1:])
+    if not bool(np.all(rows[1:] >= rows[:-1])):
+        from scipy.sparse import csr_array
+
+        # The transpose of a matrix with one entry per column: scipy's conversion is a counting sort by row.
+        entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
+        by_entry = csr_array((codes, rows.astype(entries.dtype, copy=False), entries), shape=(len(rows), count))
+        codes = by_entry.tocsc().data
+    return sort_rows(indptr, codes, width)
+
+
+# -- wide ----------------------------------------------------------------------------------------------------------
+
+
+def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:
+    """A table of one column per field, or of one 0/1 column per item."""
+    domain = options.table_domain
+    if domain is not None:
+        encode, layout = _encoder(columns, domain, options), None
+    else:
+        names = [name for name in columns.names if name != options.person]
+        domain = options.public_domain or Domain.of_items(natural_labels([plain_name(name) for name in names]))
+        encode, layout = _binary_encoder(columns, names, domain, options), Layout("wide")
+    return join_records((encode(chunk) for chunk in columns.chunks), domain, options.room), layout
+
+
+def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable[[Chunk], Records]:
+    """Encodes a table of one column per field."""
+    absent = [field.name for field in domain.fields if field.name not in columns.names]
+    if absent:
+        listed = ""
+        if columns.certain:
+            listed = f"{near(absent[0], columns.names)}; the columns are {columns.listed()}"
+        raise InputError(
+            f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
+            " correct the domain or the file, or say that the file has no header with --no-header."
+        )
+    numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
+    encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
+
+    def encode(chunk: Chunk) -> Records:
+        table = with_plain_numbers(chunk.table, numeric, options.number_style, options.missing, chunk.place)
+        return encoder.encode(table, chunk.place)
+
+    return encode
+
+
+def _binary_encoder(
+    columns: Columns, names: list[str], domain: Domain, options: ReadOptions
+) -> Callable[[Chunk], Records]:
+    """Encodes a table of one 0/1 column per item."""
+    positions = [*range(len(names))]
+    if options.item_set is not None:
+        positions = _match(columns.file, names, options.item_set)
+    may_name = columns.certain or options.domain is not None  # else messages give the numbers of columns
+
+    def encode(chunk: Chunk) -> Records:
+        rows, found = [], []
+        for number, (name, position) in enumerate(zip(names, positions, strict=True), start=1):
+            if position >= 0:
+                where = in_column(chunk.place, name if may_name else number)
+                here = np.flatnonzero(_binary(flat_column(chunk.table, name), options.threshold, where))
+                rows.append(here)
+                found.append(np.full(len(here), position, dtype=np.int32))
+        row, at = np.concatenate(rows), np.concatenate(found)
+        order = np.argsort(row, kind="stable")
+        return Records.from_flat(at[order], np.bincount(row, minlength=chunk.table.num_rows), domain)
+
+    return encode
+
+
+def _match(file: str, names: list[str], field: ItemSet | Image) -> list[int]:
+    """The position of every column, -1 for columns the domain does not know; every item needs a column."""
+    import pyarrow as pa
+
+    if isinstance(field.items[0], int):
+        table = {str(label): at for at, label in enumerate(field.items)}
+        positions = [table.get(name.strip(), -1) for name in names]
+    else:
+        positions = KnownItems(field.items).from_texts(pa.array(names, pa.string()), lambda row: file).tolist()
+    lacking = set(range(field.width)) - set(positions)
+    if lacking:
+        raise InputError(
+            f"{file}: the domain's item {field.items[min(lacking)]!r} has no column in the file; correct the domain or"
+            " the file."
+        )
+    return positions
+
+
+def is_binary(column: "pyarrow.Array", threshold: float | None = None) -> bool:
+    """Whether a column tells presence: 0 and 1, or numbers where there is a threshold."""
+    try:
+        _binary(column, threshold, lambda row: "")
+    except InputError:
+        return False
+    return True
+
+
+def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> Any:
+    """Which rows are present: 1 of 0 and 1, or above a threshold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    if threshold is not None:
+        return required_floats(column, where) > threshold
+    if pa.types.is_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        ones = pc.is_in(column, value_set=pa.array(_ONES))
+        zeros = pc.is_in(column, value_set=pa.array(_ZEROS))
+        if pc.all(pc.or_(ones, zeros)).as_py():
+            return ones.to_numpy(zero_copy_only=False)
+        other = ~written_numbers(column) & ~pc.or_(ones, zeros).to_numpy(zero_copy_only=False)
+        column = pc.if_else(ones, "1", pc.if_else(zeros, "0", pc.if_else(pa.array(other), "", column)))
+    values, missing = floats(column, where, ("",))
+    valid = ~missing & ((values == 0) | (values == 1))
+    if not valid.all():
+        raise InputError(
+            f"{where(int(np.argmin(valid)))}: the value is neither 0 nor 1; describe the columns with --domain FILE"
+            " (`dpgm inspect` drafts one), or give --threshold if a number above it means present."
+        )
+    return values == 1

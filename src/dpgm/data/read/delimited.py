@@ -79,7 +79,7 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
 
 
 def layout_of(
-    first_row: bytes, options: ReadOptions, default: str, place: str, *, is_table: bool = False
+    first_row: bytes, options: ReadOptions, default: str, place: str, *, draft: bool = False
 ) -> RowLayout:
     """The layout of a file, from its first line, the options and the domain.
 
@@ -88,7 +88,7 @@ def layout_of(
         options: how the file is read.
         default: the separator, if nothing else is stated.
         place: where that line is, for messages.
-        is_table: the columns are fields of a table, even if no domain says so: one is being drafted.
+        draft: the columns are fields of a table, even if no domain says so: one is being drafted.
     """
     separator, header, certain = default, options.header, True
     candidates = (options.separator,) if options.separator is not None else _candidates(default)
@@ -107,7 +107,7 @@ def layout_of(
     if header is None:
         header = _is_header(cells, options, place)
     names = _names(cells, header, options, place)
-    if header and (is_table or options.table_domain is not None):
+    if header and (draft or options.table_domain is not None):
         names = distinct_names(names)
     return RowLayout(separator, header, names, certain)
 
@@ -218,8 +218,8 @@ def holds_lines_of_items(options: ReadOptions) -> bool:
     return options.shape == "basket" and not options.header and options.item is None and options.person is None
 
 
-def delimited_columns(source: Input, options: ReadOptions, default: str, *, is_table: bool = False) -> Columns:
-    """A delimited file as named columns; with `is_table` they are fields of a table, even without a domain."""
+def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool = False) -> Columns:
+    """A delimited file as named columns; with `draft` they are fields of a table, even without a domain."""
     first, place = _first_row(source, options)
     if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
         raise UsageError(
@@ -227,7 +227,7 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, is_t
             " wide` (one 0/1 column per item), --person and --item (one row per person and item), or, for a table,"
             " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
         )
-    layout = layout_of(first, options, default, place, is_table=is_table)
+    layout = layout_of(first, options, default, place, draft=draft)
     shape: Shape | None = "wide" if options.stated_shape is None and not layout.header else None
     return Columns(str(source), layout.names, (), _chunks(source, options, layout), layout.certain, shape=shape)
 

@@ -25,9 +25,9 @@ _SHOWN = 5  # names of sheets in a message
 _TITLES = 20  # rows at the top among which titles are looked for
 
 
-def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False) -> Columns:
+def excel_columns(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
     """A sheet of a workbook as named columns; the first row that is read names them unless `header` is False."""
-    if is_table:
+    if draft:
         _refuse_title(source, options)
     first = next(islice(_rows(source), options.skip_lines, None), None)
     if first is None:
@@ -39,7 +39,7 @@ def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False
             names = tuple(field.name for field in domain.fields)
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
-    if is_table or domain is not None:
+    if draft or domain is not None:
         names = distinct_names(names)
     stated = bool(options.named_columns) and set(options.named_columns) <= set(names)
     if not stated and not options.header and not options.named_columns:
@@ -54,8 +54,7 @@ def excel_columns(source: Input, options: ReadOptions, *, is_table: bool = False
 
 def _rows(source: Input) -> Iterator[list[str | None]]:
     """The rows of a sheet as texts, without empty cells at their ends; the place of a fault is told."""
-    if source.member is not None:
-        raise InputError(f"{source}: Excel workbooks are read from the disk; unpack the archive first.")
+    source.refuse_member("Excel workbooks")
     try:
         import openpyxl
     except ImportError:

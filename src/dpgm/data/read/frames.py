@@ -16,13 +16,12 @@ from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import draft_table
 from dpgm.data.items import flat_column, is_list
-from dpgm.data.read.columns import Chunk, Columns, required_column
-from dpgm.data.read.gathering import people_of
+from dpgm.data.read.columns import Chunk, Columns, is_binary, of_persons, read_columns
+from dpgm.data.read.gathering import Persons
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import domain_of_schema, with_private_items, without_list
-from dpgm.data.read.shapes import is_binary, read_columns
 from dpgm.data.records import Records
-from dpgm.data.values import object_lists, object_texts
+from dpgm.data.values import in_column, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -109,11 +108,12 @@ def read_frame(
     records = as_records(data, given)
     if person is None:
         return FrameRecords(records, None, dtypes)
-    columns = _named(data, [person])
-    people = people_of(columns, named)
+    columns, persons = _named(data, [person]), Persons()
+    columns.required(person, "person")
     for chunk in columns.chunks:
-        people.add(chunk)
-    return FrameRecords(*people.finish(records, "wide"), dtypes)
+        persons.add(flat_column(chunk.table, person), in_column(chunk.place, person))
+    records = of_persons(records, persons, rows_per_person, _FRAME)
+    return FrameRecords(records, Source("person", False, "wide", None, rows_per_person or 1), dtypes)
 
 
 def draft_frame(
@@ -129,7 +129,7 @@ def draft_frame(
     columns = _named(data, _names(data), infer=True)
     options = ReadOptions(person=person)
     if person is not None:
-        required_column(columns, person, "person")
+        columns.required(person, "person")
     items = [name for name in columns.names if name != person]
     if len(items) > 1 and not drop and not kinds:
         table = next(iter(columns.chunks)).table
@@ -239,9 +239,8 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     """One row per person and item, with the items that a domain lists or that are found privately."""
     columns = _named(data, [name for name in (options.person, options.item) if name is not None])
     occurring = without_list(options)
-    if occurring is None:
-        return read_columns(columns, options)
-    return with_private_items(*read_columns(columns, occurring), options)
+    read = read_columns(columns, occurring)
+    return read if occurring is options else with_private_items(*read, options)
 
 
 def long_records(data: object, person: str, item: str) -> Records:

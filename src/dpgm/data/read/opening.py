@@ -122,6 +122,11 @@ class Input:
             return self.pipe.name
         return self.path.name if self.member is None else os.path.basename(self.member)
 
+    def refuse_member(self, what: str) -> None:
+        """Refuse a member of an archive, for formats of which any part may be asked for."""
+        if self.member is not None:
+            raise InputError(f"{self}: {what} are read from the disk; unpack the archive first.")
+
 
 def check_regular(path: Path) -> int:
     """The size of a file that is there, is a plain file and is not empty."""

@@ -13,8 +13,8 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
+from dpgm.data.read.gathering import Room
 from dpgm.data.read.lines import UTF8, checked_encoding
-from dpgm.data.read.row_store import Room
 from dpgm.data.values import NumberStyle, checked_style
 from dpgm.errors import UsageError
 
@@ -183,17 +183,15 @@ class ReadOptions:
 
     def columns_to_read(self, names: Sequence[str], lists: Sequence[str] = ()) -> list[str]:
         """Which of a file's columns will be looked at, of which some hold `lists`; the others need not be unpacked."""
-        named = {self.person, self.item, self.count}
-        if self.person is not None and self.item is not None:
-            needed = [name for name in names if name in named]
-        elif self.table_domain is not None:
-            named |= {field.name for field in self.table_domain.fields}
-            needed = [name for name in names if name in named]
-        elif self.domain is None and self.shape in (None, "basket") and len(lists) == 1:
-            needed = [name for name in names if name in lists or name in named]
-        else:
-            needed = []
-        return list(names) if not needed or len(set(names)) < len(names) else needed
+        needed = {self.person, self.item, self.count}
+        if self.table_domain is not None:
+            needed |= {field.name for field in self.table_domain.fields}
+        elif self.person is None or self.item is None or self.shape == "wide":
+            if self.domain is not None or self.shape in ("wide", "long") or len(lists) != 1:
+                return list(names)
+            needed |= set(lists)
+        chosen = [name for name in names if name in needed]
+        return chosen if chosen and len(set(names)) == len(names) else list(names)
 
 
 class ReadKeywords(TypedDict, total=False):

@@ -30,8 +30,7 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
     """A Parquet file, or some of its row groups, as named columns."""
     import pyarrow as pa
 
-    if source.member is not None:
-        raise InputError(f"{source}: Parquet files are read from the disk; unpack the archive first.")
+    source.refuse_member("Parquet files")
     with _open(source) as file:
         schema = _schema(file, source)
         _check_footer(file.metadata, source)

@@ -18,22 +18,23 @@ from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field
 from dpgm.data.formats import Source, format_of
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
-from dpgm.data.read.arrays import is_idx, read_idx, read_npy, read_npz, refuse_labels
-from dpgm.data.read.basket_lines import read_basket_lines
-from dpgm.data.read.columns import Columns, join_files
+from dpgm.data.read.arrays import ARRAYS, read_array
+from dpgm.data.read.columns import Columns, join_files, read_columns
 from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.read.excel import excel_columns
+from dpgm.data.read.item_lines import line_columns, looks_like_msweb, msnbc_columns, msweb_columns
 from dpgm.data.read.json_lines import json_columns
 from dpgm.data.read.opening import Input, locate, open_bytes
 from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.parquet import parquet_columns, row_groups
-from dpgm.data.read.shapes import read_columns
-from dpgm.data.read.web_logs import looks_like_msweb, read_msnbc, read_msweb
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+_BASKETS = ("fimi", "msweb", "msnbc")
 
 
 def read_source(
@@ -55,13 +56,7 @@ def read_source(
     files = [locate(one, chosen.member) for one in parts_of(path)]
     if not files:
         raise UsageError("no file to read; give at least one.")
-    if len(files) == 1:
-        return read_with(files[0], chosen)
-    occurring = without_list(chosen)
-    if occurring is None:
-        return read_columns(join_files(columns_of(file, chosen) for file in files), chosen)
-    several = read_columns(join_files(columns_of(file, occurring) for file in files), occurring)
-    return with_private_items(*several, chosen)
+    return read_files(files, chosen)
 
 
 def read_records(
@@ -102,18 +97,23 @@ def _first_bytes(source: Input) -> bytes:
         return stream.read(64)
 
 
-def read_with(source: Input, options: ReadOptions) -> tuple[Records, Source]:
-    """Records of one file, read as said; with values still to be found where that was said."""
-    if options.discover and options.domain is None and format_name(source, options) == "parquet":
-        options = _with_schema(source, options)
-    occurring = without_list(options)
-    if occurring is None:
-        return _read(source, options)
-    return with_private_items(*_read(source, occurring), options)
+def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, Source]:
+    """Records of one file, or of several of one table; with values still to be found where that was said."""
+    if len(files) == 1 and options.discover and options.domain is None:
+        options = _with_schema(files[0], options)
+    stated, name = without_list(options), format_name(files[0], options)
+    if len(files) == 1 and name in ARRAYS:
+        _refuse_options(files[0], name, stated)
+        read = read_array(files[0], name, stated)
+    else:
+        read = read_columns(join_files(columns_of(file, stated) for file in files), stated)
+    return read if stated is options else with_private_items(*read, options)
 
 
 def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
     """A Parquet table whose columns are described by its schema; a column of lists, or of items, is an item set."""
+    if format_name(source, options) != "parquet":
+        return options
     columns = parquet_columns(source, options)
     if options.stated_shape in ("basket", "long") or columns.lists or set(columns.names) <= set(columns.truths):
         return options
@@ -122,69 +122,63 @@ def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
     return replace(options, domain=domain, shape="wide", discover=False)
 
 
-def _read(source: Input, options: ReadOptions) -> tuple[Records, Source]:
+def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
+    """A file as named columns; for a `draft`, those of a table that has no domain yet."""
     name = format_name(source, options)
-    if name == "idx":
-        if not is_idx(source):
-            raise InputError(f"{source}: is not an idx file of images; get it again.")
-        return read_idx(source, options)
-    refuse_labels(source, options)
+    _refuse_options(source, name, options)
+    separator = "\t" if name == "tsv" else ","
+    match name:
+        case "parquet":
+            return parquet_columns(source, options)
+        case "jsonl" | "json":
+            return json_columns(source, options, array=name == "json", draft=draft)
+        case "xlsx":
+            return excel_columns(source, options, draft=draft)
+        case "fimi":
+            return line_columns(source, options, " ", integers=True)
+        case "msweb":
+            return msweb_columns(source, options)
+        case "msnbc":
+            return msnbc_columns(source, options)
+        case "csv" | "tsv" if holds_lines_of_items(options):
+            return line_columns(source, options, options.separator or separator, integers=False)
+        case "csv" | "tsv":
+            return delimited_columns(source, options, separator, draft=draft)
+    raise UsageError(f"{source}: several files can be read together only as Parquet, CSV, Excel or JSON.")
+
+
+def _refuse_options(source: Input, name: str, options: ReadOptions) -> None:
+    """Refuse options that mean nothing in a format."""
+    if options.labels is not None and name != "idx":
+        raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")
     if options.skip_lines and name not in ("csv", "tsv", "fimi", "xlsx"):
         raise UsageError(f"{source}: --skip-lines is for text files and Excel sheets; leave it out.")
-    if name == "npz":
-        return read_npz(source, options)
-    if name == "npy":
-        return read_npy(source, options)
-    if name == "msweb":
-        return read_msweb(source, options)
-    if name == "msnbc":
-        return read_msnbc(source, options)
-    if name == "fimi":
-        if options.shape not in (None, "basket"):
-            raise UsageError(f"{source}: FIMI files hold baskets; leave out the shape.")
-        return read_basket_lines(source, options, " ", integers=True)
-    if name in ("csv", "tsv") and holds_lines_of_items(options):
-        separator = options.separator or ("\t" if name == "tsv" else ",")
-        return read_basket_lines(source, options, separator, integers=False)
-    return read_columns(columns_of(source, options), options)
-
-
-def columns_of(source: Input, options: ReadOptions) -> Columns:
-    """A file as named columns."""
-    name = format_name(source, options)
-    if name == "parquet":
-        return parquet_columns(source, options)
+    if name in _BASKETS and options.shape not in (None, "basket"):
+        raise UsageError(f"{source}: {name.upper()} files hold baskets; leave out the shape.")
+    if name in (*_BASKETS, *ARRAYS) and (options.person is not None or options.item is not None):
+        raise UsageError(f"{source}: {name.upper()} files have no columns; leave out --person and --item.")
     if name in ("jsonl", "json", "xlsx") and not options.number_style.is_plain:
         raise UsageError(
             f"{source}: numbers of JSON and Excel have a point of their own (1.234 would become 1234); leave out"
             " --decimal, --thousands and --strip-from-numbers, or save the data as CSV."
         )
-    if name in ("jsonl", "json"):
-        return json_columns(source, options, array=name == "json")
-    if name == "xlsx":
-        return excel_columns(source, options)
-    if name in ("csv", "tsv"):
-        return delimited_columns(source, options, "\t" if name == "tsv" else ",")
-    raise UsageError(f"{source}: several files can be read together only as Parquet, CSV, Excel or JSON.")
 
 
-def without_list(options: ReadOptions) -> ReadOptions | None:
-    """The options that read the items as they occur, where they are to be discovered; else None."""
+def without_list(options: ReadOptions) -> ReadOptions:
+    """The options; where items are to be discovered, those that read the items as they occur."""
     domain = options.public_domain
     if domain is not None:
-        field = domain.item_set
         if options.discover and not domain.is_open:
             raise UsageError(
                 "the domain leaves nothing to discover; leave out --discover, or say `discover: true` in it."
             )
-        if not isinstance(field, ItemSet) or not field.discover:
-            return None
-        return replace(options, domain=None, discover=False, assume_public_items=True)
-    if not options.discover:
-        return None
-    if options.assume_public_items:
+        if not isinstance(domain.item_set, ItemSet) or not domain.item_set.discover:
+            return options
+    elif not options.discover:
+        return options
+    elif options.assume_public_items:
         raise UsageError("items are discovered or assumed public, not both; leave out one of the two options.")
-    return replace(options, discover=False, assume_public_items=True)
+    return replace(options, domain=None, discover=False, assume_public_items=True)
 
 
 def with_private_items(records: Records, source: Source, options: ReadOptions) -> tuple[Records, Source]:

@@ -1,0 +1,242 @@
+"""Text with one record per line, its items separated: FIMI files, comma-separated baskets, and two web logs of UCI.
+
+The logs are msweb (`A`, `C` and `V` lines) and msnbc (sequences); they bring a public list of items. Lines come out as
+chunks of one column of lists. Blocks of plain text are cut as arrays (`plain_cells`); a block that holds anything else
+is read line by line, which can name the line at fault.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.data.domain import MAX_WIDTH, Domain, ItemSet
+from dpgm.data.items import list_lengths, parse_integers, place_of_item, refuse_joined, split_lists
+from dpgm.data.read.columns import Chunk, Columns, items_of
+from dpgm.data.read.delimited import cells_of
+from dpgm.data.read.lines import TextBlock, blocks_of
+from dpgm.data.read.opening import Input
+from dpgm.data.read.options import ReadOptions
+from dpgm.data.records import row_pointers
+from dpgm.data.values import Place
+from dpgm.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_NAME = "items"
+_MARKS = (b'"', b",", b";", b"|", b"\t")
+_DIGITS = b"0123456789"
+_LONGEST_CELL = 131_072  # of Python's csv module
+_SEQUENCES = b"% Sequences:"
+_Cells: TypeAlias = "tuple[pyarrow.Array, NDArray[np.int64]]"  # texts, and how many are in each line
+
+
+def line_columns(source: Input, options: ReadOptions, separator: str, *, integers: bool) -> Columns:
+    """One record per line, its items separated; a blank line is a record without items.
+
+    With `integers` items are always numbers (FIMI); else they are texts, and `01` is not `1` unless
+    the domain lists numbers.
+    """
+    blocks = blocks_of(source, quoted=not integers, encoding=options.encoding, skip_lines=options.skip_lines)
+    return _columns(source, _chunks(blocks, str(source), options, separator, integers))
+
+
+def _columns(source: Input, chunks: Iterable[Chunk], domain: Domain | None = None) -> Columns:
+    return Columns(str(source), (_NAME,), (_NAME,), chunks, lines=True, domain=domain)
+
+
+def _chunks(
+    blocks: Iterable[TextBlock], file: str, options: ReadOptions, separator: str, integers: bool
+) -> Iterator[Chunk]:
+    import pyarrow as pa
+
+    items = items_of(file, options)
+    marks = [mark for mark in _MARKS if mark != separator.encode()]
+    for block in blocks:
+        text, rows = block.text, None
+        place: Place = block.place
+        if options.comment is not None:
+            text, rows, place = _without_comments(block, options.comment)
+        if not text:
+            continue
+        found = plain_cells(text, separator) if integers or separator != " " else None
+        if found is None:
+            found = _cells_of_rows(block.rows() if rows is None else rows, separator, block.quoted, place)
+        cells, lengths = found
+        if options.item_separator:
+            cells, lengths = _split_again(cells, lengths, options.item_separator)
+        if lengths.max() > MAX_WIDTH:
+            raise InputError(
+                f"{place(int(lengths.argmax()))}: has more than {MAX_WIDTH:,} items; correct the file."
+            )
+        where = place_of_item(lengths, place)
+        if integers:
+            cells = pa.array(parse_integers(cells, where))
+        elif options.item_separator is None and not items.integers and any(mark in text for mark in marks):
+            refuse_joined(cells, items, where)
+        yield _chunk(cells, lengths, place)
+
+
+def _chunk(cells: "pyarrow.Array", lengths: NDArray[np.int64], place: Place) -> Chunk:
+    import pyarrow as pa
+
+    return Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
+
+
+def _without_comments(block: TextBlock, comment: str) -> tuple[bytes, list[bytes], Place]:
+    """The text and the rows of a block that are no comments, and the place of each."""
+    rows = block.rows()
+    kept = [at for at, row in enumerate(rows) if not row.startswith(comment.encode())]
+    chosen = [rows[at] for at in kept]
+    return b"".join(row + b"\n" for row in chosen), chosen, lambda row: block.place(kept[row])
+
+
+def plain_cells(text: bytes, separator: str) -> "_Cells | None":
+    r"""All cells of the text and how many are in each line; nothing if it holds quotes, or an empty cell.
+
+    White space between cells (FIMI) must be spaces between digits.
+
+    >>> cells, lengths = plain_cells(b"a,01\n\nb\n", ",")
+    >>> cells.to_pylist(), lengths.tolist()
+    (['a', '01', 'b'], [2, 0, 1])
+    """
+    import pyarrow as pa
+
+    mark = separator.encode()
+    if separator == " ":
+        plain = not text.translate(None, _DIGITS + b" \n")
+    else:
+        # A blank line is a record without items: it must hold no cell, so it may hold no white space either.
+        blank = b"\n " in text or b"\n\t" in text or text.startswith((b" ", b"\t"))
+        plain = len(mark) == 1 and not blank and not any(one in text for one in (b'"', b"\v", b"\f"))
+    if not plain:
+        return None
+    data = np.frombuffer(text, dtype=np.uint8)
+    newline = data == ord("\n")
+    ends = np.flatnonzero((data == mark[0]) | newline)
+    sizes = np.diff(ends, prepend=-1) - 1
+    filled = sizes > 0
+    closes = newline[ends]
+    if separator != " " and not filled.all():
+        opens = np.concatenate(([True], closes[:-1]))
+        if not (filled | (closes & opens)).all():
+            return None  # an empty cell: reading line by line names the line
+    if sizes.max() > _LONGEST_CELL:
+        return None
+    offsets = np.zeros(int(np.count_nonzero(filled)) + 1, dtype=np.int32)
+    np.cumsum(sizes[filled], out=offsets[1:])
+    lengths = np.diff(np.cumsum(filled)[closes], prepend=0)
+    cells = text.translate(None, mark + b"\n")
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(cells)), lengths
+
+
+def _cells_of_rows(rows: list[bytes], separator: str, quoted: bool, place: Place) -> _Cells:
+    """All cells and how many are in each row, read one by one."""
+    import pyarrow as pa
+
+    lists = [_cells(row, separator, quoted, at, place) for at, row in enumerate(rows)]
+    lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
+    return pa.array([cell for row in lists for cell in row], type=pa.string()), lengths
+
+
+def _cells(row: bytes, separator: str, quoted: bool, at: int, place: Place) -> list[str]:
+    if not row.strip():
+        return []
+    if not quoted:
+        return row.decode().split()
+    cells = cells_of(row, separator, lambda: place(at))
+    if not all(cells):
+        raise InputError(f"{place(at)}: an item is empty; correct the file.")
+    return cells
+
+
+def _split_again(cells: "pyarrow.Array", lengths: NDArray[np.int64], separator: str) -> _Cells:
+    """The items of cells that hold several, and how many there are in each line."""
+    lists = split_lists(cells, separator, lambda at: "")
+    items = lists.flatten()
+    rows = np.repeat(np.repeat(np.arange(len(lengths)), lengths), list_lengths(lists))
+    present = items.is_valid().to_numpy(zero_copy_only=False)
+    return items.drop_null(), np.bincount(rows[present], minlength=len(lengths))
+
+
+# -- web logs ------------------------------------------------------------------------------------------------------
+
+
+def looks_like_msweb(first_row: bytes) -> bool:
+    """Whether the first line is that of UCI's anonymous web data."""
+    return first_row.startswith(b'I,4,"www.microsoft.com"')
+
+
+def msweb_columns(source: Input, options: ReadOptions) -> Columns:
+    """Visitors (`C` lines) and the areas they saw (`V` lines); the file's own list of areas (`A` lines) is public."""
+    import pyarrow as pa
+
+    areas: set[int] = set()
+    lengths: list[int] = []
+    votes: list[int] = []
+    rows = chain.from_iterable(block.rows() for block in blocks_of(source, quoted=False))
+    for line, row in enumerate(rows, start=1):
+        kind = row[:2]
+        try:
+            if kind == b"A,":
+                areas.add(_number(row))
+            elif kind == b"C,":
+                next(csv.reader(io.StringIO(row.decode())))
+                lengths.append(0)
+            elif kind == b"V,":
+                votes.append(_number(row))
+                lengths[-1] += 1
+            elif kind not in (b"I,", b"T,", b"N,") and row.strip():
+                raise ValueError
+        except (ValueError, IndexError, csv.Error):
+            raise InputError(
+                f"{source}: line {line}: is not a line of the msweb format (A, C or V lines); correct the file."
+            ) from None
+    if not lengths:
+        raise InputError(f"{source}: holds no visitors (C lines); give a file with at least one.")
+    if not areas and options.public_domain is None:
+        raise InputError(f"{source}: lists no areas (A lines); give --domain FILE.")
+    domain = Domain((ItemSet("areas", tuple(sorted(areas))),)) if areas else None
+    cells = pa.array(votes, type=pa.int64())
+    chunk = _chunk(cells, np.array(lengths), lambda row: f"{source}: record {row + 1}")
+    return _columns(source, [chunk], options.public_domain or domain)
+
+
+def _number(row: bytes) -> int:
+    digits = row.split(b",", 2)[1]
+    if not digits.isdigit() or len(digits) > 18:
+        raise ValueError
+    return int(digits)
+
+
+def msnbc_columns(source: Input, options: ReadOptions) -> Columns:
+    """One line per visitor: the numbers (from 1) of the page categories seen, which the file's header names."""
+    blocks = blocks_of(source, quoted=False)
+    first = next(blocks, None)
+    if first is None:
+        raise InputError(f"{source}: holds no records; give a file with at least one.")
+    rows = first.rows()
+    start = next((at for at, row in enumerate(rows) if row.startswith(_SEQUENCES)), None)
+    if start is None:
+        raise InputError(f"{source}: the header ('% Sequences:') is missing; get the file again.")
+    domain = options.public_domain or _categories(rows[:start], source)
+    # Exactly one blank line follows the header; the next one would be a visitor who saw nothing.
+    if start + 1 >= len(rows) or rows[start + 1].strip():
+        raise InputError(f"{first.place(start)}: the line after '% Sequences:' must be blank; get the file again.")
+    below = TextBlock(first.text[int(first.ends[start + 1]) + 1 :], first.line_of(start + 1) + 1, first.file, False)
+    chunks = _chunks(chain([below], blocks), str(source), replace(options, domain=domain), " ", integers=True)
+    return _columns(source, chunks, domain)
+
+
+def _categories(header: list[bytes], source: Input) -> Domain:
+    for row in header:
+        names = row.decode().split()
+        if names and not row.startswith(b"%"):
+            return Domain.of_items(range(1, len(names) + 1), "categories")
+    raise InputError(f"{source}: the header does not list the categories; give --domain FILE.")
