@@ -34,9 +34,8 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.strategy import default_clusters
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate
-from dpgm.products.measurement import measure, measurement_spends
+from dpgm.products.measurement import measure, measurement_spends, moment_targets
 from dpgm.products.rules import RULES
-from dpgm.products.targets import moment_targets
 from dpgm.strategy.protocol import PublicFacts
 
 RESULTS = Path(__file__).parent / "results" / "network_refinement.csv"

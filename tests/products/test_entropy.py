@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain
-from dpgm.products.fitting import FitSettings, Targets, fit_moments
-from dpgm.products.loss import entropy_bound
+from dpgm.products.fitting import FitSettings, Targets, entropy_bound, fit_moments
 from fit_targets import item_counts, pair_counts
 
 COLUMNS = [slice(0, 2), slice(2, 5), slice(5, 9)]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpgm.products.loss import divergences, squared_errors
+from dpgm.products.fitting import divergences, squared_errors
 
 
 def drawn(*shape: int) -> torch.Tensor:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from dpgm.products.sampling import evened
+from dpgm.products.model import evened
 
 
 def possible_records(items, seed):

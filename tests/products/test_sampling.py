@@ -8,7 +8,7 @@ import torch
 from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
-from dpgm.products import sampling as balancing
+from dpgm.products import model as balancing
 from dpgm.products.model import Products
 from dpgm.products.rules import SAMPLING
 

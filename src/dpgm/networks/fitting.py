@@ -26,8 +26,7 @@ from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import settings_of, start_frequencies
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
-from dpgm.products.measurement import Measurements, Profile, measure, measured_profile
-from dpgm.products.targets import moment_targets
+from dpgm.products.measurement import Measurements, Profile, measure, measured_profile, moment_targets
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.statistic import ask

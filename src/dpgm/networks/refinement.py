@@ -10,7 +10,7 @@ from the prior and are moved too, and so is the share of every point: the normal
 released with the networks. (A prior fitted to the encoder's posteriors instead would have to read the records.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,29 +22,7 @@ from dpgm.data.records import Records
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.rules import RULES, NetworkRules
 from dpgm.networks.vae import VAE
-from dpgm.products.fitting import Targets, chances_of, match_moments
-
-
-class _Decoders:
-    """The decoders at their points, as a mixture of products."""
-
-    def __init__(self, model: VAE, parameters: Tensor, points: Tensor, shares: Tensor, rules: NetworkRules) -> None:
-        self.rules = rules
-        self.model = model
-        self.decoder = parameters.clone().requires_grad_()
-        self.points = points.clone().requires_grad_()
-        self.share_logits = shares.float().log().requires_grad_()
-
-    @property
-    def parameters(self) -> Sequence[tuple[Tensor, float]]:
-        rates = self.rules.refined_decoder_rate, self.rules.refined_point_rate
-        return [(self.decoder, rates[0]), (self.points, rates[1]), (self.share_logits, 1.0)]
-
-    def probabilities(self) -> Tensor:
-        return chances_of(self.model.domain, self.model.decode_all(self.decoder, self.points).flatten(0, 1))
-
-    def weights(self) -> Tensor:
-        return torch.softmax(self.share_logits.flatten(), dim=0)
+from dpgm.products.fitting import Components, Targets, chances_of, match_moments
 
 
 def refine_mixture(
@@ -73,16 +51,25 @@ def refine_mixture(
     count = max(1, -(-rule.components // clusters))
     points = torch.randn((clusters, count, model.latent), generator=generator)
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
-    moved = _Decoders(model, mixture.parameters.cpu(), points, shares, rules)
+    decoder, points = mixture.parameters.cpu().clone().requires_grad_(), points.requires_grad_()
+    share_logits = shares.float().log().requires_grad_()
+
+    def products() -> tuple[Tensor, Tensor]:
+        """The decoders at their points, as a mixture of products."""
+        logits = model.decode_all(decoder, points).flatten(0, 1)
+        return chances_of(model.domain, logits), torch.softmax(share_logits.flatten(), dim=0)
+
+    rates = rules.refined_decoder_rate, rules.refined_point_rate
+    moved = Components([(decoder, rates[0]), (points, rates[1]), (share_logits, 1.0)], products)
     gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
     match_moments(moved, model.domain, records, replace(targets, rule=gentle), progress=progress)
-    joint = moved.weights().detach().double().view(clusters, count)
+    joint = products()[1].detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(
         mixture,
-        parameters=moved.decoder.detach(),
+        parameters=decoder.detach(),
         weights=weights.to(mixture.weights.dtype),
-        points=moved.points.detach(),
+        points=points.detach(),
         point_shares=(joint / weights.unsqueeze(1)).float(),
     )
 

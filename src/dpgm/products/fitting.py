@@ -1,19 +1,30 @@
-"""Fits a mixture of products to the measured statistics by gradient descent. Sees released values only, never data."""
+"""Fits a mixture of products to the measured statistics by gradient descent. Sees released values only, never data.
+
+The loss is made of squared errors and of the divergence of components from the profile or, for tables, the entropy.
+All have their gradients written out: few passes over the arrays. The entropy of a mixture of products is a lower bound
+that is nearly tight: with C the component of a record X, H(X) = H(X | C) + I(X; C). The first term is exact; for the
+second, the pairwise bound of Kolchinsky and Tracey (2017): minus the sum over components c of
+w_c log(sum over d of w_d B(c, d)), where B(c, d), the Bhattacharyya coefficient of two components, is a product over
+columns of sum_v sqrt(p_c(v) p_d(v)). Components that are alike count as one, so a fit may use as many as it likes at no
+price.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.products.loss import divergences, entropy_bound, squared_errors
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, DescentRules
 from dpgm.statistics.record_lengths import LengthGroups
 from dpgm.statistics.statistic import Expected, Scale, Target
+
+_LEAST = 1e-9  # probabilities below are taken as this in logarithms
+_LEAST_CHANCE, _LEAST_OVERLAP = 1e-12, 1e-30  # the same in the entropy
 
 
 @dataclass(frozen=True)
@@ -47,43 +58,11 @@ class Targets:
     rule: FitSettings
 
 
-class Components(Protocol):
+class Components(NamedTuple):
     """A mixture of products as a function of parameters: free ones, or a decoder at latent points."""
 
-    @property
-    def parameters(self) -> Sequence[tuple[Tensor, float]]:
-        """What is moved, each with its learning rate as a share of the rule's."""
-        ...
-
-    def probabilities(self) -> Tensor:
-        """(components, m), differentiable."""
-        ...
-
-    def weights(self) -> Tensor:
-        """(components,), differentiable."""
-        ...
-
-
-class _Parameters:
-    """Logits of all positions and of the weights, and the probabilities they stand for."""
-
-    def __init__(self, domain: Domain, logits: Tensor, weight_logits: Tensor) -> None:
-        self.domain = domain
-        self.logits = logits.requires_grad_()
-        self.weight_logits = weight_logits.requires_grad_()
-
-    def to(self, device: str) -> "_Parameters":
-        return _Parameters(self.domain, self.logits.detach().to(device), self.weight_logits.detach().to(device))
-
-    @property
-    def parameters(self) -> Sequence[tuple[Tensor, float]]:
-        return [(self.logits, 1.0), (self.weight_logits, 1.0)]
-
-    def probabilities(self) -> Tensor:
-        return chances_of(self.domain, self.logits)
-
-    def weights(self) -> Tensor:
-        return torch.softmax(self.weight_logits, dim=0)
+    moved: Sequence[tuple[Tensor, float]]  # each with its learning rate as a share of the rule's
+    mixture: Callable[[], tuple[Tensor, Tensor]]  # probabilities (k, m) and weights (k,), differentiable
 
 
 def chances_of(domain: Domain, logits: Tensor) -> Tensor:
@@ -118,10 +97,17 @@ def fit_moments(
         progress: is given the share of the work done.
     """
     profile, rule = targets.profile, targets.rule
-    model = _start(domain, targets, generator).to(device)
-    match_moments(model, domain, records, replace(targets, profile=profile.to(device)), progress=progress)
+    logits = _start(domain, targets, generator).to(device).requires_grad_()
+    weight_logits = torch.zeros(rule.components, device=device, requires_grad=True)
+
+    def mixture() -> tuple[Tensor, Tensor]:
+        return chances_of(domain, logits), torch.softmax(weight_logits, dim=0)
+
+    components = Components([(logits, 1.0), (weight_logits, 1.0)], mixture)
+    match_moments(components, domain, records, replace(targets, profile=profile.to(device)), progress=progress)
     with torch.no_grad():
-        fitted = Products(domain, model.weights().cpu().double(), model.probabilities().cpu())
+        probabilities, weights = mixture()
+    fitted = Products(domain, weights.cpu().double(), probabilities.cpu())
     return fitted if rule.misfit is None else with_profile(fitted, profile, rule.profile_rounds)
 
 
@@ -130,11 +116,6 @@ def with_profile(model: Products, profile: Tensor, rounds: int) -> Products:
 
     Within every column the probabilities of a value are multiplied by one factor in all components, and those of a
     component are brought to the sum 1 again, in turn; how columns depend on each other hardly changes.
-
-    Args:
-        model: a mixture of products.
-        profile: (m,) share of the records that hold each position; those of a column sum to 1.
-        rounds: how often in turn.
     """
     weights, probabilities = model.weights.double(), model.probabilities.double()
     for column in model.domain.table_columns:
@@ -147,47 +128,41 @@ def with_profile(model: Products, profile: Tensor, rounds: int) -> Products:
 
 
 def match_moments(
-    model: Components,
+    components: Components,
     domain: Domain,
     records: int,
     targets: Targets,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Move the parameters of `model`, in place, toward the targets; arguments as in `fit_moments`."""
-    profile, rule = targets.profile, targets.rule
+    """Move the parameters of the components, in place, toward the targets; arguments as in `fit_moments`."""
+    profile, rule, descent = targets.profile, targets.rule, targets.rule.descent
     free = None if domain.item_positions.all() else torch.tensor(domain.item_positions).to(profile)
-    descent = rule.descent
-    measured = [*targets.moments, *([] if targets.lengths is None else [targets.lengths])]
-    everything = [target.to(profile.device) for target in measured]
+    everything = [target.to(profile.device) for target in (*targets.moments, targets.lengths) if target is not None]
     log_profile, log_rest = profile.log(), (1 - profile).clamp(min=1e-6).log()
     optimizer = torch.optim.Adam(
-        [{"params": [tensor]} for tensor, _ in model.parameters], lr=rule.learning_rate, betas=descent.betas
+        [{"params": [tensor]} for tensor, _ in components.moved], lr=rule.learning_rate, betas=descent.betas
     )
     scales: list[Scale] = []
     # Single values are left out of what entropy is judged by: they are brought to their shares in the end.
-    judged = [target.values.dim() > 1 for target in everything]
-    numbers = sum(
-        int(target.variances.isfinite().sum()) for target, one in zip(everything, judged, strict=True) if one
-    )
+    numbers = sum(int(target.variances.isfinite().sum()) for target in everything if target.values.dim() > 1)
     entropy_weight = descent.entropy
     for step in range(rule.steps):
         rate = 0.5 * (1 + math.cos(math.pi * step / rule.steps)) * min(1.0, (step + 1) / descent.warm_up)
-        for group, (_, share) in zip(optimizer.param_groups, model.parameters, strict=True):
+        for group, (_, share) in zip(optimizer.param_groups, components.moved, strict=True):
             group["lr"] = rule.learning_rate * rate * share
         done = min(1.0, step / (descent.tightened * rule.steps))
-        probabilities, weights = model.probabilities(), model.weights()
+        probabilities, weights = components.mixture()
         if step % descent.refresh == 0:
             with torch.no_grad():
                 scales = [target.scaling(probabilities) for target in everything]
-        loss = probabilities.new_zeros(())
-        misfit = 0.0
-        adjusts = (step + 1) % descent.entropy_every == 0
-        for target, scale, in_misfit in zip(everything, scales, judged, strict=True):
+        loss, misfit = probabilities.new_zeros(()), 0.0
+        tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
+        adjusts = rule.misfit is not None and (step + 1) % descent.entropy_every == 0
+        for target, scale in zip(everything, scales, strict=True):
             expected = target.statistic.expected(probabilities, weights, scale)
-            tolerance = descent.first_tolerance * (descent.tolerance / descent.first_tolerance) ** done
             precision = (tolerance * target.size).square_().add_(target.variances).reciprocal_()
-            if rule.misfit is not None and adjusts and in_misfit:
+            if adjusts and target.values.dim() > 1:
                 misfit += float(squared_errors(expected.detach(), target.values, records, precision))
             loss = loss + squared_errors(expected, target.values, records, precision.mul_(target.emphasis))
         if rule.misfit is not None:
@@ -210,8 +185,8 @@ def _adjustment(misfit: float, target: float, descent: DescentRules) -> float:
     return math.exp(descent.entropy_pace * max(-most, min(most, 1 - misfit / target)))
 
 
-def _start(domain: Domain, targets: Targets, generator: torch.Generator) -> _Parameters:
-    """Components of different lengths: random sets where records are short, random tilts of the profile else."""
+def _start(domain: Domain, targets: Targets, generator: torch.Generator) -> Tensor:
+    """Logits of components of different lengths: random sets where records are short, else random tilts."""
     profile, lengths, rule = targets.profile, targets.lengths, targets.rule
     descent, k, m, free = rule.descent, rule.components, domain.width, torch.tensor(domain.item_positions)
     items = torch.where(free, profile, torch.zeros(()))
@@ -239,9 +214,125 @@ def _start(domain: Domain, targets: Targets, generator: torch.Generator) -> _Par
     for column in domain.table_columns:  # logits of a column are logarithms of shares
         shares = profile[column].log()
         tilted[:, column] = shares + torch.randn(k, len(shares), generator=generator)
-    return _Parameters(domain, tilted.clone(), torch.zeros(k))
+    return tilted.clone()
 
 
 def _gumbel(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
     uniform = torch.rand(shape, generator=generator).clamp(1e-9, 1 - 1e-7)
     return -torch.log(-torch.log(uniform))
+
+
+# -- the terms of the loss -----------------------------------------------------------------------------------------
+
+
+def squared_errors(predicted: Tensor, values: Tensor, records: int, weights: Tensor) -> Tensor:
+    """Sum of weight x (records x predicted - value)², differentiable in `predicted`.
+
+    >>> float(squared_errors(torch.tensor([0.5]), torch.tensor([3.0]), 10, torch.tensor([0.25])))
+    1.0
+    """
+    total: Tensor = _SquaredErrors.apply(predicted, values, records, weights)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _SquaredErrors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, predicted: Tensor, values: Tensor, records: int, weights: Tensor) -> Tensor:
+        off = (predicted * records).sub_(values)
+        pull = off * weights
+        ctx.save_for_backward(pull)
+        ctx.factor = 2.0 * records
+        return (off.mul_(pull)).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (pull,) = ctx.saved_tensors
+        return pull * (gradient * ctx.factor), None, None, None
+
+
+def divergences(probabilities: Tensor, log_profile: Tensor, log_rest: Tensor, free: Tensor | None) -> Tensor:
+    """(k,) Kullback-Leibler divergence of every component from the profile, in nats per record.
+
+    Args:
+        probabilities: (k, m).
+        log_profile: (m,) logarithms of the profile.
+        log_rest: (m,) logarithms of one minus the profile.
+        free: (m,) 1 for items and 0 for values of table columns; None where all are items.
+
+    >>> profile = torch.tensor([0.5, 0.25])
+    >>> found = divergences(torch.tensor([[0.5, 0.25], [1.0, 0.25]]), profile.log(), (1 - profile).log(), None)
+    >>> [round(value, 3) for value in found.tolist()]
+    [0.0, 0.693]
+    """
+    found: Tensor = _Divergences.apply(probabilities, log_profile, log_rest, free)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Divergences(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, probabilities: Tensor, log_profile: Tensor, log_rest: Tensor, free: Tensor | None
+    ) -> Tensor:
+        rest = (1 - probabilities).clamp_(min=_LEAST).log_().sub_(log_rest)
+        if free is not None:
+            rest.mul_(free)
+        slope = probabilities.clamp(min=_LEAST).log_().sub_(log_profile).sub_(rest)
+        # p a + (1 - p) b = p (a - b) + b
+        divergence = rest.addcmul_(probabilities, slope).sum(dim=1)
+        if free is not None:
+            slope.add_(1 - free)  # of p log p alone; the two halves of an item cancel
+        ctx.save_for_backward(slope)
+        return divergence
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (slope,) = ctx.saved_tensors
+        return slope * gradient[:, None], None, None, None
+
+
+def entropy_bound(columns: Sequence[slice], probabilities: Tensor, weights: Tensor) -> Tensor:
+    """At most the entropy (nats per record) of a mixture of products over table columns.
+
+    Args:
+        columns: the positions of every column; in each component their probabilities sum to 1.
+        probabilities: (k, m).
+        weights: (k,) shares of the components.
+
+    >>> two = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> round(float(entropy_bound([slice(0, 2)], two, torch.tensor([0.5, 0.5]))), 4)
+    0.6931
+    """
+    bound: Tensor = _EntropyBound.apply(columns, probabilities, weights)  # type: ignore[no-untyped-call]
+    return bound
+
+
+class _EntropyBound(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, columns: Sequence[slice], probabilities: Tensor, weights: Tensor) -> Tensor:
+        chances = probabilities.clamp(min=_LEAST_CHANCE)
+        logs = chances.log()
+        within = -(chances * logs).sum(dim=1)
+        roots = chances.sqrt_()
+        overlaps = [roots[:, column] @ roots[:, column].T for column in columns]
+        overlap = overlaps[0].clone()
+        for other in overlaps[1:]:
+            overlap *= other
+        reached = (overlap @ weights).clamp_(min=_LEAST_OVERLAP)
+        ctx.columns = columns
+        ctx.save_for_backward(probabilities, weights, logs, within, roots, overlap, reached, *overlaps)
+        return (weights * (within - reached.log())).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:  # type: ignore[override]
+        probabilities, weights, logs, within, roots, overlap, reached, *overlaps = ctx.saved_tensors
+        drawn = weights / reached
+        # Of -sum_c w_c log(sum_d w_d B(c, d)), by B(c, d) and B(d, c) together, since they are one number.
+        pull = overlap * torch.outer(drawn, weights)
+        pull += pull.T.clone()
+        slopes = (logs + 1) * weights[:, None]
+        for column, own in zip(ctx.columns, overlaps, strict=True):
+            # by the roots, and of a root by its probability
+            slopes[:, column] += ((pull / own) @ roots[:, column]) / (2 * roots[:, column])
+        slopes *= probabilities >= _LEAST_CHANCE
+        by_weights = within - reached.log() - overlap @ drawn
+        return None, slopes.mul_(-gradient), by_weights * gradient

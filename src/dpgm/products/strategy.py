@@ -1,6 +1,6 @@
 """Mixtures of products as a family: measure low-order statistics once, then fit a generator that shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import comb
 from typing import Any, TypeGuard
@@ -11,10 +11,17 @@ from torch import Tensor
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
-from dpgm.products.measurement import measure, measurement_spends
-from dpgm.products.model import Products
+from dpgm.products.fitting import fit_moments
+from dpgm.products.measurement import (
+    Measurements,
+    component_count,
+    measure,
+    measurement_spends,
+    moment_targets,
+    tracked,
+)
+from dpgm.products.model import Products, joined
 from dpgm.products.rules import RULES, ProductRules
-from dpgm.products.targets import component_count, fit_products
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import ItemCounts
@@ -58,6 +65,21 @@ class ProductStrategy:
         EnumeratedSets.words,
     )
 
+    def fit(
+        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
+    ) -> Products:
+        """Measure, then make a mixture of products that shows what was measured."""
+        rules, percent = _rules(plan.settings.family), context.percent("refine")
+        context.progress("measure", 0, 1)
+        # What was discovered may be few, where the plan was made for many.
+        if is_enumerated(domain, rules.enumerated) and not plan.pays_for("discovered values"):
+            listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
+            context.progress("measure", 1, 1)
+            return fit_enumerated(listed, rules, progress=percent)
+        measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot, device=context.device)
+        context.progress("measure", 1, 1)
+        return fit_products(measured, rules, generator=draws, device=context.device, progress=percent)
+
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Any domain will do; the paper knows no products."""
         return refuses_paper(config, self.name)
@@ -91,24 +113,32 @@ class ProductStrategy:
             memory += costs.overlap_column * components**2 * len(domain.table_columns)
         return Work(product_seconds(plan, sizes, domain, rules, costs), memory)
 
-    def fit(
-        self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
-    ) -> Products:
-        """Measure, then make a mixture of products that shows what was measured."""
-        rules, percent = _rules(plan.settings.family), context.percent("refine")
-        context.progress("measure", 0, 1)
-        # What was discovered may be few, where the plan was made for many.
-        if is_enumerated(domain, rules.enumerated) and not plan.pays_for("discovered values"):
-            listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
-            context.progress("measure", 1, 1)
-            return fit_enumerated(listed, rules, progress=percent)
-        measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot, device=context.device)
-        context.progress("measure", 1, 1)
-        return fit_products(measured, rules, generator=draws, device=context.device, progress=percent)
-
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
         """A mixture of products from an untrusted release."""
         return Products.from_state(architecture, tensors, domain)
+
+
+def fit_products(
+    measurements: Measurements,
+    rules: ProductRules,
+    *,
+    generator: torch.Generator,
+    device: str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> Products:
+    """A mixture of products that shows the measured statistics. Post-processing: no data, no budget."""
+    domain, records = measurements.known.domain, measurements.known.records
+    targets = moment_targets(measurements, rules, generator=generator, device=device)
+    fits = rules.fit.fits_table if targets.rule.misfit is not None else 1
+    fitted = []
+    for number in range(fits):
+
+        def part(done: float, before: int = number) -> None:
+            if progress is not None:
+                progress((before + done) / fits)
+
+        fitted.append(fit_moments(domain, records, targets, generator=generator, device=device, progress=part))
+    return joined(fitted)
 
 
 def _discovers_all(domain: Domain | None) -> bool:
@@ -127,21 +157,12 @@ def products_memory(width: int, columns: int = 0, components: int = RULES.fit.co
     return fixed + fitted + 8192 * min(width, 2000) * FLOAT * 4
 
 
-PRODUCTS = ProductStrategy()
-
-
 def product_seconds(
     plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: ProductRules, costs: CostRules, factor: float = 1.0
 ) -> float:
     """Of counting, and of moving the mixture, which does not depend on the number of records.
 
-    Args:
-        plan: what is paid for.
-        sizes: of the data.
-        domain: the public domain, if it is known.
-        rules: of the fit.
-        costs: of its parts.
-        factor: how much more the part of a step costs that goes with positions.
+    `factor` is how much more the part of a step costs that goes with positions.
     """
     seconds = counting_seconds(sizes, costs)
     if domain is not None and is_enumerated(domain, rules.enumerated):
@@ -151,17 +172,14 @@ def product_seconds(
     table = domain is not None and not domain.item_positions.any() and not narrow
     steps = fit.steps_narrow if narrow else fit.steps_table if table else fit.steps
     components = component_count(sizes.width, plan.records, fit)
-    tracked = min(budget.pair_positions, sizes.width)
     moved = costs.step_position * sizes.width * factor
-    pairs = costs.step + components * (moved + costs.step_pair * tracked**2)
+    pairs = costs.step + components * (moved + costs.step_pair * min(budget.pair_positions, sizes.width) ** 2)
     if _has_entropy(domain, rules):
         pairs += costs.step_overlap * components**2 * sizes.width
         steps *= fit.fits_table
     if not plan.pays_for("triple counts"):
         return seconds + steps * pairs
-    noise = plan.noise("triple counts") * comb(budget.triple_items, 3) ** 0.5
-    many = noise <= budget.more_triples_below * rules.sanity * plan.records
-    positions = min(budget.more_triple_positions if many else budget.triple_positions, sizes.width)
+    positions = min(tracked(3, plan.noise("triple counts"), plan.records, rules), sizes.width)
     larger = comb(positions, 2) * (costs.step_triple_pair + costs.step_triple * positions)
     return seconds + costs.steps_with_triples * steps * pairs + steps * components * larger
 
@@ -171,3 +189,6 @@ def _has_entropy(domain: Domain | None, rules: ProductRules) -> TypeGuard[Domain
     if domain is None or domain.item_positions.any() or domain.width <= rules.budget.narrow:
         return False
     return len(domain.table_columns) > 1
+
+
+PRODUCTS = ProductStrategy()
