@@ -14,8 +14,7 @@ from dpgm.evaluation.evaluate import evaluate
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.events import Mechanism
 from dpgm.report.html import render_report, write_report
-from dpgm.report.pictures import contact_sheet, png_uri
-from dpgm.report.sections import length_chart
+from dpgm.report.sections import contact_sheet, length_chart, png_uri
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"

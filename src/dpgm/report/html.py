@@ -11,9 +11,13 @@ import jinja2
 from dpgm import __version__
 from dpgm.data.atomic import atomic_file
 from dpgm.evaluation.evaluate import Evaluation
-from dpgm.evaluation.verdict import percent, verdict
+from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.verdict import column_faults, percent, share_text, verdict
 from dpgm.privacy.certificate import Certificate
-from dpgm.report import columns, sections
+from dpgm.report import sections
+
+_OPEN_CARDS = 8  # columns shown at once; the others unfold
+_NAMED_BARS = 7  # categories shown by name
 
 
 def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certificate | None = None) -> None:
@@ -42,8 +46,9 @@ def render_report(evaluation: Evaluation, *, certificate: Certificate | None = N
             lengths=sections.length_chart(evaluation),
             together=sections.co_occurrence(evaluation),
             table=sections.table_columns(evaluation),
-            cards=columns.cards(evaluation),
-            open_cards=columns.OPEN_CARDS,
+            columns=sections.columns(evaluation),
+            open_cards=_OPEN_CARDS,
+            named_bars=_NAMED_BARS,
             samples=sections.samples(evaluation),
             images=sections.images(evaluation),
             frequent=sections.frequent(evaluation),
@@ -71,13 +76,17 @@ def _template() -> jinja2.Template:
     folder = resources.files("dpgm.report")
     loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["percent"] = percent
-    environment.filters["whole_numbers"] = lambda text: text.replace(
-        " %", "\u00a0%"
-    )  # never at the start of a line
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
-    environment.filters["share"] = lambda share: f"{100 * share:.3g} %"
-    environment.filters["thousands"] = lambda number: f"{number:,}"
+    environment.globals["value_text"] = value_text
+    environment.filters |= {
+        "percent": percent,
+        "share_text": share_text,
+        "faults": column_faults,
+        "figures": sections.column_figures,
+        "whole_numbers": lambda text: text.replace(" %", "\u00a0%"),  # never at the start of a line
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+        "share": lambda share: f"{100 * share:.3g} %",
+        "thousands": lambda number: f"{number:,}",
+    }
     return environment.get_template("report.html.j2")
 
 

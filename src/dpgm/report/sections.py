@@ -1,25 +1,29 @@
-"""What each section of the report shows, ready to be laid out."""
+"""What each section of the report shows, ready to be laid out by the template."""
 
-from dataclasses import dataclass
+import base64
+import struct
+import zlib
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Image
 from dpgm.data.pictures import grey_values
 from dpgm.data.records import Records
+from dpgm.evaluation.column_metrics import ColumnComparison
 from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
-from dpgm.evaluation.inputs import position_names
 from dpgm.evaluation.marginals import field_codes
-from dpgm.evaluation.verdict import percent
-from dpgm.report.pictures import contact_sheet, heat_map, png_uri
+from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.verdict import columns_off, percent, share_text
 
-MOST_BARS = 24
-METHOD_NAMES = {SYNTHETIC: "synthetic data", "answer 0": "always answer 0"}
-METHOD_CLASSES = {SYNTHETIC: "ours", "independent": "alone", "answer 0": "zero"}
+_MOST_BARS = 24
+_SHOWN = 8  # records, and frequent sets
+PAPER_NOTE = (
+    "Random items, up to the length of the longest record. Nearly all of these counts are 0, so “always answer 0” "
+    "looks excellent here: judge by the popular items above."
+)
 
 
 def noun(evaluation: Evaluation) -> str:
@@ -32,50 +36,70 @@ def extent(evaluation: Evaluation) -> str:
     fields = evaluation.real_sample.domain.fields
     if evaluation.kind == "table":
         return f"{len(fields):,} columns"
-    pictures = [field for field in fields if isinstance(field, Image)]
-    if pictures:
-        levels = "" if pictures[0].levels == 2 else f" of {pictures[0].levels} grey levels"
-        return f"images of {pictures[0].height} × {pictures[0].columns} pixels{levels}"
+    picture = next((field for field in fields if isinstance(field, Image)), None)
+    if picture is not None:
+        levels = "" if picture.levels == 2 else f" of {picture.levels} grey levels"
+        return f"images of {picture.height} × {picture.columns} pixels{levels}"
     return f"{evaluation.width:,} items" if evaluation.kind == "sets" else f"{len(fields)} fields"
 
 
-@dataclass(frozen=True)
-class Tile:
-    """One key figure."""
-
-    value: str
-    label: str
-    note: str
-
-
-def tiles(evaluation: Evaluation) -> list[Tile]:
-    """The few figures worth seeing first."""
+def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
+    """The few figures worth seeing first: value, label and note."""
     tiles = []
     what = noun(evaluation)
-    if evaluation.kind != "images":
-        for length, label in ((1, f"error of one-{what} counts"), (2, f"error of two-{what} counts")):
-            errors = evaluation.query_means(length)
-            if errors:
-                alone = errors.get("independent")
-                note = "" if alone is None else f"{percent(alone)} if {what}s were independent"
-                tiles.append(Tile(percent(errors[SYNTHETIC]), label, note))
-    if evaluation.table is not None:
-        note = f"{percent(evaluation.table.mean_one_way)} for single columns"
-        tiles.append(Tile(percent(evaluation.table.mean_total_variation), "distance of column pairs", note))
+    for length, number in ((1, "one"), (2, "two")) if evaluation.kind != "images" else ():
+        if errors := evaluation.query_means(length):
+            alone = errors.get("independent")
+            note = "" if alone is None else f"{percent(alone)} if {what}s were independent"
+            tiles.append((percent(errors[SYNTHETIC]), f"error of {number}-{what} counts", note))
+    if (table := evaluation.table) is not None:
+        note = f"{percent(table.mean_one_way)} for single columns"
+        tiles.append((percent(table.mean_total_variation), "distance of column pairs", note))
     if evaluation.downstream:
         best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
         note = f"{percent(best.real)} when trained on real records"
-        tiles.append(Tile(percent(best.synthetic), f"accuracy of a {best.model}", note))
-    if evaluation.lengths is not None and evaluation.kind != "images":
-        mean = f"{evaluation.lengths.synthetic_mean:.2f} items per record, real {evaluation.lengths.real_mean:.2f}"
-        tiles.append(Tile(percent(evaluation.lengths.total_variation), "distance of record lengths", mean))
-    if evaluation.frequent_sets is not None and len(tiles) < 4:
-        note = f"of the {len(evaluation.frequent_sets.real)} most frequent sets are found"
-        tiles.append(Tile(percent(evaluation.frequent_sets.recall), "frequent item sets", note))
+        tiles.append((percent(best.synthetic), f"accuracy of a {best.model}", note))
+    if (lengths := evaluation.lengths) is not None and evaluation.kind != "images":
+        note = f"{lengths.synthetic_mean:.2f} items per record, real {lengths.real_mean:.2f}"
+        tiles.append((percent(lengths.total_variation), "distance of record lengths", note))
+    if (sets := evaluation.frequent_sets) is not None:
+        note = f"of the {len(sets.real)} most frequent sets are found"
+        tiles.append((percent(sets.recall), "frequent item sets", note))
     if evaluation.one_way is not None and evaluation.kind == "images":
         gap = evaluation.one_way.mean_difference
-        tiles.append(Tile(percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
+        tiles.append((percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
     return tiles[:4]
+
+
+def columns(evaluation: Evaluation) -> tuple[ColumnComparison, ...]:
+    """All columns: those that are off first, the worst at the top."""
+    off = columns_off(evaluation)
+    return (*off, *(column for column in evaluation.columns if column not in off))
+
+
+def column_figures(column: ColumnComparison) -> list[tuple[str, str, str]]:
+    """The figures of one column: label, real and synthetic."""
+    sides = (column.real, column.synthetic)
+    figures: list[tuple[str, str, str]] = []
+
+    def add(label: str, real: str, synthetic: str) -> None:
+        figures.append((label, real, synthetic))
+
+    def value(number: float | None) -> str:
+        return value_text(column.kind, number)
+
+    if column.kind != "category":
+        medians, low, high = ([value(s.quantiles[at] if s.quantiles else None) for s in sides] for at in (2, 0, 4))
+        add("median", *medians)
+        add("mean", *(value(side.mean) for side in sides))
+        add("5 % lie below", *low)
+        add("95 % lie below", *high)
+        add("range", *("–" if s.low is None else f"{value(s.low)} to {value(s.high)}" for s in sides))
+    add(f"share of {column.mode}", share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
+    if any(side.missing for side in sides):
+        add("missing", *(share_text(side.missing) for side in sides))
+    add("different values", *(f"{side.distinct:,}" for side in sides))
+    return figures
 
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -88,44 +112,26 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
         ("yours", "all"): f"Your queries: all of the {what}s",
         ("yours", "any"): f"Your queries: any of the {what}s",
     }
-    called = METHOD_NAMES | {"independent": f"independent {what}s"}
+
+    def label(workload: str, length: str) -> str:
+        if workload == "popular":
+            return f"1 {what}" if length == "1" else f"{length} {what}s"
+        return f"up to {length} of the longest record" if workload == "paper" else f"{length} queries"
+
     tables = []
     for (workload, reading), title in titles.items():
         rows = [row for row in evaluation.queries if (row.workload, row.reading) == (workload, reading)]
-        if not rows:
-            continue
-        largest = max(max(row.mean.values()) for row in rows)
-        groups = []
-        for row in rows:
-            bars = [
+        if rows:
+            tables.append(
                 {
-                    "method": called.get(name, name),
-                    "kind": METHOD_CLASSES.get(name, "other"),
-                    "value": percent(error),
-                    "width": f"{max(0.4, 100 * error / largest) if largest else 0.4:.1f}",
-                    "median": percent(row.median[name]),
+                    "title": title,
+                    "rows": [(label(workload, row.length), row) for row in rows],
+                    "largest": max(max(row.mean.values()) for row in rows),
+                    "note": PAPER_NOTE if workload == "paper" else "",
+                    "main": (workload, reading) == ("popular", "all") or workload == "yours",
                 }
-                for name, error in row.mean.items()
-            ]
-            groups.append(
-                {"label": _query_label(row.workload, row.length, what), "queries": row.queries, "bars": bars}
             )
-        note = PAPER_NOTE if workload == "paper" else ""
-        main = (workload, reading) == ("popular", "all") or workload == "yours"
-        tables.append({"title": title, "groups": groups, "note": note, "main": main})
     return tables
-
-
-PAPER_NOTE = (
-    "Random items, up to the length of the longest record. Nearly all of these counts are 0, so “always answer 0” "
-    "looks excellent here: judge by the popular items above."
-)
-
-
-def _query_label(workload: str, length: str, what: str) -> str:
-    if workload == "popular":
-        return f"1 {what}" if length == "1" else f"{length} {what}s"
-    return f"up to {length} of the longest record" if workload == "paper" else f"{length} queries"
 
 
 def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -136,20 +142,16 @@ def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
     edges = _bins(real, synthetic)
     bars: list[dict[str, Any]] = []
     for low, high in pairwise(edges):
-        ours, theirs = float(synthetic[low:high].sum()), float(real[low:high].sum())
         last = high == edges[-1] and high - low > 1 and high >= len(real)
         label = f"{low}" if high - low == 1 else f"{low}+" if last else f"{low}–{high - 1}"
-        bars.append({"label": label, "real": theirs, "synthetic": ours})
-    tallest = max(max(bar["real"], bar["synthetic"]) for bar in bars) or 1.0
-    for bar in bars:
-        for side in ("real", "synthetic"):
-            bar[f"{side}_height"] = f"{100 * bar[side] / tallest:.1f}"
+        shares = {"real": float(real[low:high].sum()), "synthetic": float(synthetic[low:high].sum())}
+        bars.append({"label": label} | shares)
     every = -(-len(bars) // 9)  # as many labels as a phone has room for
     ticks = [
-        {"column": at + 1, "span": min(every, len(bars) - at), "label": bars[at]["label"].split("–")[0]}
-        for at in range(0, len(bars), every)
-        if at + every <= len(bars)
+        {"column": at + 1, "span": every, "label": bars[at]["label"].split("–")[0]}
+        for at in range(0, len(bars) - every + 1, every)
     ]
+    tallest = max(max(bar["real"], bar["synthetic"]) for bar in bars) or 1.0
     return {"bars": bars, "tallest": tallest, "ticks": ticks}
 
 
@@ -159,30 +161,31 @@ def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
     longer = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
     tail = int(np.flatnonzero(longer >= 0.002).max(initial=0)) + 1
     head = int(np.argmax(shorter >= 0.002))
-    head = head if head >= MOST_BARS // 3 else 0
-    step = -(-(tail - head) // MOST_BARS)
-    inner = [*range(head, tail, step)]
-    return sorted({0, *inner, tail if step == 1 else len(real), len(real)})
+    head = head if head >= _MOST_BARS // 3 else 0
+    step = -(-(tail - head) // _MOST_BARS)
+    return sorted({0, *range(head, tail, step), tail if step == 1 else len(real), len(real)})
+
+
+def _off_diagonal(*matrices: NDArray[np.float64]) -> float:
+    """The largest value of square matrices outside their diagonals."""
+    return max(float(matrix[~np.eye(len(matrix), dtype=bool)].max()) for matrix in matrices)
 
 
 def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
     """Two heat maps on one scale, and the names of their rows."""
-    measured = evaluation.co_occurrence
-    if measured is None:
+    if (measured := evaluation.co_occurrence) is None:
         return None
     names = [evaluation.names[at] for at in measured.positions]
-    off = ~np.eye(len(names), dtype=bool)
-    full = float(max(measured.real[off].max(), measured.synthetic[off].max()))
-    text = "co-occurrence of the {count} most frequent items: rows given, columns counted; {side} data"
-    return {
-        "names": names,
-        "full": full,
-        "difference": measured.mean_difference,
-        "real": Markup(heat_map(measured.real, names, text.format(count=len(names), side="real"), full)),
-        "synthetic": Markup(
-            heat_map(measured.synthetic, names, text.format(count=len(names), side="synthetic"), full)
-        ),
-    }
+    return {"measured": measured, "names": names, "full": _off_diagonal(measured.real, measured.synthetic)}
+
+
+def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Association of columns on both sides, and the distance of every pair."""
+    if (measured := evaluation.table) is None:
+        return None
+    single = zip(measured.fields, np.diag(measured.total_variation).tolist(), strict=True)
+    full = max(_off_diagonal(measured.total_variation), 1e-9)
+    return {"measured": measured, "single": sorted(single, key=lambda field: -field[1]), "full": full}
 
 
 def frequent(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -195,88 +198,83 @@ def frequent(evaluation: Evaluation) -> list[dict[str, Any]]:
         {"items": [names[at] for at in items], "real": share, "synthetic": ours.get(items)}
         for items, share in evaluation.frequent_sets.real
         if len(items) > 1
-    ][:8]
-
-
-def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Association of columns on both sides, and the distance of every pair."""
-    measured = evaluation.table
-    if measured is None:
-        return None
-    fields = list(measured.fields)
-    maps = (
-        ("real", "association of columns, real data", measured.real_association, 1.0),
-        ("synthetic", "association of columns, synthetic data", measured.synthetic_association, 1.0),
-        ("distance", "total variation of every pair of columns", measured.total_variation, None),
-    )
-    off = ~np.eye(len(fields), dtype=bool)
-    drawn = {
-        key: Markup(heat_map(values, fields, text, float(full or max(values[off].max(), 1e-9))))
-        for key, text, values, full in maps
-    }
-    single = sorted(zip(fields, np.diag(measured.total_variation).tolist(), strict=True), key=lambda f: -f[1])
-    return {"names": fields, "single": single, "measured": measured} | drawn
+    ][:_SHOWN]
 
 
 def samples(evaluation: Evaluation) -> dict[str, Any] | None:
     """Records side by side, as chips of items or as rows of a table."""
     if evaluation.kind == "images":
         return None
-    names = position_names(evaluation.real_sample.domain)
+    header: list[str] | None = None
+    sides: list[Any]
     if evaluation.row_samples is not None:
         header = [column.name for column in evaluation.columns]
-        real, synthetic = evaluation.row_samples
-        return {"header": header, "real": real[:8], "synthetic": synthetic[:8]}
-    if evaluation.kind == "table":
-        header = [field.name for field in evaluation.real_sample.domain.fields]
-        return {
-            "header": header,
-            "real": _rows(evaluation.real_sample, names),
-            "synthetic": _rows(evaluation.synthetic_sample, names),
-        }
-    return {
-        "header": None,
-        "real": _chips(evaluation.real_sample, names),
-        "synthetic": _chips(evaluation.synthetic_sample, names),
-    }
+        sides = [rows[:_SHOWN] for rows in evaluation.row_samples]
+    else:
+        both = (evaluation.real_sample, evaluation.synthetic_sample)
+        if evaluation.kind == "table":
+            header = [field.name for field in evaluation.real_sample.domain.fields]
+            sides = [_rows(records, evaluation.names) for records in both]
+        else:
+            sides = [_chips(records, evaluation.names) for records in both]
+    return {"header": header, "real": sides[0], "synthetic": sides[1]}
 
 
 def _chips(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    tiles = []
-    for at in range(min(8, len(records))):
-        items = [names[i] for i in records.indices[records.indptr[at] : records.indptr[at + 1]]]
-        tiles.append({"items": items[:9], "more": max(0, len(items) - 9)})
-    return tiles
+    rows = [records.indices[start:stop] for start, stop in pairwise(records.indptr[: _SHOWN + 1])]
+    return [{"items": [names[at] for at in row[:9]], "more": max(0, len(row) - 9)} for row in rows]
 
 
-def _rows(records: Records, names: tuple[str, ...]) -> list[list[str]]:
-    fields = records.domain.fields
+def _rows(records: Records, names: tuple[str, ...]) -> list[tuple[str, ...]]:
     columns = []
-    for number, (field, start) in enumerate(zip(fields, records.domain.offsets, strict=True)):
-        codes = field_codes(records, number)
-        texts = [names[start + code].removeprefix(field.name).lstrip("= ") for code in range(field.width)]
-        columns.append([texts[code] if code < field.width else "–" for code in codes])
-    return [list(row) for row in zip(*columns, strict=True)][:8]
+    for number, (field, start) in enumerate(zip(records.domain.fields, records.domain.offsets, strict=True)):
+        texts = [name.removeprefix(field.name).lstrip("= ") for name in names[start : start + field.width]] + ["–"]
+        columns.append([texts[code] for code in field_codes(records, number)[:_SHOWN]])
+    return list(zip(*columns, strict=True))
 
 
 def images(evaluation: Evaluation) -> dict[str, Any] | None:
     """Sample images of both sides, and the mean image of every label."""
-    domain = evaluation.real_sample.domain
-    found = [at for at, field in enumerate(domain.fields) if isinstance(field, Image)]
-    if not found or evaluation.label_images is None:
+    if evaluation.label_images is None:
         return None
-    picture = domain.fields[found[0]]
-    assert isinstance(picture, Image)
-
-    def sheet(records: Records) -> str:
-        return png_uri(contact_sheet(grey_values(records, picture), 8))
-
-    real, synthetic = evaluation.label_images
+    fields = evaluation.real_sample.domain.fields
+    picture = next(field for field in fields if isinstance(field, Image))
+    samples = [grey_values(r, picture) for r in (evaluation.real_sample, evaluation.synthetic_sample)]
+    labels = len(evaluation.label_images[0])
+    sheets = [png_uri(contact_sheet(images, 8)) for images in samples]
+    means = [png_uri(contact_sheet(images, min(labels, 10))) for images in evaluation.label_images]
     return {
         "count": len(evaluation.real_sample),
-        "real": sheet(evaluation.real_sample),
-        "synthetic": sheet(evaluation.synthetic_sample),
-        "labels": len(real),
-        "mean_real": png_uri(contact_sheet(real, min(len(real), 10))),
-        "mean_synthetic": png_uri(contact_sheet(synthetic, min(len(synthetic), 10))),
+        "real": sheets[0],
+        "synthetic": sheets[1],
+        "labels": labels,
+        "mean_real": means[0],
+        "mean_synthetic": means[1],
     }
+
+
+def png_uri(pixels: NDArray[np.uint8]) -> str:
+    """A grey image (height, width) as a PNG data URI."""
+    height, width = pixels.shape
+
+    def part(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # every row starts with filter type 0
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    packed = zlib.compress(rows.tobytes(), 9)
+    data = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", packed) + part(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(data).decode("ascii")
+
+
+def contact_sheet(images: NDArray[np.floating], columns: int) -> NDArray[np.uint8]:
+    """Images (count, height, width) with values in [0, 1], side by side as dark ink on white."""
+    count, height, width = images.shape
+    gap = max(1, width // 14)
+    rows = -(-count // columns)
+    sheet = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap), 255, dtype=np.uint8)
+    for at, image in enumerate(images):
+        top, left = gap + at // columns * (height + gap), gap + at % columns * (width + gap)
+        ink = 255 - np.clip(image * 255, 0, 255).astype(np.uint8)
+        sheet[top : top + height, left : left + width] = ink
+    return sheet
