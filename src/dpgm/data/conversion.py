@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
@@ -20,7 +22,6 @@ from dpgm.validation import near
 if TYPE_CHECKING:
     import pandas
     import polars
-    import pyarrow
     import scipy.sparse
 
 _CHUNK = 65_536
@@ -64,8 +65,6 @@ def package_of(data: object) -> str:
 
 def checked_frame(data: object) -> Any:
     """A frame ready to be read: lazy ones collected, batches of pyarrow as tables, a single column refused."""
-    import pyarrow as pa
-
     package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
         return data.collect()  # type: ignore[attr-defined]
@@ -76,7 +75,7 @@ def checked_frame(data: object) -> Any:
     return data
 
 
-def arrow_table(frame: Any) -> "pyarrow.Table":
+def arrow_table(frame: Any) -> pa.Table:
     """A frame of polars or pyarrow as an Arrow table."""
     if package_of(frame) != "polars":
         return frame
@@ -118,7 +117,7 @@ def to_scipy(records: Records) -> "scipy.sparse.csr_array":
     return scipy.sparse.csr_array((ones, records.indices.astype(np.int32), records.indptr), shape=shape)
 
 
-def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
+def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> pa.Table:
     """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
     domain, layout = records.domain, records.domain.layout
     as_lists = layout is None or (layout.shape == "wide" and isinstance(domain.item_set, Image))
@@ -133,8 +132,6 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
         import pandas
     except ImportError:
         raise UsageError("pandas is not installed; run `pip install pandas`.") from None
-    import pyarrow as pa
-
     nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.bool_(): pandas.BooleanDtype()}
     stated = dict(records.dtypes)
     table = to_arrow(records, rng=rng)
@@ -150,8 +147,6 @@ def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "p
 
 def _usual_dtype(column: Any, series: Any) -> str:
     """The usual dtype of such values in pandas, independent of the original: whole numbers of 64 bits, moments."""
-    import pyarrow as pa
-
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         return "datetime64[us]"
     return {"int32": "int64", "Int32": "Int64"}.get(str(series.dtype), str(series.dtype))
@@ -232,7 +227,7 @@ def _one_value_per_column(records: Records) -> Records:
     return records
 
 
-def from_arrow(table: "pyarrow.Table", domain: Domain) -> Records:
+def from_arrow(table: pa.Table, domain: Domain) -> Records:
     """Records from a pyarrow table with one column per field (item sets as lists)."""
     _has_columns(table.column_names, domain)
     encoder = TableEncoder(domain)
@@ -243,13 +238,11 @@ def from_arrow(table: "pyarrow.Table", domain: Domain) -> Records:
     return concatenate(parts)
 
 
-def pandas_table(frame: Any, domain: Domain) -> "pyarrow.Table":
+def pandas_table(frame: Any, domain: Domain) -> pa.Table:
     """The columns of a pandas frame that the domain names, as an Arrow table (item sets as lists).
 
     Columns of objects are read value by value, so that a value of another type changes no other row.
     """
-    import pyarrow as pa
-
     names = [str(name) for name in frame.columns]  # names may be numbers
     _has_columns(names, domain)
     columns = {}
@@ -260,9 +253,7 @@ def pandas_table(frame: Any, domain: Domain) -> "pyarrow.Table":
     return pa.table(columns)
 
 
-def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array":
-    import pyarrow as pa
-
+def _pandas_column(series: "pandas.Series[Any]", field: Field) -> pa.Array:
     def place(row: int) -> str:
         return f"row {row + 1}, column {field.name!r}"
 
@@ -281,11 +272,8 @@ def _pandas_column(series: "pandas.Series[Any]", field: Field) -> "pyarrow.Array
         return object_texts(values, place)
 
 
-def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> "pyarrow.Array":
+def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
     """Dates as they are, as in a column of dates alone, and texts by the pattern that they are written in."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
     is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
     dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))

@@ -9,22 +9,19 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Label
+from dpgm.data.open_records import LOOKUP_LIMIT, Codes, Vocabulary, kept_codes
 from dpgm.data.values import Place, as_texts, object_lists
-from dpgm.errors import InputError, ResourceError
-
-if TYPE_CHECKING:
-    import pyarrow
-
-Codes: TypeAlias = NDArray[np.int64]
+from dpgm.errors import InputError
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_LOOKUP_LIMIT = 5_000_000  # numbers below it are looked up in a table
 
 
 def escape_formula(label: str) -> str:
@@ -65,7 +62,7 @@ class Items(Protocol):
     def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
         """Codes of whole numbers that are not negative; -1 for those to drop."""
 
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
+    def from_texts(self, values: pa.Array, place: Place) -> Codes:
         """Codes of texts (no nulls); -1 for those to drop."""
 
 
@@ -81,7 +78,7 @@ class KnownItems:
             self._order = np.argsort(known, kind="stable")
             self._sorted = known[self._order]
             self._table: NDArray[np.int64] | None = None
-            if self._sorted[0] >= 0 and self._sorted[-1] < _LOOKUP_LIMIT:
+            if self._sorted[0] >= 0 and self._sorted[-1] < LOOKUP_LIMIT:
                 self._table = np.full(int(self._sorted[-1]) + 2, -1, dtype=np.int64)
                 self._table[known] = np.arange(len(known))
 
@@ -94,9 +91,7 @@ class KnownItems:
         return known
 
     @cached_property
-    def _texts(self) -> "tuple[pyarrow.Array, Codes]":
-        import pyarrow as pa
-
+    def _texts(self) -> tuple[pa.Array, Codes]:
         known = self._by_text
         return pa.array(list(known), type=pa.string()), np.fromiter(known.values(), np.int64, count=len(known))
 
@@ -107,8 +102,6 @@ class KnownItems:
     def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
         """Codes of whole numbers; -1 outside the list."""
         if not self.integers:
-            import pyarrow as pa
-
             return self.from_texts(pa.array(values).cast(pa.string()), place)
         if self._table is not None:
             last = len(self._table) - 1  # always -1: for everything above
@@ -116,10 +109,8 @@ class KnownItems:
         at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
         return np.where(self._sorted[at] == values, self._order[at], -1)
 
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
+    def from_texts(self, values: pa.Array, place: Place) -> Codes:
         """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
-        import pyarrow.compute as pc
-
         if self.integers:
             numbers = parse_integers(values, place)
             if not self._negative:
@@ -131,75 +122,10 @@ class KnownItems:
             codes[unknown] = self._look_up(pc.utf8_trim_whitespace(values.filter(unknown)))
         return codes
 
-    def _look_up(self, values: "pyarrow.Array") -> Codes:
-        import pyarrow.compute as pc
-
+    def _look_up(self, values: pa.Array) -> Codes:
         texts, codes = self._texts
         index = pc.fill_null(pc.index_in(values, value_set=texts), -1).to_numpy(zero_copy_only=False)
         return np.where(index >= 0, codes[index], -1)
-
-
-class Vocabulary:
-    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
-
-    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
-    that could not be published (empty, over 1 kB) are dropped.
-    """
-
-    integers = False
-
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-        self._table = np.full(0, -1, dtype=np.int64)  # the codes of small numbers
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def labels(self) -> list[str]:
-        """All labels, by code."""
-        return list(self.codes)
-
-    def lists(self, label: str) -> bool:
-        """Whether a public list names this label: there is none."""
-        return False
-
-    def code(self, label: str, place: Place | None = None) -> int:
-        """The number of a label, -1 if it cannot be published."""
-        known = self.codes.get(label)
-        if known is not None:
-            return known
-        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
-            return -1
-        if len(self.codes) >= MAX_WIDTH:
-            raise ResourceError(
-                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
-                " values in the domain, or leave the column out (kind: ignored)."
-            )
-        return self.codes.setdefault(label, len(self.codes))
-
-    def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
-        """Codes of whole numbers, new ones numbered; small ones are looked up in a table."""
-        if not len(values) or values.max() >= _LOOKUP_LIMIT:
-            distinct, inverse = np.unique(values, return_inverse=True)
-            return np.array([self.code(str(label), place) for label in distinct.tolist()], dtype=np.int64)[inverse]
-        if values.max() >= len(self._table):
-            self._table = np.pad(self._table, (0, int(values.max()) + 1 - len(self._table)), constant_values=-1)
-        codes = self._table[values]
-        if codes.min() < 0:
-            for label in np.unique(values[codes < 0]).tolist():
-                self._table[label] = self.code(str(label), place)
-            codes = self._table[values]
-        return np.asarray(codes)
-
-    def from_texts(self, values: "pyarrow.Array", place: Place) -> Codes:
-        """Codes of texts with the white space around them taken off, new ones numbered."""
-        import pyarrow.compute as pc
-
-        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
-        codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
-        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-        return codes[which]
 
 
 class OccurringItems(Vocabulary):
@@ -232,10 +158,8 @@ class OccurringItems(Vocabulary):
 # -- columns of items ----------------------------------------------------------------------------------------------
 
 
-def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
+def flat_column(table: pa.Table, name: str) -> pa.Array:
     """A table's column as one array."""
-    import pyarrow as pa
-
     if table.column_names.count(name) > 1:
         raise InputError("two columns have the same name; names must differ (or say --no-header).")
     column = table.column(name).combine_chunks()
@@ -246,26 +170,20 @@ def flat_column(table: "pyarrow.Table", name: str) -> "pyarrow.Array":
     return column
 
 
-def is_list(kind: "pyarrow.DataType") -> bool:
+def is_list(kind: pa.DataType) -> bool:
     """Whether a column of this type holds lists."""
-    import pyarrow as pa
-
     kinds = pa.types
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
-def list_lengths(column: "pyarrow.Array") -> NDArray[np.int64]:
+def list_lengths(column: pa.Array) -> NDArray[np.int64]:
     """How many items every list of a column holds; a null holds none."""
-    import pyarrow.compute as pc
-
     lengths: NDArray[Any] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
-def set_codes(column: "pyarrow.Array", items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
+def set_codes(column: pa.Array, items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
     """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
-    import pyarrow.compute as pc
-
     if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
     lengths = list_lengths(column)
@@ -278,20 +196,8 @@ def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
     return lambda at: where(int(np.searchsorted(ends, at, side="right")))
 
 
-def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Codes row after row and their number in each row, without those to drop."""
-    keep = codes >= 0
-    if keep.all():
-        return codes, lengths
-    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
-    return codes[keep], np.bincount(rows, minlength=len(lengths))
-
-
-def item_codes(values: "pyarrow.Array", items: Items, place: Place) -> Codes:
+def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
     """Codes of a flat array of items of any type; a null is dropped."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = pa.types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -325,11 +231,8 @@ def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:
         raise InputError(f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file.")
 
 
-def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
+def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
     """Texts (no nulls) that were promised to be whole numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if digits_only(values):
         with suppress(pa.ArrowInvalid):
             plain: NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -348,7 +251,7 @@ def parse_integers(values: "pyarrow.Array", place: Place) -> NDArray[np.int64]:
     return numbers
 
 
-def digits_only(values: "pyarrow.Array") -> bool:
+def digits_only(values: pa.Array) -> bool:
     """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     if values.buffers()[2] is None:
@@ -357,11 +260,8 @@ def digits_only(values: "pyarrow.Array") -> bool:
     return len(characters) > 0 and int(characters.max()) <= ord("9")
 
 
-def empty_as_null(column: "pyarrow.Array") -> "pyarrow.Array":
+def empty_as_null(column: pa.Array) -> pa.Array:
     """A text column in which empty cells are null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_string(column.type) and len(column):
         lengths = pc.binary_length(column)
         if pc.min(lengths).as_py() == 0:
@@ -369,11 +269,8 @@ def empty_as_null(column: "pyarrow.Array") -> "pyarrow.Array":
     return column
 
 
-def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarrow.Array":
+def split_lists(column: pa.Array, separator: str, where: Place) -> pa.Array:
     """Lists of items from the cells of a text column: cut at `separator`; the empty text leaves a cell whole."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = pc.fill_null(as_texts(column, where), "")
     if not separator:
         empty = pc.equal(pc.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
@@ -384,9 +281,7 @@ def split_lists(column: "pyarrow.Array", separator: str, where: Place) -> "pyarr
     return pa.ListArray.from_arrays(lists.offsets, empty_as_null(pc.utf8_trim_whitespace(lists.flatten())))
 
 
-def cell_lists(
-    column: "pyarrow.Array", separator: str | None, where: Place, items: Items | None = None
-) -> "pyarrow.Array":
+def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Items | None = None) -> pa.Array:
     """Lists of items from text cells: cut at the separator if one is stated, else JSON lists; an empty cell has none.
 
     Args:
@@ -395,8 +290,6 @@ def cell_lists(
         where: where a row is, for messages.
         items: where given, a cell may also be one item without brackets, unless it looks like several.
     """
-    import pyarrow as pa
-
     if separator is not None:
         return split_lists(column, separator, where)
     texts = as_texts(column, where).to_pylist()
@@ -423,13 +316,11 @@ def cell_lists(
     return object_lists(lists, where)
 
 
-def refuse_joined(values: "pyarrow.Array", items: Items, place: Place) -> None:
+def refuse_joined(values: pa.Array, items: Items, place: Place) -> None:
     """Refuse texts (no nulls) that hold a mark people put between items, where no separator is stated.
 
     Unless a public list names the cell exactly. Otherwise `bread, milk, eggs` would be one item, held by one person.
     """
-    import pyarrow.compute as pc
-
     marked = pc.match_substring_regex(values, "[,;|\t]").to_numpy(zero_copy_only=False)
     for at in np.flatnonzero(marked).tolist():
         if not items.lists(values[at].as_py()):

@@ -6,18 +6,97 @@ turns every record into positions of a closed domain, one by one: a public map, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.binned_numbers import shaped_codes
-from dpgm.data.domain import MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
-from dpgm.data.items import Codes, Vocabulary, kept_codes
+from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
 from dpgm.data.records import Records, row_pointers
-from dpgm.errors import UsageError
+from dpgm.errors import ResourceError, UsageError
 
+if TYPE_CHECKING:
+    import pyarrow
+
+    from dpgm.data.values import Place
+
+Codes: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+
+LOOKUP_LIMIT = 5_000_000  # numbers below it are looked up in a table
+
+
+def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Codes row after row and their number in each row, without those to drop."""
+    keep = codes >= 0
+    if keep.all():
+        return codes, lengths
+    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    return codes[keep], np.bincount(rows, minlength=len(lengths))
+
+
+class Vocabulary:
+    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
+
+    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
+    that could not be published (empty, over 1 kB) are dropped.
+    """
+
+    integers = False
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+        self._table = np.full(0, -1, dtype=np.int64)  # the codes of small numbers
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def labels(self) -> list[str]:
+        """All labels, by code."""
+        return list(self.codes)
+
+    def lists(self, label: str) -> bool:
+        """Whether a public list names this label: there is none."""
+        return False
+
+    def code(self, label: str, place: "Place | None" = None) -> int:
+        """The number of a label, -1 if it cannot be published."""
+        known = self.codes.get(label)
+        if known is not None:
+            return known
+        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
+            return -1
+        if len(self.codes) >= MAX_WIDTH:
+            raise ResourceError(
+                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
+                " values in the domain, or leave the column out (kind: ignored)."
+            )
+        return self.codes.setdefault(label, len(self.codes))
+
+    def from_integers(self, values: NDArray[Any], place: "Place") -> Codes:
+        """Codes of whole numbers, new ones numbered; small ones are looked up in a table."""
+        if not len(values) or values.max() >= LOOKUP_LIMIT:
+            distinct, inverse = np.unique(values, return_inverse=True)
+            return np.array([self.code(str(label), place) for label in distinct.tolist()], dtype=np.int64)[inverse]
+        if values.max() >= len(self._table):
+            self._table = np.pad(self._table, (0, int(values.max()) + 1 - len(self._table)), constant_values=-1)
+        codes = self._table[values]
+        if codes.min() < 0:
+            for label in np.unique(values[codes < 0]).tolist():
+                self._table[label] = self.code(str(label), place)
+            codes = self._table[values]
+        return np.asarray(codes)
+
+    def from_texts(self, values: "pyarrow.Array", place: "Place") -> Codes:
+        """Codes of texts with the white space around them taken off, new ones numbered."""
+        import pyarrow.compute as pc
+
+        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
+        codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return codes[which]
 
 
 @dataclass(frozen=True, eq=False)

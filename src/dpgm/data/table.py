@@ -28,9 +28,18 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
-from dpgm.data.items import Codes, Items, KnownItems, Vocabulary, cell_lists, flat_column, set_codes
+from dpgm.data.items import Items, KnownItems, cell_lists, flat_column, set_codes
 from dpgm.data.number_fields import SECONDS, NumberFormat
-from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, RawColumn, SetColumn, join_fields
+from dpgm.data.open_records import (
+    CodeColumn,
+    Codes,
+    NumberColumn,
+    OpenRecords,
+    RawColumn,
+    SetColumn,
+    Vocabulary,
+    join_fields,
+)
 from dpgm.data.records import Records, row_pointers, sort_rows
 from dpgm.data.values import Place, as_texts, floats, in_column, seconds_of
 from dpgm.errors import InputError

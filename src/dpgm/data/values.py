@@ -12,16 +12,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.records import row_pointers
 from dpgm.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 Place: TypeAlias = Callable[[int], str]  # where a row is, for messages
 
@@ -96,10 +95,8 @@ def scalar_text(value: Any) -> str | None:
     raise TypeError
 
 
-def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+def as_texts(column: pa.Array, where: Place) -> pa.Array:
     """A column of texts, numbers, booleans or dates as texts, value by value."""
-    import pyarrow as pa
-
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -121,11 +118,8 @@ def as_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
     return column.cast(pa.string())
 
 
-def _float_texts(column: "pyarrow.Array", where: Place) -> "pyarrow.Array":
+def _float_texts(column: pa.Array, where: Place) -> pa.Array:
     """A column of floating numbers as texts; a value that is not finite is refused."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
     _refuse_infinite(values, where)
@@ -147,10 +141,8 @@ def _refuse_infinite(values: NDArray[Any], where: Place) -> None:
         raise InputError(f"{where(int(np.argmin(finite)))}: the value is not a finite number; correct the file.")
 
 
-def object_texts(values: Sequence[Any], where: Place) -> "pyarrow.Array":
+def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
     """Values of any kinds side by side as texts, one by one."""
-    import pyarrow as pa
-
     texts = []
     for row, value in enumerate(values):
         try:
@@ -163,13 +155,11 @@ def object_texts(values: Sequence[Any], where: Place) -> "pyarrow.Array":
     return pa.array(texts, type=pa.string())
 
 
-def object_lists(rows: Sequence[Any], where: Place) -> "pyarrow.Array":
+def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     """Lists of items of any kinds as lists of whole numbers or of texts; None is an empty list.
 
     Whole numbers alone stay numbers, which is faster and means the same: items know `5` and 5 as one.
     """
-    import pyarrow as pa
-
     flat: list[Any] = []
     lengths = []
     for row, items in enumerate(rows):
@@ -246,15 +236,13 @@ def checked_style(decimal: str, thousands: str | None, signs: Sequence[str]) -> 
 
 
 def with_plain_numbers(
-    table: "pyarrow.Table", names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
-) -> "pyarrow.Table":
+    table: pa.Table, names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
+) -> pa.Table:
     """The table with the texts of some columns written with digits and a point; missing values stay as they are.
 
     Raises:
         InputError: a text is not a number in this style, such as 1.5 where the decimal mark is the comma.
     """
-    import pyarrow as pa
-
     if style.is_plain:
         return table
     for name in names:
@@ -266,13 +254,8 @@ def with_plain_numbers(
     return table
 
 
-def plain_texts(
-    column: "pyarrow.Array", style: NumberStyle, missing: Sequence[str], where: Place
-) -> "pyarrow.Array":
+def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], where: Place) -> pa.Array:
     """Texts of numbers written with digits and a point; raises InputError at one that is none in this style."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     mark, text = re.escape(style.decimal), pc.utf8_trim_whitespace(column)
     integer_part, between = "[0-9]+", ""
     if style.thousands is not None:
@@ -293,10 +276,8 @@ def plain_texts(
     return pc.if_else(absent, text, pc.replace_substring(plain, style.decimal, "."))
 
 
-def without_signs(text: "pyarrow.Array", signs: Sequence[str]) -> "pyarrow.Array":
+def without_signs(text: pa.Array, signs: Sequence[str]) -> pa.Array:
     """Texts without a sign before (-€ 5, € -5) and one after (5 %) the number."""
-    import pyarrow.compute as pc
-
     if not signs:
         return text
     one = "|".join(re.escape(sign) for sign in sorted(signs, key=len, reverse=True))
@@ -304,32 +285,22 @@ def without_signs(text: "pyarrow.Array", signs: Sequence[str]) -> "pyarrow.Array
     return pc.replace_substring_regex(text, f"{_BLANK}*(?:{one})$", "")
 
 
-def written_numbers(column: "pyarrow.Array") -> NDArray[np.bool_]:
+def written_numbers(column: pa.Array) -> NDArray[np.bool_]:
     """Which texts are numbers written with digits and a point (nulls count as such)."""
-    import pyarrow.compute as pc
-
     plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     numbers: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
     return numbers
 
 
-def _stated_texts(column: "pyarrow.Array", missing: Sequence[str]) -> "pyarrow.Array":
+def _stated_texts(column: pa.Array, missing: Sequence[str]) -> pa.Array:
     """Texts without the white space around them; null where one stands for a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
     return pc.if_else(absent, pa.scalar(None, type=column.type), column)
 
 
-def floats(
-    column: "pyarrow.Array", where: Place, missing: Sequence[str]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The finite numbers of a column (0 where missing), and which are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -357,7 +328,7 @@ def floats(
     return values, absent
 
 
-def required_floats(column: "pyarrow.Array", where: Place) -> NDArray[np.float64]:
+def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
     """The finite numbers of a column; a missing one is refused."""
     values, absent = floats(column, where, ("",))
     if absent.any():
@@ -369,16 +340,13 @@ def required_floats(column: "pyarrow.Array", where: Place) -> NDArray[np.float64
 
 
 def seconds_of(
-    column: "pyarrow.Array", where: Place, missing: Sequence[str], pattern: str | None = None
+    column: pa.Array, where: Place, missing: Sequence[str], pattern: str | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Seconds since 1970 (0 where missing), and which are missing.
 
     Raises:
         InputError: a cell holds no date in the pattern, or in ISO's way of writing.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -411,11 +379,8 @@ def seconds_of(
     return seconds.to_numpy(zero_copy_only=False).astype(np.float64), absent
 
 
-def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.Array":
+def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:
     """Texts as moments in seconds; null where a text is not a date."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pattern is not None:
         return pc.strptime(texts, format=pattern, unit="s", error_is_null=True)
     plain = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
@@ -430,16 +395,13 @@ def parse_dates(texts: "pyarrow.Array", pattern: str | None = None) -> "pyarrow.
     return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
 
 
-def fitting_patterns(texts: "pyarrow.Array", patterns: Iterable[str | None]) -> list[str | None]:
+def fitting_patterns(texts: pa.Array, patterns: Iterable[str | None]) -> list[str | None]:
     """Those of the patterns (None: ISO's way) in which all texts are dates; none of them may be null."""
     few = texts.slice(0, _FIRST)
     likely = [one for one in patterns if not parse_dates(few, one).null_count]
     return [one for one in likely if not parse_dates(texts, one).null_count]
 
 
-def as_written(dates: "pyarrow.Array", pattern: str) -> "pyarrow.Array":
+def as_written(dates: pa.Array, pattern: str) -> pa.Array:
     """Dates as texts in the pattern."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.strftime(dates.cast(pa.timestamp("s")), format=pattern)

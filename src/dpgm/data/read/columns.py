@@ -7,9 +7,11 @@ one column per field, or one 0/1 column per item.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
@@ -37,9 +39,6 @@ from dpgm.data.values import Place, floats, in_column, required_floats, with_pla
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
-if TYPE_CHECKING:
-    import pyarrow
-
 _ONES = ("1", "true", "True", "TRUE")
 _ZEROS = ("0", "false", "False", "FALSE")
 _PIECE = 4_000_000  # rows counted in one go
@@ -49,7 +48,7 @@ _PIECE = 4_000_000  # rows counted in one go
 class Chunk:
     """Some rows of a file as an Arrow table, and where each of them is."""
 
-    table: "pyarrow.Table"
+    table: pa.Table
     place: Place
 
 
@@ -306,13 +305,8 @@ def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout]:
     return records, Layout("long", options.person, options.item) if named else Layout("long")
 
 
-def _one_item_per_row(
-    persons: "pyarrow.Array", lists: "pyarrow.Array"
-) -> tuple["pyarrow.Array", "pyarrow.Array", Any]:
+def _one_item_per_row(persons: pa.Array, lists: pa.Array) -> tuple[pa.Array, pa.Array, Any]:
     """Persons beside each item of their lists, and the row each comes from; an empty list leaves one null item."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lengths = list_lengths(lists)
     several = np.maximum(lengths, 1)
     rows = np.repeat(np.arange(len(lengths)), several)
@@ -405,8 +399,6 @@ def _binary_encoder(
 
 def _match(file: str, names: list[str], field: ItemSet | Image) -> list[int]:
     """The position of every column, -1 for columns the domain does not know; every item needs a column."""
-    import pyarrow as pa
-
     if isinstance(field.items[0], int):
         table = {str(label): at for at, label in enumerate(field.items)}
         positions = [table.get(name.strip(), -1) for name in names]
@@ -421,7 +413,7 @@ def _match(file: str, names: list[str], field: ItemSet | Image) -> list[int]:
     return positions
 
 
-def is_binary(column: "pyarrow.Array", threshold: float | None = None) -> bool:
+def is_binary(column: pa.Array, threshold: float | None = None) -> bool:
     """Whether a column tells presence: 0 and 1, or numbers where there is a threshold."""
     try:
         _binary(column, threshold, lambda row: "")
@@ -430,11 +422,8 @@ def is_binary(column: "pyarrow.Array", threshold: float | None = None) -> bool:
     return True
 
 
-def _binary(column: "pyarrow.Array", threshold: float | None, where: Place) -> Any:
+def _binary(column: pa.Array, threshold: float | None, where: Place) -> Any:
     """Which rows are present: 1 of 0 and 1, or above a threshold."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_boolean(column.type) and not column.null_count:
         return column.to_numpy(zero_copy_only=False)
     if threshold is not None:

@@ -10,7 +10,9 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
 
 from dpgm.data.formats import Shape
 from dpgm.data.items import plain_name
@@ -20,9 +22,6 @@ from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
@@ -270,11 +269,8 @@ def _chunks(source: Input, options: ReadOptions, layout: RowLayout) -> Iterator[
 
 def _parse(
     text: bytes, rows: int, names: tuple[str, ...], needed: list[str], separator: str, place: Place
-) -> "pyarrow.Table":
+) -> pa.Table:
     """The columns `needed` of `rows` rows of text, all as texts."""
-    import pyarrow as pa
-    import pyarrow.csv
-
     ragged: list[tuple[int, int]] = []
 
     def note(row: object) -> str:

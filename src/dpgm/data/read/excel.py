@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
+
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.delimited import distinct_names
@@ -132,8 +134,6 @@ def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:
 
 
 def _chunks(source: Input, names: tuple[str, ...], skip: int) -> Iterator[Chunk]:
-    import pyarrow as pa
-
     numbered = islice(enumerate(_rows(source), start=1), skip, None)
     filled = ((number, row) for number, row in numbered if row)
     while piece := list(islice(filled, _ROWS)):

@@ -8,7 +8,9 @@ keeps none.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
 from dpgm.data.domain import Domain
@@ -24,9 +26,6 @@ from dpgm.data.records import Records
 from dpgm.data.values import in_column, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _FRAMES = ("pandas", "polars", "pyarrow")
 _FRAME = "the frame"  # in place of a file's name in messages
@@ -71,8 +70,6 @@ def read_frame(
         rows_per_person: rows that a person keeps at most, by a fresh secret choice, instead of one.
         discover: find privately what no domain states; of a frame, names and types of columns are taken as public.
     """
-    import pyarrow as pa
-
     given, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
         if person is not None or item is not None or rows_per_person is not None or discover:
@@ -138,10 +135,8 @@ def draft_frame(
     return replace(draft_table(columns, options, drop=drop, kinds=kinds).domain, origin="judged")
 
 
-def frame_schema(data: Any) -> "pyarrow.Schema":
+def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns, as its dtypes say; Python objects are texts."""
-    import pyarrow as pa
-
     if package_of(data) != "pandas":
         return arrow_table(data).schema
     head = data.iloc[:0]
@@ -180,8 +175,6 @@ def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
 
 def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
     """Columns of a frame; with `infer` Python objects become what they look like (for drafts alone)."""
-    import pyarrow as pa
-
     known = _names(data)
     for at, name in enumerate(known):
         if name in known[:at]:
@@ -210,7 +203,6 @@ def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
 
 def _plain(series: Any, name: str, infer: bool) -> Any:
     """A pandas column as Arrow, objects value by value."""
-    import pyarrow as pa
 
     def place(row: int) -> str:
         return f"row {row + 1}, column {name!r}"
@@ -230,8 +222,6 @@ def _plain(series: Any, name: str, infer: bool) -> Any:
 
 def _decoded(column: Any) -> Any:
     """A column with its categories written out."""
-    import pyarrow as pa
-
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

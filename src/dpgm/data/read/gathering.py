@@ -15,9 +15,11 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
@@ -25,9 +27,6 @@ from dpgm.data.items import digits_only, empty_as_null
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import DiskError, InputError, UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 # The share of the memory limit that rows may take: joining them needs as much again, the fit's own work the rest.
 ROWS_SHARE = 0.25
@@ -192,13 +191,10 @@ class Persons:
     """
 
     def __init__(self) -> None:
-        self._parts: list[pyarrow.Array] = []
+        self._parts: list[pa.Array] = []
 
-    def add(self, column: "pyarrow.Array", where: Place) -> None:
+    def add(self, column: pa.Array, where: Place) -> None:
         """Append texts or whole numbers, none missing; white space around a text is ignored."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
@@ -211,8 +207,6 @@ class Persons:
 
     def finish(self) -> tuple[NDArray[np.int32], int]:
         """The person of every row, and how many there are; forgets the column."""
-        import pyarrow as pa
-
         parts, self._parts = self._parts, []
         if all(pa.types.is_integer(part.type) for part in parts):
             wide = any(part.type == pa.int64() for part in parts)
@@ -237,11 +231,8 @@ class Persons:
         return rows, count
 
 
-def _plain_numbers(persons: "pyarrow.Array") -> "pyarrow.Array | None":
+def _plain_numbers(persons: pa.Array) -> pa.Array | None:
     """Persons as numbers of 32 or 64 bits, if all are written plainly (no leading zeros), so that none merge."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_integer(persons.type) and not digits_only(persons):
         return None
     try:

@@ -10,9 +10,10 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_WIDTH, Domain, ItemSet
@@ -26,15 +27,12 @@ from dpgm.data.records import row_pointers
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow
-
 _NAME = "items"
 _MARKS = (b'"', b",", b";", b"|", b"\t")
 _DIGITS = b"0123456789"
 _LONGEST_CELL = 131_072  # of Python's csv module
 _SEQUENCES = b"% Sequences:"
-_Cells: TypeAlias = "tuple[pyarrow.Array, NDArray[np.int64]]"  # texts, and how many are in each line
+_Cells: TypeAlias = tuple[pa.Array, NDArray[np.int64]]  # texts, and how many are in each line
 
 
 def line_columns(source: Input, options: ReadOptions, separator: str, *, integers: bool) -> Columns:
@@ -54,8 +52,6 @@ def _columns(source: Input, chunks: Iterable[Chunk], domain: Domain | None = Non
 def _chunks(
     blocks: Iterable[TextBlock], file: str, options: ReadOptions, separator: str, integers: bool
 ) -> Iterator[Chunk]:
-    import pyarrow as pa
-
     items = items_of(file, options)
     marks = [mark for mark in _MARKS if mark != separator.encode()]
     for block in blocks:
@@ -83,9 +79,7 @@ def _chunks(
         yield _chunk(cells, lengths, place)
 
 
-def _chunk(cells: "pyarrow.Array", lengths: NDArray[np.int64], place: Place) -> Chunk:
-    import pyarrow as pa
-
+def _chunk(cells: pa.Array, lengths: NDArray[np.int64], place: Place) -> Chunk:
     return Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
 
 
@@ -106,8 +100,6 @@ def plain_cells(text: bytes, separator: str) -> "_Cells | None":
     >>> cells.to_pylist(), lengths.tolist()
     (['a', '01', 'b'], [2, 0, 1])
     """
-    import pyarrow as pa
-
     mark = separator.encode()
     if separator == " ":
         plain = not text.translate(None, _DIGITS + b" \n")
@@ -138,8 +130,6 @@ def plain_cells(text: bytes, separator: str) -> "_Cells | None":
 
 def _cells_of_rows(rows: list[bytes], separator: str, quoted: bool, place: Place) -> _Cells:
     """All cells and how many are in each row, read one by one."""
-    import pyarrow as pa
-
     lists = [_cells(row, separator, quoted, at, place) for at, row in enumerate(rows)]
     lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
     return pa.array([cell for row in lists for cell in row], type=pa.string()), lengths
@@ -156,7 +146,7 @@ def _cells(row: bytes, separator: str, quoted: bool, at: int, place: Place) -> l
     return cells
 
 
-def _split_again(cells: "pyarrow.Array", lengths: NDArray[np.int64], separator: str) -> _Cells:
+def _split_again(cells: pa.Array, lengths: NDArray[np.int64], separator: str) -> _Cells:
     """The items of cells that hold several, and how many there are in each line."""
     lists = split_lists(cells, separator, lambda at: "")
     items = lists.flatten()
@@ -175,8 +165,6 @@ def looks_like_msweb(first_row: bytes) -> bool:
 
 def msweb_columns(source: Input, options: ReadOptions) -> Columns:
     """Visitors (`C` lines) and the areas they saw (`V` lines); the file's own list of areas (`A` lines) is public."""
-    import pyarrow as pa
-
     areas: set[int] = set()
     lengths: list[int] = []
     votes: list[int] = []

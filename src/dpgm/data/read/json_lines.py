@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from dpgm.data.domain import Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.read.columns import Chunk, Columns
@@ -71,8 +73,6 @@ def _any_type(read: _Reader) -> _Reader:
     """A reader that does not refuse values of other types: it makes a column of structures of them."""
 
     def reader(values: list[Any], where: Place) -> Any:
-        import pyarrow as pa
-
         try:
             return read(values, where)
         except InputError:
@@ -189,8 +189,6 @@ def _element_places(file: str, first: int) -> Place:
 def _chunks(
     source: Input, pieces: Iterator[_Piece], options: ReadOptions, shape: Shape, members: dict[str, _Reader]
 ) -> Iterator[Chunk]:
-    import pyarrow as pa
-
     field = options.item_set
     unseen = set(members)
     for rows, place in pieces:

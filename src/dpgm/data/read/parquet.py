@@ -4,6 +4,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from dpgm.data.items import is_list
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.opening import Input
@@ -28,8 +32,6 @@ def row_groups(source: Input) -> list[int]:
 
 def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | None = None) -> Columns:
     """A Parquet file, or some of its row groups, as named columns."""
-    import pyarrow as pa
-
     source.refuse_member("Parquet files")
     with _open(source) as file:
         schema = _schema(file, source)
@@ -48,8 +50,6 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
 
 def _text_columns(source: Input) -> list[str]:
     """Flat columns of texts, which are read as numbers of distinct texts before they are written out."""
-    import pyarrow as pa
-
     with _open(source) as file:
         kinds = {field.name: field.type for field in _schema(file, source)}
     plain = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_large_string(kind)]
@@ -58,9 +58,6 @@ def _text_columns(source: Input) -> list[str]:
 
 def _with_texts(batch: Any, source: Input) -> Any:
     """The batch with its columns of distinct texts written out, if they are not too long for that."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     columns = []
     for column in batch.columns:
         kind = column.type
@@ -77,9 +74,6 @@ def _with_texts(batch: Any, source: Input) -> Any:
 
 
 def _open(source: Input, texts: list[str] | None = None) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         return pq.ParquetFile(
             source.path, memory_map=False, pre_buffer=False, buffer_size=1 << 20, read_dictionary=texts
@@ -91,8 +85,6 @@ def _open(source: Input, texts: list[str] | None = None) -> Any:
 
 
 def _schema(file: Any, source: Input) -> Any:
-    import pyarrow as pa
-
     try:
         return file.schema_arrow
     except (pa.ArrowException, ValueError):
@@ -136,8 +128,6 @@ def _check_footer(metadata: Any, source: Input) -> None:
 
 
 def _chunks(source: Input, columns: list[str], groups: list[int] | None, size: int) -> Iterator[Chunk]:
-    import pyarrow as pa
-
     start = 0
     with _open(source, _text_columns(source)) as file:
         if groups:

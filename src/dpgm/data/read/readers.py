@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
+import pyarrow as pa
 
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
 from dpgm.data.formats import Source, format_of
@@ -29,10 +30,6 @@ from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_fro
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 _BASKETS = ("fimi", "msweb", "msnbc")
 
@@ -195,7 +192,7 @@ def with_private_items(records: Records, source: Source, options: ReadOptions) -
     return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
 
 
-def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ()) -> Domain:
+def domain_of_schema(schema: pa.Schema, *, leave_out: Sequence[str] = ()) -> Domain:
     """An open domain from the names and types of columns alone; types that cannot be modelled are left out and told.
 
     >>> import pyarrow as pa
@@ -219,8 +216,6 @@ def domain_of_schema(schema: "pyarrow.Schema", *, leave_out: Sequence[str] = ())
 
 
 def _field_of(name: str, kind: Any) -> Field | Unread:
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
