@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.audit import audit, audit_one_run, gates, one_run
-from dpgm.audit.configurations import CANARY, DOMAIN, configurations
-from dpgm.audit.findings import Finding
-from dpgm.audit.trials import Trials, one_fit, run_trials, score_of
+from dpgm.audit import Finding, audit, audit_one_run, gates, one_run
+from dpgm.audit.trials import CANARY, DOMAIN, Trials, configurations, one_fit, run_trials, score_of
 from dpgm.cli.app import load_commands, run
 from dpgm.data.records import Records
 from dpgm.errors import UsageError

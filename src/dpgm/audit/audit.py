@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from dpgm.audit.configurations import Configuration, configurations
-from dpgm.audit.findings import Finding
 from dpgm.audit.gates import (
+    Gate,
     assumption_free,
     certified_curve,
     gate_of_guesses,
@@ -17,12 +18,62 @@ from dpgm.audit.gates import (
     lower_bound,
     most_right,
 )
-from dpgm.audit.trials import processes, run_trials
+from dpgm.audit.trials import Configuration, configurations, processes, run_trials
 from dpgm.errors import UsageError
+from dpgm.strategy.protocol import Progress, silent
 
 FITS = 500  # with the canary and as many without, times a configuration's effort: two to three minutes
 QUICK_FITS = 60
-Progress = Callable[[str, int, int], None]
+BUG = "PRIVACY BUG: the release betrays more than it claims"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One configuration: the claim, what could be shown against it, and the verdict.
+
+    `epsilon_lower` holds at 99 % within the family "the certified mechanism with its noise scaled";
+    `epsilon_assumption_free` holds at 98 % whatever the mechanism, and is much weaker.
+    """
+
+    configuration: str
+    sentence: str
+    fits: int
+    epsilon: float
+    delta: float
+    epsilon_lower: float
+    epsilon_assumption_free: float
+    right: float
+    right_at_most: float
+    least_share: float
+    gates: tuple[Gate, ...]
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The lower bound as a share of the claim."""
+        return self.epsilon_lower / self.epsilon
+
+    @property
+    def passed(self) -> bool:
+        """No gate failed and the lower bound does not exceed the claim."""
+        return all(gate.passed for gate in self.gates) and self.share <= 1
+
+    @property
+    def strong(self) -> bool:
+        """Whether the audit saw enough to mean something."""
+        return self.share >= self.least_share
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if not self.passed:
+            return BUG
+        return "no contradiction" if self.strong else "no contradiction, but the audit is weak (too few fits)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        values = asdict(self) | {"share": self.share, "passed": self.passed, "strong": self.strong}
+        return values | {"verdict": self.verdict}
 
 
 def audit(
@@ -30,7 +81,7 @@ def audit(
     *,
     fits: int = FITS,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> list[Finding]:
     """Audit tiny fits of the product's own code.
 
@@ -56,21 +107,16 @@ def audit(
 
 
 def _audit_twice_if_alarmed(
-    configuration: Configuration, fits: int, pool: Executor | None, progress: Progress | None
+    configuration: Configuration, fits: int, pool: Executor | None, progress: Progress
 ) -> Finding:
     """An alarm is looked into once, with fresh entropy and four times as many fits; only what it shows then counts."""
     found = _audit(configuration, fits, pool, progress)
     return found if found.passed else _audit(configuration, 4 * fits, pool, progress)
 
 
-def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress | None) -> Finding:
+def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress) -> Finding:
     start = time.perf_counter()
-
-    def tell(done: int, total: int) -> None:
-        if progress is not None:
-            progress(configuration.name, done, total)
-
-    trials = run_trials(configuration, fits, pool=pool, progress=tell)
+    trials = run_trials(configuration, fits, pool=pool, progress=progress)
     mechanisms, delta = configuration.plan.mechanisms, configuration.plan.delta
     limit, curve = most_right(mechanisms), certified_curve(mechanisms, delta)
     right, total = guesses(trials)

@@ -8,26 +8,31 @@ or learned on other fits.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from dpgm.audit.findings import Gate
 from dpgm.audit.trials import Trials
 from dpgm.privacy.accountant import cost, delta_at, profile
 from dpgm.privacy.events import Mechanism
 
 LEVEL = 1e-3 / 3  # of each of the three gates: one false alarm in a thousand audits
 CONFIDENCE = 0.99  # of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
-THRESHOLDS = (
-    0.0,
-    -1.0,
-    1.0,
-    -3.0,
-    3.0,
-)  # of the score in the gate of rates; the first is that of the gate of guesses
+THRESHOLDS = (0.0, -1.0, 1.0, -3.0, 3.0)  # of the score; the first is that of the gate of guesses
 SCALES = (0.25, 8.0)  # of the noise, among which the least private one that is contradicted is sought
 CURVE = np.linspace(0.0, 12.0, 49)  # epsilons at which the certified profile is looked up
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A test that the claim must not fail: its p-value, and what was looked at."""
+
+    name: str
+    p: float
+    passed: bool
+    detail: str
 
 
 def guesses(trials: Trials) -> tuple[int, int]:
@@ -43,8 +48,6 @@ def most_right(mechanisms: Sequence[Mechanism]) -> float:
 
 def gate_of_guesses(trials: Trials, limit: float) -> Gate:
     """G1: guesses by the sign of the score are not right more often than the claim allows."""
-    from scipy import stats
-
     right, total = guesses(trials)
     p = float(stats.binom.sf(right - 1, total, limit))
     return Gate("G1 guesses", p, p >= LEVEL, f"{right / total:.1%} right; the claim allows {limit:.1%}")
@@ -56,25 +59,19 @@ def gate_of_rates(trials: Trials, curve: Callable[[float], float]) -> Gate:
     `curve` gives the largest true positive rate that the claim allows at a false positive rate.
     """
     without, with_it = trials.scores
-    found = [
-        _worst_of_rates(without > threshold, with_it > threshold, curve, len(THRESHOLDS))
-        for threshold in THRESHOLDS
-    ]
-    p = min(found)
-    return Gate("G2 rates", p, p >= LEVEL, f"{len(THRESHOLDS)} thresholds of the score")
+    looks = len(THRESHOLDS)
+    p = min(_worst_of_rates(without > limit, with_it > limit, curve, looks) for limit in THRESHOLDS)
+    return Gate("G2 rates", p, p >= LEVEL, f"{looks} thresholds of the score")
 
 
 def gate_of_scalars(trials: Trials, limit: float, curve: Callable[[float], float]) -> Gate:
     """G3: no single released number tells more than the claim allows; learned on one half, tested on the other."""
-    from scipy import stats
-
     halves = [[arm[start::2] for arm in trials.released] for start in (0, 1)]
     column, threshold, above = _best_scalar(*halves[0])
-    without, with_it = (_beyond(arm[:, column], threshold, above) for arm in halves[1])
+    without, with_it = ((arm[:, column] > threshold) == above for arm in halves[1])
     right, total = int((~without).sum() + with_it.sum()), len(without) + len(with_it)
-    p = min(
-        1.0, 2 * float(stats.binom.sf(right - 1, total, limit)), 2 * _worst_of_rates(without, with_it, curve, 1)
-    )
+    by_guesses = float(stats.binom.sf(right - 1, total, limit))
+    p = min(1.0, 2 * by_guesses, 2 * _worst_of_rates(without, with_it, curve, 1))
     detail = f"best of {trials.released[0].shape[1]} released numbers: {right / total:.1%} right on fresh fits"
     return Gate("G3 scalars", p, p >= LEVEL, detail)
 
@@ -92,21 +89,25 @@ def certified_curve(mechanisms: Sequence[Mechanism], delta: float) -> Callable[[
 
 def lower_bound(trials: Trials, mechanisms: Sequence[Mechanism], delta: float) -> float:
     """Epsilon of the least private mechanism that the guesses contradict, among the certified one with scaled noise."""
-    from scipy import stats
-
     right, total = guesses(trials)
-    proven = float(stats.beta.ppf(1 - CONFIDENCE, right, total - right + 1)) if right else 0.0
+    proven = _lower(right, total, 1 - CONFIDENCE)
+
+    def contradicted(log_scale: float) -> bool:
+        return most_right(_scaled(mechanisms, math.exp(log_scale))) < proven
+
     low, high = (math.log(scale) for scale in SCALES)
-    if most_right(_scaled(mechanisms, SCALES[1])) >= proven:
+    if not contradicted(high):
         return 0.0
-    # Noise scaled by exp(high) is contradicted, by exp(low) it is not.
-    while high - low > 2e-3:
+    _, scale = bisect(contradicted, low, high, 2e-3)
+    return cost(_scaled(mechanisms, math.exp(scale)), delta, check=False, cache=False).epsilon
+
+
+def bisect(holds: Callable[[float], bool], low: float, high: float, width: float) -> tuple[float, float]:
+    """The ends of an interval in which something begins to hold that does not at `low` and does at `high`."""
+    while high - low > width:
         middle = (low + high) / 2
-        if most_right(_scaled(mechanisms, math.exp(middle))) < proven:
-            high = middle
-        else:
-            low = middle
-    return cost(_scaled(mechanisms, math.exp(high)), delta, check=False, cache=False).epsilon
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def assumption_free(trials: Trials, delta: float) -> float:
@@ -124,9 +125,7 @@ def assumption_free(trials: Trials, delta: float) -> float:
 
 
 def _scaled(mechanisms: Sequence[Mechanism], scale: float) -> list[Mechanism]:
-    return [
-        Mechanism(each.name, each.noise * scale, each.count, each.sampling_rate, each.sample) for each in mechanisms
-    ]
+    return [replace(each, noise=each.noise * scale) for each in mechanisms]
 
 
 def _worst_of_rates(
@@ -134,16 +133,14 @@ def _worst_of_rates(
 ) -> float:
     """A p-value, in both directions, for rates that contradict the curve; at most 1."""
     rates = [(int(a.sum()), len(a), int(b.sum()), len(b)) for a, b in ((without, with_it), (~with_it, ~without))]
-    low, high = math.log(1e-12), 0.0  # of the p-value: the largest level at which no contradiction remains
-    if not any(_contradicts(rate, curve, 1.0) for rate in rates):
+
+    def contradicted(log_level: float) -> bool:
+        return any(_contradicts(rate, curve, math.exp(log_level)) for rate in rates)
+
+    if not contradicted(0.0):
         return 1.0
-    while high - low > 0.05:
-        middle = (low + high) / 2
-        if any(_contradicts(rate, curve, math.exp(middle)) for rate in rates):
-            high = middle
-        else:
-            low = middle
-    return min(1.0, 2 * looks * math.exp(high))
+    _, level = bisect(contradicted, math.log(1e-12), 0.0, 0.05)  # the largest at which no contradiction remains
+    return min(1.0, 2 * looks * math.exp(level))
 
 
 def _contradicts(rate: tuple[int, int, int, int], curve: Callable[[float], float], level: float) -> bool:
@@ -162,14 +159,10 @@ def _epsilon_of_rates(without: NDArray[np.bool_], with_it: NDArray[np.bool_], de
 
 
 def _lower(count: int, total: int, level: float) -> float:
-    from scipy import stats
-
     return float(stats.beta.ppf(level, count, total - count + 1)) if count else 0.0
 
 
 def _upper(count: int, total: int, level: float) -> float:
-    from scipy import stats
-
     return float(stats.beta.isf(level, count + 1, total - count)) if count < total else 1.0
 
 
@@ -184,8 +177,3 @@ def _best_scalar(without: NDArray[np.float32], with_it: NDArray[np.float32]) -> 
         if abs(gap[at]) > best[0]:
             best = (float(abs(gap[at])), column, float(points[at]), bool(gap[at] > 0))
     return best[1], best[2], best[3]
-
-
-def _beyond(values: NDArray[np.float32], threshold: float, above: bool) -> NDArray[np.bool_]:
-    beyond: NDArray[np.bool_] = values > threshold if above else values <= threshold
-    return beyond

@@ -11,14 +11,17 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
-from dpgm.audit.findings import OneRunFinding
+from dpgm.audit.audit import BUG
+from dpgm.audit.gates import bisect
 from dpgm.audit.trials import ObservedGateway, ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import Records, concatenate, index_dtype
@@ -27,8 +30,7 @@ from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.per_record_gradients import Layout
-from dpgm.strategy.protocol import Progress as FitProgress
-from dpgm.strategy.protocol import RunContext, silent
+from dpgm.strategy.protocol import Progress, RunContext, silent
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator
@@ -37,6 +39,40 @@ CANARIES = 300
 OWN_ITEMS = 4  # items that only one canary holds
 CONFIDENCE = 0.95
 GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and to be out of it
+
+
+@dataclass(frozen=True)
+class OneRunFinding:
+    """One fit of a public file with many canaries, each in the data with probability one half."""
+
+    canaries: int
+    guesses: int
+    right: int
+    epsilon: float
+    delta: float
+    epsilon_lower: float
+    model: str
+    records: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The lower bound as a share of the claim."""
+        return self.epsilon_lower / self.epsilon
+
+    @property
+    def passed(self) -> bool:
+        """The lower bound does not exceed the claim."""
+        return self.share <= 1
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "no contradiction" if self.passed else BUG
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self) | {"share": self.share, "passed": self.passed, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -59,7 +95,7 @@ def audit_one_run(
     epsilon: float = 8.0,
     model: str = "auto",
     canaries: int = CANARIES,
-    progress: FitProgress = silent,
+    progress: Progress = silent,
 ) -> OneRunFinding:
     """Fit public records with canaries among them, once, and bound epsilon from below.
 
@@ -76,8 +112,10 @@ def audit_one_run(
     start = time.perf_counter()
     randomness = SystemRandomness()
     coins = randomness.words(canaries) % np.uint64(2) == 1
-    domain, made = _with_canaries(records.domain, canaries, coins)
-    data = concatenate([_moved(records, domain), made.records.take(np.flatnonzero(coins))])
+    made = _with_canaries(records.domain, canaries, coins)
+    domain = made.records.domain
+    moved = Records(domain, records.indptr, records.indices.astype(index_dtype(domain.width)))
+    data = concatenate([moved, made.records.take(np.flatnonzero(coins))])
     with warnings.catch_warnings():  # the data is public; a weak claim is what an audit comes nearest to
         warnings.simplefilter("ignore", PrivacyWarning)
         plan = make_plan(Config(epsilon, model=model), len(data), domain)
@@ -111,22 +149,15 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float) -> floa
     >>> round(one_run_bound(1000, 500, 450, 1e-6), 2)
     1.95
     """
-    low, high = 0.0, 40.0
-    if one_run_p_value(canaries, guesses, right, 0.0, delta) > 1 - CONFIDENCE:
-        return 0.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        if one_run_p_value(canaries, guesses, right, middle, delta) <= 1 - CONFIDENCE:
-            low = middle
-        else:
-            high = middle
-    return low
+
+    def possible(epsilon: float) -> bool:
+        return one_run_p_value(canaries, guesses, right, epsilon, delta) > 1 - CONFIDENCE
+
+    return 0.0 if possible(0.0) else bisect(possible, 0.0, 40.0, 1e-4)[0]
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
     """The probability of so many right guesses, at most, under (epsilon, delta)-differential privacy."""
-    from scipy import stats
-
     chance = 1 / (1 + math.exp(-epsilon))
     tail = float(stats.binom.sf(right - 1, guesses, chance))
     sums = np.cumsum(stats.binom.pmf(right - np.arange(1, right + 1), guesses, chance))
@@ -134,7 +165,7 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
     return min(1.0, tail + 2 * canaries * delta * slope)
 
 
-def _with_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> tuple[Domain, _Canaries]:
+def _with_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> _Canaries:
     if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet):
         raise UsageError("an audit by one run needs data that is one set of items per record.")
     field, first = domain.fields[0], domain.width
@@ -143,11 +174,7 @@ def _with_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> 
     more = [next_number + i if numbered else f"canary {i}" for i in range(canaries * OWN_ITEMS)]
     wider = Domain((ItemSet(field.name, (*field.items, *more)),))
     rows = [[first + OWN_ITEMS * i + j for j in range(OWN_ITEMS)] for i in range(canaries)]
-    return wider, _Canaries(Records.from_lists(rows, wider), first, member)
-
-
-def _moved(records: Records, domain: Domain) -> Records:
-    return Records(domain, records.indptr, records.indices.astype(index_dtype(domain.width)))
+    return _Canaries(Records.from_lists(rows, wider), first, member)
 
 
 def _scores(
