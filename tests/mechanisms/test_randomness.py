@@ -10,9 +10,8 @@ import torch
 from scipy import stats
 
 from dpgm.errors import DpgmError
-from dpgm.mechanisms import counter_generators, randomness
-from dpgm.mechanisms.counter_generators import AesWords
-from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.mechanisms import randomness
+from dpgm.mechanisms.randomness import AesWords, Randomness, SeededRandomness, SystemRandomness
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_aes_words_are_the_key_stream_of_counter_mode():
 def test_aes_words_never_repeat_when_a_nonce_is_used_up(monkeypatch):
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    monkeypatch.setattr(counter_generators, "LONGEST", 100)
+    monkeypatch.setattr(randomness, "LONGEST", 100)
     key, out = bytes(range(64)), np.empty((7, 5), dtype=np.uint64)
     generator = AesWords(key)
     for part in out:
@@ -208,7 +207,14 @@ def test_noise_of_a_device_comes_from_one_named_generator(source):
 
 
 def test_a_source_must_say_where_its_key_comes_from():
-    with pytest.raises(NotImplementedError):
-        randomness._Source._entropy(SystemRandomness(), 0, 8)
-    with pytest.raises(NotImplementedError):
-        randomness._Source._generator(SystemRandomness(), b"")
+    class Keyless(Randomness):
+        def _generator(self, key):
+            return AesWords(key)
+
+    class WithoutWords(Randomness):
+        def _entropy(self, purpose, count):
+            return bytes(count)
+
+    for incomplete in (Randomness, Keyless, WithoutWords):
+        with pytest.raises(TypeError, match="abstract"):
+            incomplete()

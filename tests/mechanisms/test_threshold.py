@@ -229,7 +229,7 @@ def as_one_of_two(monkeypatch, rank, others, answer=b""):
 def test_processes_add_up_the_sums_of_values_that_some_of_them_hold(monkeypatch):
     records = Records.from_lists([[0], [0, 1], [2]], DOMAIN)
     query = threshold_query(holdings, noise=2.0, delta=1e-6, cap=8)
-    alone = query.sums(View(records), SeededRandomness(0))
+    _, alone = query.sums(View(records), SeededRandomness(0))
     as_one_of_two(monkeypatch, 0, {1: 700, 5: 9000})
     labels, sums = query.sums_of_all(View(records), SeededRandomness(0))
     assert labels == [("items", value) for value in (0, 1, 2, 5)]

@@ -383,7 +383,7 @@ def test_a_tilt_that_is_far_too_strong_is_weakened():
 
 
 def test_branches_of_several_events_have_no_simple_worst():
-    from dpgm.privacy.parallel_branches import dominating
+    from dpgm.privacy.loss_composition import dominating
 
     events = (GaussianRelease(10.0), SampledSteps(1.0, 0.01, 100))
     both = cost([Parallel((events, events))], 1e-5)

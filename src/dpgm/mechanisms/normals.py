@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.compute.compiled import wide_vectors
-from dpgm.mechanisms.counter_generators import Words
-from dpgm.mechanisms.randomness import Randomness, WordFiller
+from dpgm.mechanisms.randomness import Randomness, WordFiller, Words
 
 CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero

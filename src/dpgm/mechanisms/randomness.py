@@ -22,16 +22,21 @@ What stands behind `SystemRandomness`:
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dpgm.compute import parallel
 from dpgm.errors import DpgmError
-from dpgm.mechanisms.counter_generators import AesWords, PhiloxWords, Words
 
+Words: TypeAlias = NDArray[np.uint64]
+
+PIECE = 1 << 19  # bytes enciphered at once
+LONGEST = 1 << 35  # bytes a nonce: GCM's counter of 32 bits reaches twice as far
 COINS, PIECES = 1, 2  # purposes of streams: Poisson coins; in seeded runs the noise of a sum's pieces
 ALIGNMENT = 4  # addressed words come in multiples of this many
 _LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
@@ -43,12 +48,84 @@ _DEVICE_NAME = "Philox4x32-10 on the accelerator, 64-bit seed from the operating
 PRIVATE_NAMES = (_AES_NAME, _PHILOX_NAME, _DEVICE_NAME)  # sources that a certificate may call private
 
 
-class WordStream(Protocol):
-    """An endless stream of 64-bit words."""
+# -- generators with a counter: a running stream of words, and words at any address, with separate keys from 64 bytes --
 
-    def words(self, count: int) -> Words:
-        """The next `count` words."""
-        ...
+
+class AesWords:
+    """AES-256 as a counter generator: one running stream, and words at any address.
+
+    The running stream is what GCM enciphers zeros to: AES of (nonce, counter), two nonces never being equal. Its tag
+    is never asked for. OpenSSL's GCM uses wide vectors where its plain counter mode does not, and takes two thirds of
+    the time.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        def stream(nonce: bytes) -> Any:
+            return Cipher(algorithms.AES(key[:32]), modes.GCM(nonce)).encryptor()
+
+        self._stream = stream
+        self._addressed = Cipher(algorithms.AES(key[32:64]), modes.ECB()).encryptor()
+        self._zeros = memoryview(bytes(PIECE))
+        self._nonce = -1
+        self._left = 0
+
+    def fill(self, out: Words) -> None:
+        """The next words of the running stream."""
+        if not len(out):
+            return
+        memory = out.data.cast("B")
+        for start in range(0, len(memory), PIECE):
+            self._fill_piece(memory[start : start + PIECE])
+
+    def _fill_piece(self, memory: memoryview) -> None:
+        if self._left < len(memory):
+            self._nonce += 1
+            self._running, self._left = self._stream(self._nonce.to_bytes(12, "big")), LONGEST
+        self._left -= len(memory)
+        # Straight into `memory`, but for the last block: the package wants a block of room to spare.
+        direct = max(0, len(memory) - 16)
+        self._running.update_into(self._zeros[:direct], memory)
+        memory[direct:] = self._running.update(self._zeros[: len(memory) - direct])
+
+    def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
+        """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
+        counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
+        counters[:, :, 0] = np.asarray(step, dtype=np.uint64).reshape(-1, 1) | np.uint64(purpose << 48)
+        counters[:, :, 1] = np.asarray(blocks, dtype=np.uint64)[:, None] << np.uint64(32)
+        counters[:, :, 1] += np.arange(skip // 2, (skip + count) // 2, dtype=np.uint64)
+        cipher = self._addressed.update(counters.tobytes())
+        return np.frombuffer(cipher, dtype="<u8").astype(np.uint64, copy=False).reshape(len(blocks), count)
+
+
+class PhiloxWords:
+    """Philox4x64-10 with the same two faces: its 256-bit counter holds the address."""
+
+    def __init__(self, key: bytes) -> None:
+        self._running = np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64))
+        self._addressed = np.random.Philox(key=np.frombuffer(key[16:32], dtype=np.uint64))
+        self._place = 0  # its counter
+
+    def fill(self, out: Words) -> None:
+        """The next words of the running stream."""
+        out[:] = self._running.random_raw(len(out))
+
+    def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
+        """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
+        out = np.empty((len(blocks), count), dtype=np.uint64)
+        for row, (number, block) in enumerate(
+            zip(np.broadcast_to(step, len(blocks)).tolist(), blocks, strict=True)
+        ):
+            # Going there by `advance` is quicker than by setting the state.
+            address = ((purpose * 2**64 + number) * 2**64 + block) * 2**64 + skip // 4
+            self._addressed.advance((address - self._place) % 2**256)
+            out[row] = self._addressed.random_raw(count)
+            self._place = address + count // 4
+        return out
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
 
 
 class WordFiller(Protocol):
@@ -59,76 +136,17 @@ class WordFiller(Protocol):
         ...
 
 
-class Randomness(Protocol):
-    """A source of random words and of public draws."""
-
-    name: str
-    private: bool
-    names_used: set[str]
-
-    def words(self, count: int) -> Words:
-        """`count` fresh 64-bit words, never repeated."""
-        ...
-
-    def fill(self, out: Words) -> None:
-        """Fresh words into a contiguous array; nothing is allocated."""
-        ...
-
-    def words_of_pieces(self, count: int) -> "Sequence[WordFiller]":
-        """Fresh words for the noise of each piece of one sum; ranks share the pieces, and no two draw for the same."""
-        ...
-
-    def stream(self, *address: int) -> WordStream:
-        """An independent stream of words for an address (purpose, step, block); the same on every rank."""
-        ...
-
-    def block_words(
-        self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
-    ) -> Words:
-        """Words [skip, skip + count) of streams (purpose, step, block), one row per block; one step, or one each."""
-        ...
-
-    def new_run(self) -> int:
-        """A number no other gateway of this source has, so that two fits never share coins."""
-        ...
-
-    def device_noise(self, device: torch.device | str) -> torch.Generator:
-        """A generator for privacy noise of tensors that live on an accelerator."""
-        ...
-
-    def record_words(self) -> "WordFiller":
-        """This rank's secret words for draws of its records, apart from the noise."""
-        ...
-
-    def record_generator(self, device: torch.device | str) -> torch.Generator:
-        """The same on an accelerator: a generator for secret draws of this rank's records."""
-        ...
-
-    def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A new generator for public draws (post-processing), equal on every rank."""
-        ...
-
-
-class _RecordWords:
-    """The running words of a source that belong to one rank's records."""
-
-    def __init__(self, source: "_Source") -> None:
-        self._source = source
-
-    def fill(self, out: Words) -> None:
-        self._source._fill_for_records(out)
-
-
-class _Stream:
+class Stream:
     """The words of one address, in order."""
 
-    def __init__(self, source: "_Source", address: Sequence[int]) -> None:
+    def __init__(self, source: "Randomness", address: Sequence[int]) -> None:
         self._source = source
         self._address = address
         self._left = np.empty(0, dtype=np.uint64)
         self._next = 0
 
     def words(self, count: int) -> Words:
+        """The next words."""
         if count > len(self._left):
             more = -(-(count - len(self._left)) // ALIGNMENT) * ALIGNMENT
             purpose, step, block = self._address
@@ -139,11 +157,22 @@ class _Stream:
         return wanted
 
     def fill(self, out: Words) -> None:
+        """The next words into an array."""
         out[:] = self.words(len(out))
 
 
-class _Source:
-    """What the two sources share: thread-safe; re-keyed in a forked child; never pickled or copied."""
+class _RecordWords:
+    """The running words of a source that belong to one rank's records."""
+
+    def __init__(self, source: "Randomness") -> None:
+        self._source = source
+
+    def fill(self, out: Words) -> None:
+        self._source._fill_for_records(out)
+
+
+class Randomness(ABC):
+    """A source of words and public draws: thread-safe, re-keyed in a forked child, never pickled or copied."""
 
     name: str
     private: bool
@@ -162,11 +191,13 @@ class _Source:
         self._of_records: AesWords | PhiloxWords | None = None
         self._on_device: dict[tuple[int, torch.device], torch.Generator] = {}
 
+    @abstractmethod
     def _entropy(self, purpose: int, count: int) -> bytes:
-        raise NotImplementedError
+        """Bytes for a new key or seed."""
 
+    @abstractmethod
     def _generator(self, key: bytes) -> AesWords | PhiloxWords:
-        raise NotImplementedError
+        """What gives words from a key."""
 
     def _fresh(self) -> None:
         # A forked child must not repeat its parent's noise.
@@ -174,30 +205,36 @@ class _Source:
             self._reset()
 
     def words(self, count: int) -> Words:
-        """`count` fresh words."""
+        """`count` fresh words, never repeated."""
         out = np.empty(count, dtype=np.uint64)
         self.fill(out)
         return out
 
     def fill(self, out: Words) -> None:
-        """Fresh words into a contiguous array."""
+        """Fresh words into a contiguous array; nothing is allocated."""
         with self._lock:
             self._fresh()
             self.names_used.add(self.name)
             self._noise.fill(out)
 
     def words_of_pieces(self, count: int) -> Sequence[WordFiller]:
-        """The running words for every piece: a rank has its own key."""
+        """Fresh words for the noise of each piece of one sum: the running ones, since a rank has its own key.
+
+        Ranks share the pieces, and no two draw for the same.
+        """
         return [self] * count
 
-    def stream(self, *address: int) -> "_Stream":
-        """An independent stream for an address of up to three numbers."""
-        return _Stream(self, (*address, *(0,) * (3 - len(address))))
+    def stream(self, *address: int) -> Stream:
+        """An independent stream for an address (purpose, step, block); the same on every rank."""
+        return Stream(self, (*address, *(0,) * (3 - len(address))))
 
     def block_words(
         self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
     ) -> Words:
-        """Words of many blocks at once; the first use in a parallel run is collective (rank 0's key)."""
+        """Words [skip, skip + count) of streams (purpose, step, block), one row per block; one step, or one each.
+
+        The first use in a parallel run is collective (rank 0's key).
+        """
         address = ([purpose], [step] if isinstance(step, int) else step, blocks)
         for values, limit in zip(address, _LIMITS, strict=True):
             for value in (min(values, default=0), max(values, default=0)):
@@ -217,21 +254,21 @@ class _Source:
         return self._coins
 
     def new_run(self) -> int:
-        """0, 1, 2, ..."""
+        """A number no other gateway of this source has, so that two fits never share coins: 0, 1, 2, ..."""
         with self._lock:
             self._runs += 1
             return self._runs - 1
 
     def device_noise(self, device: torch.device | str) -> torch.Generator:
-        """One generator per device, kept as long as this object."""
+        """The generator for privacy noise of tensors on an accelerator, kept as long as this object."""
         return self._generator_on(_NOISE_ON_DEVICE, torch.device(device))
 
     def record_words(self) -> WordFiller:
-        """Secret words for draws of records; another key on every rank, never stored."""
+        """Secret words for draws of this rank's records, never stored; their key is not that of the noise."""
         return _RecordWords(self)
 
     def record_generator(self, device: torch.device | str) -> torch.Generator:
-        """One generator per device, kept as long as this object; another one on every rank."""
+        """The same on an accelerator: a generator, kept as long as this object; another one on every rank."""
         return self._generator_on(_RECORDS_ON_DEVICE, torch.device(device))
 
     def _fill_for_records(self, out: Words) -> None:
@@ -253,7 +290,7 @@ class _Source:
             return self._on_device[key]
 
     def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A new generator for public draws, equal on every rank (collective in a parallel run)."""
+        """A new generator for public draws (post-processing), equal on every rank (collective in a parallel run)."""
         with self._lock:
             self._fresh()
             seed = int.from_bytes(_from_first(self._entropy(_PUBLIC, 8)), "little")
@@ -266,7 +303,7 @@ class _Source:
         return f"<{type(self).__name__}: {self.name}>"
 
 
-class SystemRandomness(_Source):
+class SystemRandomness(Randomness):
     """The default: keyed by the operating system, a fresh key per object and per process."""
 
     private = True
@@ -283,7 +320,7 @@ class SystemRandomness(_Source):
         return AesWords(key) if self._aes else PhiloxWords(key)
 
 
-class SeededRandomness(_Source):
+class SeededRandomness(Randomness):
     """Reproducible; for tests and figures. Voids the guarantee: whatever it touches is NOT PRIVATE.
 
     The words need numpy alone and are the same on every machine; the coins and integer noise too.
@@ -318,7 +355,7 @@ class SeededRandomness(_Source):
         """Reproducible in a child as well."""
 
 
-_sources: "weakref.WeakSet[_Source]" = weakref.WeakSet()
+_sources: "weakref.WeakSet[Randomness]" = weakref.WeakSet()
 
 
 def _unlock_in_child() -> None:

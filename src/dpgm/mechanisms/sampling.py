@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness
 
-BLOCK = (
-    1 << 20
-)  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws those it touches whole
+BLOCK = 1 << 20  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws blocks whole
 AHEAD = 1 << 16  # words drawn at once: a few cost almost as much as thousands, and a thread hands over less often
 
 _Samples: TypeAlias = dict[tuple[int, float], NDArray[np.int64]]

@@ -78,19 +78,15 @@ class ThresholdQuery(Query):
     rows: int = 1
     threshold: float = math.inf
 
-    def sums(self, view: View, randomness: Randomness) -> Tensor:
-        """Exact sums over the private vocabulary, in steps."""
+    def sums(self, view: View, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
+        """The private vocabulary, and the exact sums of its values, in steps."""
         held = self.holdings(view)
         indptr, codes = capped(held.indptr, held.codes, self.cap, randomness)
         lengths = np.diff(indptr)
         weights = np.repeat(contributions(self.cap)[lengths], lengths).astype(np.float64)
         # whole numbers far below 2^53: the floating-point sums are exact
         total = np.bincount(codes, weights, minlength=len(held.vocabulary)).astype(np.int64)
-        return torch.from_numpy(total)
-
-    def vocabulary(self, view: View) -> Sequence[Value]:
-        """The private vocabulary, in the order of the sums."""
-        return self.holdings(view).vocabulary
+        return held.vocabulary, torch.from_numpy(total)
 
     def sums_of_all(self, view: View, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
         """The private vocabulary of all processes, each value once, and its exact sums over all of their rows.
@@ -98,7 +94,7 @@ class ThresholdQuery(Query):
         A row is in one process, which draws the secret order of a long one, so that a record adds what it adds to the
         sums of a single process.
         """
-        mine, sums = self.vocabulary(view), self.sums(view, randomness)
+        mine, sums = self.sums(view, randomness)
         if not parallel.is_parallel():
             return mine, sums
         told = parallel.bytes_of_all(json.dumps([list(value) for value in mine]).encode())

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from dpgm import validation
@@ -26,9 +27,16 @@ from dpgm.privacy.events import (
     events_of,
     threshold_delta,
 )
-from dpgm.privacy.loss_composition import GRID_TOLERANCE, Composed, Part, TooWideError, refined
-from dpgm.privacy.loss_distribution import Pair
-from dpgm.privacy.parallel_branches import Envelope, dominating
+from dpgm.privacy.loss_composition import (
+    GRID_TOLERANCE,
+    Composed,
+    Envelope,
+    Part,
+    TooWideError,
+    dominating,
+    refined,
+)
+from dpgm.privacy.loss_distribution import Floats, Pair
 from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.
@@ -59,6 +67,7 @@ class Cost:
 class _Normal:
     """Events in normal form: one Gaussian, sampled steps, and what runs in parallel branches."""
 
+    adjacency: Adjacency
     mu_squared: float
     steps: tuple[SampledSteps, ...]
     parallels: tuple[Parallel, ...] = ()
@@ -72,6 +81,61 @@ class _Normal:
                 "use a larger delta or a higher threshold."
             )
         return delta - self.thresholds
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether all of it is one Gaussian mechanism, which has a closed form."""
+        return not self.steps and not self.parallels
+
+    @property
+    def mu(self) -> float:
+        """Of the Gaussian."""
+        return math.sqrt(self.mu_squared)
+
+    @cached_property
+    def curve(self) -> Floats:
+        """Renyi divergences."""
+        twice = 2 if self.adjacency is Adjacency.REPLACE_ONE else 1  # one removal and one addition
+        events: list[Event] = [SampledSteps(s.noise, s.sampling_rate, twice * s.steps) for s in self.steps]
+        if self.mu_squared > 0:
+            events.append(GaussianRelease(1 / self.mu))
+        return renyi_curve([*events, *self.parallels])
+
+    def pairs(self, *removes: bool) -> tuple[Pair, ...]:
+        """The Gaussian, which is symmetric, and the sampled steps: removing a record, adding one, or both."""
+        gaussian = (Pair(self.mu, 1.0, 1, True),) if self.mu_squared > 0 else ()
+        steps = ((step, remove) for step in self.steps for remove in removes)
+        return (
+            *gaussian,
+            *(Pair(1 / step.noise, step.sampling_rate, step.steps, remove) for step, remove in steps),
+        )
+
+    def directions(self) -> list[tuple[Part, ...]]:
+        """What is composed: removing and adding apart, or both at once for a replacement, which is symmetric."""
+        if self.adjacency is Adjacency.REPLACE_ONE:
+            return [self.pairs(True, False)]
+        return [
+            (*self.pairs(remove), *(part for parallel in self.parallels for part in _branches(parallel, remove)))
+            for remove in (True, False)
+        ]
+
+    def tight(self, delta: float, tolerance: float = GRID_TOLERANCE) -> tuple[float, float, float]:
+        """Epsilon by the privacy loss distribution, what of it the grid adds, and epsilon by Renyi divergences.
+
+        The first two are infinite where the distribution gives no figure.
+        """
+        rdp, order = epsilon_from(self.curve, delta)
+        if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
+            return math.inf, math.inf, rdp
+        pld = grid_error = 0.0
+        try:
+            for parts in self.directions():
+                _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance)
+                if epsilon > pld:
+                    pld, grid_error = epsilon, error
+        except TooWideError:
+            return math.inf, math.inf, rdp
+        return pld, grid_error, rdp
 
 
 Costable: TypeAlias = Mechanism | Event
@@ -105,17 +169,17 @@ def cost(
     validation.probability(delta=delta)
     normal = _normal_form(mechanisms, adjacency)
     left = normal.left(delta)
-    if not normal.steps and not normal.parallels:
-        rdp = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), left)[0]
-        exact = gaussian_epsilon(math.sqrt(normal.mu_squared), left)
+    if normal.is_gaussian:
+        rdp = epsilon_from(normal.curve, left)[0]
+        exact = gaussian_epsilon(normal.mu, left)
         _agree(exact, rdp, 0.0)
         return Cost(exact, delta, adjacency, exact, rdp)
-    key = ["cost", ACCOUNTANT, repr(normal), float(delta), adjacency.value, check]
+    key = ["cost", ACCOUNTANT, repr(normal), float(delta), check]
     known = disk.recall(key) if cache else None
     if isinstance(known, list) and len(known) == 2 and all(isinstance(figure, float) for figure in known):
         pld, rdp = known
     else:
-        pld, rdp = _tight_and_renyi(normal, left, adjacency, check)
+        pld, rdp = _tight_and_renyi(normal, left, check)
         if cache:
             disk.keep(key, [pld, rdp])
     return Cost(min(pld, rdp), delta, adjacency, pld, rdp)
@@ -125,38 +189,15 @@ def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: floa
     """Epsilon by the privacy loss distribution alone, at most `tolerance` (a share of it) too high; for searches."""
     normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
     delta = normal.left(delta)
-    if not normal.steps and not normal.parallels:
-        return gaussian_epsilon(math.sqrt(normal.mu_squared), delta)
-    rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)
-    return min(_tight(normal, delta, Adjacency.ADD_REMOVE, rdp, order, tolerance)[0], rdp)
+    if normal.is_gaussian:
+        return gaussian_epsilon(normal.mu, delta)
+    pld, _, rdp = normal.tight(delta, tolerance)
+    return min(pld, rdp)
 
 
-def _tight(
-    normal: _Normal,
-    delta: float,
-    adjacency: Adjacency,
-    rdp: float,
-    order: float,
-    tolerance: float = GRID_TOLERANCE,
-) -> tuple[float, float]:
-    """Epsilon by the privacy loss distribution and what of it the grid adds; infinite where it gives no figure."""
-    if delta < SMALLEST_TIGHT_DELTA or rdp > LARGEST_TIGHT_EPSILON:
-        return math.inf, math.inf
-    pld = grid_error = 0.0
-    try:
-        for parts in _directions(normal, adjacency):
-            _, epsilon, error = refined(parts, delta, order - 1, ignore_below=pld, tolerance=tolerance)
-            if epsilon > pld:
-                pld, grid_error = epsilon, error
-    except TooWideError:
-        return math.inf, math.inf
-    return pld, grid_error
-
-
-def _tight_and_renyi(normal: _Normal, delta: float, adjacency: Adjacency, check: bool) -> tuple[float, float]:
-    rdp, order = epsilon_from(renyi_curve(_renyi_events(normal, adjacency)), delta)
-    pld, grid_error = _tight(normal, delta, adjacency, rdp, order)
-    if check and adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
+def _tight_and_renyi(normal: _Normal, delta: float, check: bool) -> tuple[float, float]:
+    pld, grid_error, rdp = normal.tight(delta)
+    if check and normal.adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
         witness = _dp_accounting_epsilon(normal, delta)
         if witness > 0:  # where divergences drown in rounding it answers 0, which says nothing
             rdp = min(rdp, witness)
@@ -173,17 +214,16 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
     """The smallest delta for which all mechanisms together cost at most `epsilon`."""
     validation.non_negative(epsilon=epsilon)
     normal = _normal_form(mechanisms, adjacency)
-    if not normal.steps and not normal.parallels:
-        return min(1.0, gaussian_delta(math.sqrt(normal.mu_squared), epsilon) + normal.thresholds)
-    curve = renyi_curve(_renyi_events(normal, adjacency))
-    renyi = delta_from(curve, epsilon)
+    if normal.is_gaussian:
+        return min(1.0, gaussian_delta(normal.mu, epsilon) + normal.thresholds)
+    renyi = delta_from(normal.curve, epsilon)
     answer = 0.0
     try:
-        for parts in _directions(normal, adjacency):
+        for parts in normal.directions():
             delta = 1e-6
             # The grid is chosen for a delta, which is what is asked for: two or three rounds settle it.
             for _ in range(4):
-                tilt = epsilon_from(curve, delta)[1] - 1
+                tilt = epsilon_from(normal.curve, delta)[1] - 1
                 previous, delta = delta, max(refined(parts, delta, tilt).composed.delta(epsilon), 1e-30)
                 if 0.2 < delta / previous < 5:
                     break
@@ -197,8 +237,8 @@ def profile(mechanisms: Sequence[Costable], delta: float) -> tuple[Composed, ...
     """The composed privacy loss in both directions, on a grid fine enough around `delta`; for audits."""
     normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
     delta = normal.left(delta)
-    order = epsilon_from(renyi_curve(_renyi_events(normal, Adjacency.ADD_REMOVE)), delta)[1]
-    return tuple(refined(parts, delta, order - 1).composed for parts in _directions(normal, Adjacency.ADD_REMOVE))
+    order = epsilon_from(normal.curve, delta)[1]
+    return tuple(refined(parts, delta, order - 1).composed for parts in normal.directions())
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -238,19 +278,13 @@ def check_rate(rate: float) -> None:
 
 
 def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Normal:
-    plain: list[Mechanism] = []
-    events: list[Event] = []
-    for entry in mechanisms:
-        if isinstance(entry, Mechanism):
-            validation.positive(noise=entry.noise)
-            validation.whole(count=entry.count, at_least=1, at_most=LARGEST_COUNT)
-            check_rate(entry.sampling_rate)
-            validation.non_negative(delta=entry.delta)
-            plain.append(entry)
-        elif isinstance(entry, (GaussianRelease, SampledSteps, CountsAndSums, Parallel, Threshold)):
-            events.append(entry)
-        else:
-            raise UsageError(f"an event of kind {type(entry).__name__} is unknown and cannot be costed.")
+    plain = [entry for entry in mechanisms if isinstance(entry, Mechanism)]
+    events = [entry for entry in mechanisms if not isinstance(entry, Mechanism)]
+    for entry in plain:
+        validation.positive(noise=entry.noise)
+        validation.whole(count=entry.count, at_least=1, at_most=LARGEST_COUNT)
+        check_rate(entry.sampling_rate)
+        validation.non_negative(delta=entry.delta)
     replace = adjacency is Adjacency.REPLACE_ONE
     mu_squared = 0.0
     steps: list[SampledSteps] = []
@@ -279,56 +313,21 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
             validation.probability(delta=event.delta)
             validation.whole(count=event.count, at_least=1, at_most=LARGEST_COUNT)
             thresholds.append(event)
+        elif not isinstance(event, Parallel):
+            raise UsageError(f"an event of kind {type(event).__name__} is unknown and cannot be costed.")
+        elif replace:
+            raise UsageError("the replace-one figure is not available for parallel branches.")
         else:
-            if replace:
-                raise UsageError("the replace-one figure is not available for parallel branches.")
             parallels.append(event)
     if mu_squared == 0 and not steps and not parallels:
         raise UsageError("there is no mechanism to cost; list at least one.")
     added = threshold_delta(thresholds, records=2 if replace else 1)
-    return _Normal(mu_squared, tuple(steps), tuple(parallels), added)
-
-
-def _renyi_events(normal: _Normal, adjacency: Adjacency) -> list[Event]:
-    twice = 2 if adjacency is Adjacency.REPLACE_ONE else 1  # one removal and one addition
-    events: list[Event] = [SampledSteps(s.noise, s.sampling_rate, twice * s.steps) for s in normal.steps]
-    if normal.mu_squared > 0:
-        events.append(GaussianRelease(1 / math.sqrt(normal.mu_squared)))
-    return [*events, *normal.parallels]
-
-
-def _directions(normal: _Normal, adjacency: Adjacency) -> list[list[Part]]:
-    """What is composed: removing and adding apart, or both at once for a replacement, which is symmetric."""
-    gaussian: list[Part] = [*_gaussian_pair(normal)]
-    if adjacency is Adjacency.REPLACE_ONE:
-        return [[*gaussian, *(_pair(step, remove) for step in normal.steps for remove in (True, False))]]
-    return [
-        [
-            *gaussian,
-            *(_pair(step, remove) for step in normal.steps),
-            *(part for parallel in normal.parallels for part in _branches(parallel, remove)),
-        ]
-        for remove in (True, False)
-    ]
-
-
-def _gaussian_pair(normal: _Normal) -> tuple[Pair, ...]:
-    return (Pair(math.sqrt(normal.mu_squared), 1.0, 1, True),) if normal.mu_squared > 0 else ()
-
-
-def _pair(step: SampledSteps, remove: bool) -> Pair:
-    return Pair(1 / step.noise, step.sampling_rate, step.steps, remove)
+    return _Normal(adjacency, mu_squared, tuple(steps), tuple(parallels), added)
 
 
 def _branches(parallel: Parallel, remove: bool) -> tuple[Part, ...]:
-    branches: list[tuple[Pair, ...]] = []
-    for branch in parallel.branches:
-        normal = _normal_form(branch, Adjacency.ADD_REMOVE)
-        branches.append((*_gaussian_pair(normal), *(_pair(step, remove) for step in normal.steps)))
-    worst = dominating(branches)
-    if worst is not None:
-        return worst
-    return (Envelope(tuple(branches)),)
+    branches = tuple(_normal_form(branch, Adjacency.ADD_REMOVE).pairs(remove) for branch in parallel.branches)
+    return dominating(branches) or (Envelope(branches),)
 
 
 def _dp_accounting_epsilon(normal: _Normal, delta: float) -> float:
@@ -342,7 +341,7 @@ def _dp_accounting_epsilon(normal: _Normal, delta: float) -> float:
     root.setLevel(logging.ERROR)  # it logs a warning for each order it leaves out, which is no concern of users
     try:
         if normal.mu_squared > 0:
-            accountant.compose(dp_accounting.GaussianDpEvent(1 / math.sqrt(normal.mu_squared)))
+            accountant.compose(dp_accounting.GaussianDpEvent(1 / normal.mu))
         for step in normal.steps:
             inner = dp_accounting.GaussianDpEvent(float(step.noise))
             accountant.compose(
