@@ -13,7 +13,7 @@ import math
 import numpy as np
 from spanning_tree import zcdp
 
-from dpgm.baselines.factored_weights import FactoredWeights
+from dpgm.baselines.mwem import FactoredWeights
 from dpgm.data.records import Records, concatenate
 from dpgm.evaluation.marginals import pair_counts
 

@@ -5,8 +5,7 @@ import pytest
 
 from dpgm.baselines import estimators, mwem
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
-from dpgm.baselines.factored_weights import FactoredWeights
-from dpgm.baselines.mwem import clip_records
+from dpgm.baselines.mwem import FactoredWeights, clip_records
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError

@@ -3,8 +3,8 @@
 Each draws its noise through the gateway and keeps a certificate of the mechanisms that ran.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -41,50 +41,57 @@ class BaselineCertificate:
 
 
 class _Baseline:
-    """A strategy fitted at once."""
+    """A family fitted at once, with settings of its own."""
 
-    method = ""
+    method: str
+    strategy: Strategy
     statements: tuple[str, ...] = ()
+    settings = FamilySettings()
 
-    def __init__(self, epsilon: float, delta: float | None, randomness: Randomness | None) -> None:
+    def __init__(
+        self, epsilon: float = 1.0, delta: float | None = None, randomness: Randomness | None = None
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.randomness = randomness
 
-    def _fit(self, records: Records, strategy: Strategy, settings: FamilySettings) -> None:
+    def fit(self, records: Records) -> Self:
+        """Measure and fit as the family does; returns self with `generator_` and `certificate_`."""
         validation.positive(epsilon=self.epsilon)
         delta = default_delta(len(records)) if self.delta is None else self.delta
         validation.probability(delta=delta)
-        refused = strategy.refuses(Config(self.epsilon, delta), records.domain)
+        settings, domain = self.settings, records.domain
+        settings.check()
+        refused = self.strategy.refuses(Config(self.epsilon, delta), domain)
         if refused is not None:
             raise UsageError(refused)
-        facts = PublicFacts(records.domain, len(records), self.epsilon, delta)
-        mechanisms = calibrate(self.epsilon, delta, strategy.budget(facts, settings).spends)
+        facts = PublicFacts(domain, len(records), self.epsilon, delta)
+        mechanisms = calibrate(self.epsilon, delta, self.strategy.budget(facts, settings).spends)
+        chosen = Settings(self.strategy.name, family=settings)
+        plan = FitPlan(self.epsilon, self.epsilon, delta, len(records), domain.width, chosen, mechanisms)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
         gateway = Gateway(records, randomness=randomness, allowance=mechanisms)
-        chosen = Settings(strategy.name, family=settings)
-        plan = FitPlan(self.epsilon, self.epsilon, delta, len(records), records.domain.width, chosen, mechanisms)
-        context = RunContext()
-        self.generator_ = strategy.fit(gateway, plan, records.domain, draws=randomness.draws(), context=context)
-        spent = gateway.spent
+        self.generator_ = self.strategy.fit(gateway, plan, domain, draws=randomness.draws(), context=RunContext())
         self.certificate_ = BaselineCertificate(
             self.method,
-            cost(spent, delta).epsilon,
+            cost(gateway.spent, delta).epsilon,
             delta,
             len(records),
-            spent,
+            gateway.spent,
             randomness.name,
             randomness.private,
             self.statements,
         )
+        return self
 
     def sample(self, count: int, *, seed: int | None = None) -> Records:
         """`count` records of the fitted distribution; costs nothing."""
-        _check_fitted(self)
-        validation.whole(at_least=1, count=count)
+        _check_sampling(self, count)
         generator = torch.Generator()
-        start: Callable[[], object] = generator.seed if seed is None else lambda: generator.manual_seed(seed)
-        start()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
         return self.generator_.sample(count, generator=generator)
 
 
@@ -100,16 +107,7 @@ class IndependentMarginals(_Baseline):
     """
 
     method = "independent noisy marginals"
-
-    def __init__(
-        self, epsilon: float = 1.0, delta: float | None = None, randomness: Randomness | None = None
-    ) -> None:
-        super().__init__(epsilon, delta, randomness)
-
-    def fit(self, records: Records) -> "IndependentMarginals":
-        """Release lengths and counts; returns self with `generator_` and `certificate_`."""
-        self._fit(records, INDEPENDENT, FamilySettings())
-        return self
+    strategy = INDEPENDENT
 
 
 class Mwem(_Baseline):
@@ -126,6 +124,7 @@ class Mwem(_Baseline):
 
     method = "MWEM"
     statements = ("Selection is noisy-max with Gaussian noise.",)
+    strategy = MWEM
 
     def __init__(
         self,
@@ -135,20 +134,13 @@ class Mwem(_Baseline):
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(epsilon, delta, randomness)
-        self.iterations = iterations
-
-    def fit(self, records: Records) -> "Mwem":
-        """Select, measure, update; returns self with `generator_` and `certificate_`."""
-        settings = MwemSettings(self.iterations)
-        settings.check()
-        self._fit(records, MWEM, settings)
-        return self
+        self.settings = MwemSettings(iterations)
 
 
 class AnswerZero:
     """Empty records only: free of charge, and hard to beat on queries that are nearly always 0. Reads no record."""
 
-    def fit(self, records: Records) -> "AnswerZero":
+    def fit(self, records: Records) -> Self:
         """Remember the public domain and number of records."""
         self.domain_ = records.domain
         self.certificate_ = BaselineCertificate(
@@ -158,12 +150,12 @@ class AnswerZero:
 
     def sample(self, count: int, *, seed: int | None = None) -> Records:
         """`count` empty records."""
-        _check_fitted(self)
-        validation.whole(at_least=1, count=count)
+        _check_sampling(self, count)
         indices = np.empty(0, dtype=index_dtype(self.domain_.width))
         return Records(self.domain_, np.zeros(count + 1, dtype=np.int64), indices)
 
 
-def _check_fitted(estimator: object) -> None:
+def _check_sampling(estimator: object, count: int) -> None:
     if not hasattr(estimator, "certificate_"):
         raise NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit(records) first.")
+    validation.whole(at_least=1, count=count)

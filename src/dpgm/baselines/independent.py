@@ -6,7 +6,7 @@ per column.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, concatenate, index_dtype
+from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend
@@ -24,14 +24,14 @@ from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Generator, PublicFacts, RunContext, Strategy
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
-from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.settings import FamilySettings
 
-_CHUNK_CELLS = 2**24
+CHUNK_CELLS = 2**24
 
 
-class IndependentItems:
+class IndependentItems(Generator):
     """The probability of every position; items are independent, a table column takes one value.
 
     Args:
@@ -58,47 +58,34 @@ class IndependentItems:
         """One component."""
         return Products(self.domain, torch.ones(1), self.probabilities[None])
 
-    def samples_whole(self, count: int) -> bool:
-        """Never: every record is drawn by itself."""
-        return False
-
-    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
-        """`count` records of a larger sample that is drawn in parts."""
-        return self.sample(count, generator=generator)
-
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records whose items are independent and whose columns take one value each."""
-        domain, chances = self.domain, self.probabilities.float()
-        rows = max(1, _CHUNK_CELLS // max(1, domain.width))
-        parts = [Records.from_lists([], domain)]
-        for start in range(0, count, rows):
-            size = min(rows, count - start)
-            present = torch.rand(size, domain.width, generator=generator) < chances
-            for column in domain.table_columns:
+        chances = self.probabilities.float()
+
+        def draw(size: int) -> NDArray[np.bool_]:
+            present = torch.rand(size, self.domain.width, generator=generator) < chances
+            for column in self.domain.table_columns:
                 own = chances[column].double()
                 drawn = torch.multinomial(own, size, replacement=True, generator=generator)
                 present[:, column] = torch.nn.functional.one_hot(drawn, len(own)).bool()
-            at, columns = np.nonzero(present.numpy())
-            indptr = np.zeros(size + 1, dtype=np.int64)
-            np.cumsum(np.bincount(at, minlength=size), out=indptr[1:])
-            parts.append(Records(domain, indptr, columns.astype(index_dtype(domain.width))))
-        return concatenate(parts)
+            return present.numpy()
+
+        return in_chunks(self.domain, count, draw)
 
 
-class IndependentStrategy:
+def in_chunks(domain: Domain, count: int, draw: Callable[[int], NDArray[np.bool_]]) -> Records:
+    """`count` records that are drawn so many at a time, dense (records, positions)."""
+    rows = max(1, CHUNK_CELLS // max(1, domain.width))
+    parts = (draw(min(rows, count - start)) for start in range(0, count, rows))
+    return concatenate([Records.from_lists([], domain), *(Records.from_dense(part, domain) for part in parts)])
+
+
+class IndependentStrategy(Strategy):
     """Independent noisy marginals as a family."""
 
     name = IndependentItems.kind
     settings_type = FamilySettings
     measures = in_words(RecordLengths.words, ItemCounts.words)
-
-    def refuses(self, config: Config, domain: Domain | None) -> str | None:
-        """Any domain will do; the paper's preset trains networks."""
-        return refuses_paper(config, self.name)
-
-    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """It has none."""
-        return no_settings(config)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Lengths where there are item sets; the rest for the counts."""
@@ -106,13 +93,9 @@ class IndependentStrategy:
             return Budget((Spend(ITEMS, 1.0),))
         return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
 
-    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """No setting decides it."""
-        return {}
-
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """A chunk of dense samples, and a few numbers per position."""
-        return 8 * _CHUNK_CELLS + 100 * (0 if facts.domain is None else facts.domain.width)
+        return 8 * CHUNK_CELLS + 100 * (0 if facts.domain is None else facts.domain.width)
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Counting alone."""

@@ -19,7 +19,7 @@ Not faithful, and why:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,26 +30,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.baselines.factored_weights import FactoredWeights
-from dpgm.baselines.independent import average, noisy_lengths
+from dpgm.baselines.independent import CHUNK_CELLS, average, in_chunks, noisy_lengths
 from dpgm.baselines.rules import RULES
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, concatenate
+from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import dense_rows
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, Generator, PublicFacts, RunContext, Strategy
 from dpgm.strategy.rules import CostRules, Sizes, Work
-from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
 _CHUNK = 8192  # records: float32 sums of so few are exact
-_CHUNK_CELLS = 2**24
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,97 @@ class MwemSettings(FamilySettings):
         validation.whole(at_least=1, at_most=100_000, iterations=self.iterations)
 
 
-class WeightedGroups:
+class FactoredWeights:
+    """Multiplicative weights over {0, 1}^m as a product of small groups of items, each with a full table.
+
+    A query about one or two items touches one group (two groups are merged when a query joins them), so updating that
+    group's table is exactly the update of the full table of 2^m cells. Merging stops at `largest` items.
+
+    Args:
+        probabilities: (m,) of the independent items to start from.
+        largest: most items of a group.
+    """
+
+    def __init__(self, probabilities: NDArray[np.float64], largest: int = RULES.largest_group) -> None:
+        self.largest = largest
+        self.width = len(probabilities)
+        self.group = np.arange(self.width)
+        self.items = {at: [at] for at in range(self.width)}
+        self.tables = {at: np.array([1 - p, p]) for at, p in enumerate(probabilities)}
+        self.single = probabilities.astype(np.float64)
+        self.pairs = np.outer(self.single, self.single)
+        np.fill_diagonal(self.pairs, self.single)
+
+    @classmethod
+    def of_groups(
+        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = RULES.largest_group
+    ) -> "FactoredWeights":
+        """The distribution of given groups: the items of each and their table."""
+        weights = cls(np.zeros(sum(len(items) for items, _ in groups)), largest)
+        weights.items = {items[0]: items for items, _ in groups}
+        weights.tables = {items[0]: table for items, table in groups}
+        for items, _ in groups:
+            weights.group[items] = items[0]
+        weights.refresh()
+        return weights
+
+    def representable(self) -> NDArray[np.bool_]:
+        """(m, m): whether the pair lies in one group or its two groups may still be merged."""
+        sizes = np.array([len(self.items[int(at)]) for at in self.group])
+        fits: NDArray[np.bool_] = sizes[:, None] + sizes[None, :] <= self.largest
+        fits |= self.group[:, None] == self.group[None, :]
+        return fits
+
+    def join(self, i: int, j: int) -> None:
+        """Put two items into one group; the distribution stays the same."""
+        a, b = int(self.group[i]), int(self.group[j])
+        if a == b:
+            return
+        self.tables[a] = np.multiply.outer(self.tables[a], self.tables.pop(b))
+        moved = self.items.pop(b)
+        self.items[a] = self.items[a] + moved
+        self.group[moved] = a
+
+    def update(self, query: tuple[int, ...], measured: float) -> None:
+        """One multiplicative-weights step toward the measured share of records holding the query's items."""
+        group = int(self.group[query[0]])
+        table = self.tables[group]
+        cells = tuple(1 if item in query else slice(None) for item in self.items[group])
+        answer = table[cells].sum()
+        table[cells] *= np.exp((measured - answer) / 2)
+        table /= table.sum()
+
+    def refresh(self) -> None:
+        """Recompute single and pair probabilities from the tables."""
+        for group, items in self.items.items():
+            table, axes = self.tables[group], range(len(items))
+            for at in axes:
+                rest = tuple(axis for axis in axes if axis != at)
+                self.single[items[at]] = table.sum(axis=rest)[1]
+        self.pairs = np.outer(self.single, self.single)
+        np.fill_diagonal(self.pairs, self.single)
+        for group, items in self.items.items():
+            table, axes = self.tables[group], range(len(items))
+            for a in axes:
+                for b in range(a + 1, len(items)):
+                    rest = tuple(axis for axis in axes if axis not in (a, b))
+                    both = table.sum(axis=rest)[1, 1]
+                    self.pairs[items[a], items[b]] = self.pairs[items[b], items[a]] = both
+
+    def draw(self, count: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+        """`count` records, dense (count, m)."""
+        records = np.zeros((count, self.width), dtype=np.bool_)
+        for group, items in self.items.items():
+            table = self.tables[group]
+            edges = np.cumsum(table.ravel())
+            cell = np.searchsorted(edges, generator.random(count) * edges[-1], side="right")
+            values = np.unravel_index(np.minimum(cell, table.size - 1), table.shape)
+            for item, value in zip(items, values, strict=True):
+                records[:, item] = value == 1
+        return records
+
+
+class WeightedGroups(Generator):
     """The fitted distribution: independent groups of items, each with a full table.
 
     Args:
@@ -93,27 +181,13 @@ class WeightedGroups:
             "tables": torch.from_numpy(np.concatenate([table.ravel() for _, table in groups])),
         }
 
-    def as_products(self) -> None:
-        """It is none."""
-
-    def samples_whole(self, count: int) -> bool:
-        """Never: every record is drawn by itself."""
-        return False
-
-    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
-        """`count` records of a larger sample that is drawn in parts."""
-        return self.sample(count, generator=generator)
-
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records of the fitted distribution."""
         random = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
-        rows = max(1, _CHUNK_CELLS // self.domain.width)
-        drawn = (self.weights.draw(min(rows, count - at), random) for at in range(0, count, rows))
-        empty = Records.from_lists([], self.domain)
-        return concatenate([empty, *(Records.from_dense(part, self.domain) for part in drawn)])
+        return in_chunks(self.domain, count, lambda size: self.weights.draw(size, random))
 
 
-class MwemStrategy:
+class MwemStrategy(Strategy):
     """Multiplicative weights with report-noisy-max, over item sets."""
 
     name = WeightedGroups.kind
@@ -130,13 +204,11 @@ class MwemStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Tables, and too many items."""
-        if (paper := refuses_paper(config, self.name)) is not None:
-            return paper
         if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
         if domain is not None and domain.width > RULES.most_items:
             return f"MWEM handles at most {RULES.most_items} items; the domain has {domain.width}."
-        return None
+        return super().refuses(config, domain)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """As many rounds as in the paper's comparison."""
@@ -151,14 +223,10 @@ class MwemStrategy:
             (Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)),
         )
 
-    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """No setting decides it."""
-        return {}
-
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
         width = RULES.most_items if facts.domain is None else facts.domain.width
-        return 80 * width**2 + 8 * _CHUNK * width + 8 * _CHUNK_CELLS
+        return 80 * width**2 + 8 * _CHUNK * width + 8 * CHUNK_CELLS
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Sorting the items of every record, and all pairs in every round."""

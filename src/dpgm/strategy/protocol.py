@@ -18,7 +18,7 @@ from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.rules import CostRules, Sizes, Work
-from dpgm.strategy.settings import Config, FamilySettings, Settings
+from dpgm.strategy.settings import Config, FamilySettings, Settings, no_settings, refuses_paper
 
 # -- what a family is told ----------------------------------------------------------------------
 
@@ -216,7 +216,10 @@ class ProductMixture(Protocol):
 
 
 class Generator(Protocol):
-    """A fitted generator: plain tensors and a description; it has never heard of the rows."""
+    """A fitted generator: plain tensors and a description; it has never heard of the rows.
+
+    One that draws every record by itself may inherit how larger samples are drawn.
+    """
 
     @property
     def kind(self) -> str:
@@ -234,16 +237,22 @@ class Generator(Protocol):
 
     def as_products(self) -> ProductMixture | None:
         """The mixture of products that it is, if it is one: such a mixture can be conditioned exactly."""
+        return None
 
     def samples_whole(self, count: int) -> bool:
         """Whether `sample` arranges `count` records as a whole; if not, larger samples are drawn in parts."""
+        return False
 
     def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
         """`count` records of a larger sample that is drawn in parts; `phase`s are spread evenly over [0, 1)."""
+        return self.sample(count, generator=generator)
 
 
 class Strategy(Protocol):
-    """A family of generators, from plan to release. One folder each; `synthesis/strategies.py` lists them."""
+    """A family of generators, from plan to release. One folder each; `synthesis/strategies.py` lists them.
+
+    One without settings, for any domain, may inherit what it says of them.
+    """
 
     @property
     def name(self) -> str:
@@ -259,15 +268,18 @@ class Strategy(Protocol):
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Why it cannot fit such a request, in one sentence; None if it can."""
+        return refuses_paper(config, self.name)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """Its settings for a request it does not refuse, from public numbers."""
+        return no_settings(config)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Which mechanisms a fit runs, and their shares of the budget."""
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """What the settings fix of the architecture of a fitted generator."""
+        return {}
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Bytes that a fit needs beyond the records themselves; deliberately generous."""
