@@ -12,8 +12,7 @@ from dpgm.cli.app import printable, run
 from dpgm.data.conditions import positions_of
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.errors import DiskError, UsageError
-from dpgm.images.model import ImageGenerator
-from dpgm.images.networks import shapes_of
+from dpgm.images.model import ImageGenerator, shapes_of
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.conditioning import parse_where
 from dpgm.synthesis.strategies import rebuild

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from dpgm.clustering.centers import CenterUpdate, centers_from_records, draw_initial_centers, merge_clusters
-from dpgm.clustering.lloyd import count_and_sum, nearest
-from dpgm.clustering.private_kmeans import default_features, private_kmeans
+from dpgm.clustering.private_kmeans import count_and_sum, default_features, nearest, private_kmeans
 from dpgm.compute import feature_kernels
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records

@@ -17,12 +17,15 @@ from dpgm.images.measurement import (
     class_shares,
     mean_features,
 )
-from dpgm.images.networks import convolutional_architecture, dense_architecture
+from dpgm.images.model import image_architecture
+from dpgm.images.rules import RULES
 from dpgm.mechanisms.query import View
 
 DOMAIN = Domain((Image("image", 8, 8), Categorical("label", (0, 1))), label="label")
 DESIGN = EmbeddingDesign(8, 8, (FeatureSet("dct", 0.003, 150, 0.5), FeatureSet("dct", 0.02, 150, 0.5)))
-QUICK = RefinementSettings(steps=300, images=16, learning_rate=0.01, memory=0.0, average=0.95, warm_up=10)
+QUICK = RefinementSettings(
+    steps=300, images=16, rules=dataclasses.replace(RULES.fit, learning_rate=0.01, average=0.95, warm_up=10)
+)
 
 
 def bars(count: int) -> Records:
@@ -50,11 +53,11 @@ def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
 @pytest.mark.parametrize(
     ("architecture", "changes"),
     [
-        (dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)), {}),
-        (dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)), {"memory": 0.5, "parts": 2, "pixels": "drawn"}),
-        (convolutional_architecture(8, 8, 2, latent=4, channels=(16, 12, 8)), {}),
+        (image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)), {}),
+        (image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)), {"parts": 2}),
+        (image_architecture("conv", 8, 8, 2, latent=4, hidden=(16, 12, 8)), {}),
     ],
-    ids=["dct", "drawn", "conv"],
+    ids=["dct", "parts", "conv"],
 )
 def test_generated_classes_look_like_the_measured_ones(
     architecture: dict[str, object], changes: dict[str, object]
@@ -73,7 +76,7 @@ def test_generated_classes_look_like_the_measured_ones(
 
 
 def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
-    architecture = dense_architecture(8, 8, 2, latent=4, hidden=(16, 16))
+    architecture = image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16))
     short = dataclasses.replace(QUICK, steps=5)
     states = [
         fit_images(
@@ -87,7 +90,7 @@ def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
 def test_nonsense_measurements_still_give_a_finite_generator() -> None:
     noise = torch.randn(2, DESIGN.features, generator=torch.Generator().manual_seed(0)).double() * 1e4
     hopeless = ImageMeasurements(DESIGN, torch.tensor([-50.0, -3.0]), 40.0, noise)
-    architecture = dense_architecture(8, 8, 2, latent=4, hidden=(16, 16))
+    architecture = image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16))
     settings = dataclasses.replace(QUICK, steps=20)
     source = torch.Generator().manual_seed(0)
     fitted = fit_images(hopeless, architecture, DOMAIN, settings=settings, generator=source)
@@ -106,7 +109,7 @@ def test_progress_ends_at_one() -> None:
     told: list[float] = []
     fit_images(
         measured(bars(20)),
-        dense_architecture(8, 8, 2, latent=4, hidden=(16, 16)),
+        image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16)),
         DOMAIN,
         settings=dataclasses.replace(QUICK, steps=60),
         generator=torch.Generator().manual_seed(3),

@@ -15,9 +15,9 @@ from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.images.features import EmbeddingDesign, FeatureSet
 from dpgm.images.fitting import RefinementSettings, fit_images
-from dpgm.images.layout import ImageLayout, draw_levels
+from dpgm.images.layout import ImageLayout
 from dpgm.images.measurement import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
-from dpgm.images.networks import dense_architecture
+from dpgm.images.model import draw_levels, image_architecture
 from dpgm.mechanisms.query import View
 from dpgm.statistics.fourier_features import FourierFeatures
 
@@ -152,7 +152,7 @@ def test_a_fitted_generator_draws_the_grey_values_that_were_measured() -> None:
     generator = torch.Generator().manual_seed(0)
     fitted = fit_images(
         measured,
-        dense_architecture(8, 8, 2, latent=4, hidden=(32, 48)),
+        image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)),
         records.domain,
         settings=RefinementSettings(steps=300, images=20),
         generator=generator,

@@ -4,13 +4,12 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.errors import ArtefactError
-from dpgm.images.model import ImageGenerator
-from dpgm.images.networks import convolutional_architecture, dense_architecture, initial_parameters
+from dpgm.images.model import ImageGenerator, image_architecture, initial_parameters
 
 DOMAIN = Domain((Image("image", 9, 7), Categorical("label", ("a", "b", "c"))), label="label")
 ARCHITECTURES = [
-    dense_architecture(9, 7, 3, latent=4, hidden=(12, 16)),
-    convolutional_architecture(9, 7, 3, latent=4, channels=(8, 6, 4)),
+    image_architecture("dct", 9, 7, 3, latent=4, hidden=(12, 16)),
+    image_architecture("conv", 9, 7, 3, latent=4, hidden=(8, 6, 4)),
 ]
 
 

@@ -31,8 +31,8 @@ MUTANTS = (
         "a record counts in two clusters",
         (
             (
-                "        add_by_cluster(features, assign(features, whole.units, whole.offsets), counts, sums)\n",
-                "        nearest_one = assign(features, whole.units, whole.offsets)\n"
+                "        add_by_cluster(features, assign(features, units, offsets), counts, sums)\n",
+                "        nearest_one = assign(features, units, offsets)\n"
                 "        add_by_cluster(features, nearest_one, counts, sums)\n"
                 "        add_by_cluster(features, (nearest_one + 1) % len(counts), counts, sums)\n",
             ),
@@ -44,12 +44,11 @@ MUTANTS = (
         "centres start from rows",
         (
             (
-                "        centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)\n"
-                "    clustering",
-                "        centers = draw_initial_centers(frequencies, count, features, domain=domain, generator=draws)\n"
-                "    if gateway._records is not None and len(gateway._records):\n"
-                "        centers[0] = features.transform(gateway._records.rows(0, 1))[0]\n"
-                "    clustering",
+                "        clustering = private_kmeans(\n",
+                "        rows = self.gateway._records\n"
+                "        if rows is not None and len(rows):\n"
+                "            centers[0] = features.transform(rows.rows(0, 1))[0]\n"
+                "        clustering = private_kmeans(\n",
             ),
         ),
         (f"{PIPELINE}::test_one_more_record_moves_every_release_within_its_bound", "-k", "vae or rbm"),
@@ -73,11 +72,11 @@ MUTANTS = (
         "true sizes as mixture weights",
         (
             (
-                "    return _floored(noisy, plan)\n",
-                "    true = gateway._kept.get(CLUSTERS)\n"
-                "    if true is not None:\n"
-                "        noisy = torch.bincount(torch.as_tensor(true), minlength=k).double()\n"
-                "    return _floored(noisy, plan)\n",
+                "        return self._floored(noisy)\n",
+                "        true = self.gateway._kept.get(CLUSTERS)\n"
+                "        if true is not None:\n"
+                "            noisy = torch.bincount(torch.as_tensor(true), minlength=sizes.clusters).double()\n"
+                "        return self._floored(noisy)\n",
             ),
         ),
         PLAYBACK,
@@ -150,13 +149,13 @@ MUTANTS = (
         "a vocabulary from the data: items that nobody holds are left out",
         (
             (
-                "    start = model.warm(model.initial(k, generator=draws), frequencies)\n",
-                "    rows = gateway._records\n"
-                "    if rows is not None:\n"
-                "        seen = torch.zeros(domain.width, dtype=torch.bool)\n"
-                '        seen[torch.as_tensor(rows.indices.astype("int64"))] = True\n'
-                "        frequencies = torch.where(seen, frequencies, 1e-6)\n"
-                "    start = model.warm(model.initial(k, generator=draws), frequencies)\n",
+                "        start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)\n",
+                "        rows = self.gateway._records\n"
+                "        if rows is not None:\n"
+                "            seen = torch.zeros(self.domain.width, dtype=torch.bool)\n"
+                '            seen[torch.as_tensor(rows.indices.astype("int64"))] = True\n'
+                "            frequencies = torch.where(seen, frequencies, 1e-6)\n"
+                "        start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)\n",
             ),
         ),
         PLAYBACK,

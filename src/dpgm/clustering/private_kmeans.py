@@ -5,8 +5,12 @@ sum of every cluster. All that follows (dividing, shrinking, projecting, re-seed
 
 Lloyd's algorithm keeps to the optimum it starts near, and centres that know nothing of the data start anywhere. So the
 first half of the iterations may run with more clusters than are wanted; they are merged into those (`merge_clusters`).
+
+A pass over the rows counts and sums in whole numbers: features are held in memory where they fit a stated limit and
+recomputed chunk by chunk otherwise, and the results are the same bits.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +19,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.clustering.centers import CenterUpdate, merge_clusters
-from dpgm.clustering.lloyd import cache_features, count_and_sum, nearest
 from dpgm.clustering.rules import RULES
+from dpgm.compute.feature_kernels import add_by_cluster, assign
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.fourier_features import FeatureMap
+from dpgm.statistics.fourier_features import UNIT, FeatureMap
 from dpgm.validation import non_negative, whole
 
 MEMORY_LIMIT = 512 << 20  # bytes of features held in memory before they are streamed instead
+CHUNK_NUMBERS = 1 << 19  # features of a chunk: 1 MiB, so that a chunk stays in the second-level cache
+DEVICE_CHUNK_NUMBERS = 1 << 26
 STARTS = 2  # initial centres per cluster
 COUNTS, SUMS = "cluster counts", "cluster sums"
 KMEANS_WORDS = {
@@ -158,3 +164,69 @@ def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> t
             sums, sensitivity=feature_map.norm_bound, shape=(clusters, feature_map.features), grid=feature_map.grid
         ),
     )
+
+
+def _whole_centers(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Tensor, Tensor]:
+    """Centres (k, d) int16 on the grid on which scores are exact, and half their squared norms (k,) int64.
+
+    The nearest centre is the one with the largest <feature, centre> - half squared norm, both in units of a score.
+    """
+    scale = UNIT  # steps to a length of one: every centre fits int16 and, halved often enough, every score int32
+    while feature_map.norm_bound / feature_map.grid * feature_map.norm_bound * scale >= 2**31:
+        scale //= 2
+    units = torch.round(centers.double() * scale).clamp(-UNIT, UNIT - 1).to(torch.int16)
+    # A score counts steps of grid / scale; half a squared norm counts steps of 1 / (2 scale^2).
+    squares = (units.long() ** 2).sum(dim=1).double()
+    offsets = torch.round(squares / (2 * scale * feature_map.grid)).long()
+    return units.to(device), offsets.to(device)
+
+
+def feature_chunks(
+    records: Records, feature_map: FeatureMap, device: str = "cpu", cached: Tensor | None = None
+) -> Iterator[Tensor]:
+    """Quantised features of consecutive rows, from the cache or computed."""
+    numbers = CHUNK_NUMBERS if device == "cpu" else DEVICE_CHUNK_NUMBERS
+    size = max(1, numbers // feature_map.features)
+    if cached is not None:
+        yield from torch.split(cached, size)
+        return
+    for chunk in records.chunks(size):
+        yield feature_map.quantised(chunk, device)
+
+
+def cache_features(
+    records: Records, feature_map: FeatureMap, memory_limit: int, device: str = "cpu"
+) -> Tensor | None:
+    """All features, (N, d) int16, or None where they would take more than `memory_limit` bytes."""
+    if len(records) * feature_map.features * 2 > memory_limit:
+        return None
+    cached = torch.empty((len(records), feature_map.features), dtype=torch.int16, device=device)
+    at = 0
+    for chunk in feature_chunks(records, feature_map, device):
+        cached[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    return cached
+
+
+def count_and_sum(
+    records: Records,
+    centers: Tensor,
+    feature_map: FeatureMap,
+    device: str = "cpu",
+    cached: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Rows (k,) and sum of quantised features (k, d) of every cluster, int64; each row in exactly one."""
+    units, offsets = _whole_centers(centers, feature_map, device)
+    counts = torch.zeros(len(centers), dtype=torch.int64, device=device)
+    sums = torch.zeros(centers.shape, dtype=torch.int64, device=device)
+    for features in feature_chunks(records, feature_map, device, cached):
+        add_by_cluster(features, assign(features, units, offsets), counts, sums)
+    return counts.cpu(), sums.cpu()
+
+
+def nearest(records: Records, centers: Tensor, feature_map: FeatureMap, device: str = "cpu") -> NDArray[np.int64]:
+    """The nearest centre of every record; ties go to the first."""
+    units, offsets = _whole_centers(centers, feature_map, device)
+    parts = [assign(features, units, offsets).cpu() for features in feature_chunks(records, feature_map, device)]
+    joined: NDArray[np.int64] = torch.cat(parts).numpy() if parts else np.empty(0, dtype=np.int64)
+    return joined

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpgm.data.domain import Domain, Image
 from dpgm.data.pictures import grey_values
@@ -62,13 +61,3 @@ class ImageLayout:
     def pixels_of(self, records: Records) -> NDArray[np.float32]:
         """Dense images (n, pixels) of grey values in [0, 1]."""
         return grey_values(records, self.image).reshape(len(records), self.pixels)
-
-
-def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
-    """Grey levels 0 .. levels - 1 whose mean is that of values in [0, 1]: the one below or above, by a coin each.
-
-    With two levels a pixel is on with the probability that its value states.
-    """
-    exact = values * (levels - 1)
-    below = exact.floor()
-    return below + (coins < exact - below)
