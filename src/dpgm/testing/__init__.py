@@ -28,9 +28,17 @@ Failures raise AssertionError and say which release. The statistical checks fail
     1.0
 """
 
-from dpgm.testing.neighbours import POSITIONS, Position, assert_bounded, assert_coin_off, sensitivity_ratios
 from dpgm.testing.noise_law import assert_noise_law, assert_sampler_law, log_probability
-from dpgm.testing.playback import Run, assert_playback_invariant, differences
+from dpgm.testing.replayed_runs import (
+    POSITIONS,
+    Position,
+    Run,
+    assert_bounded,
+    assert_coin_off,
+    assert_playback_invariant,
+    differences,
+    sensitivity_ratios,
+)
 
 __all__ = [
     "POSITIONS",

@@ -15,7 +15,7 @@ from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.randomness import Randomness, SeededRandomness
 from dpgm.mechanisms.threshold import ThresholdQuery
 from dpgm.privacy.events import Mechanism
-from dpgm.testing.playback import Run, require
+from dpgm.testing.replayed_runs import Run, require
 
 Array: TypeAlias = NDArray[Any]
 FALSE_ALARM = 1e-6  # probability that a statistical check fails a correct build
@@ -57,7 +57,7 @@ def assert_noise_law(
         flat = np.concatenate([score.ravel() for score in mine])
         ratios[name] = float(np.sqrt(np.mean(flat**2)))
         pvalues.append((f"{name}: variance (std ratio {ratios[name]:.4f})", chi_square(flat)))
-        pvalues.append((f"{name}: normal distribution", _kolmogorov(flat)))
+        pvalues.append((f"{name}: normal distribution", float(stats.kstest(flat, "norm").pvalue)))
         by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
         for score in mine:
             by_shape[score.shape].append(score.ravel())
@@ -116,10 +116,6 @@ def chi_square(scores: Array) -> float:
     """Two-sided p-value of the sum of squares of standard normal scores."""
     total = float(np.sum(scores**2))
     return 2 * min(stats.chi2.cdf(total, scores.size), stats.chi2.sf(total, scores.size))
-
-
-def _kolmogorov(scores: Array) -> float:
-    return float(stats.kstest(scores, "norm").pvalue)
 
 
 def _worst_coordinate(stacked: Array) -> float:

@@ -1,13 +1,15 @@
-"""Coupled runs on neighbouring data: the same noisy values, the same coins, the same secret draws, one more record.
+"""Runs that are answered by one tape of noisy values: without data, on other data, and on neighbouring data.
 
-Or one more person, with all of their records.
+Playback: everything a run makes is a function of the noisy values alone.
 
-Coins and secret draws belong to records, not to places: the records that D and D + x share have the same ones, wherever
-x stands. So whatever differs between the two runs is due to x alone.
+Coupled runs: the same noisy values, coins and secret draws, and one more record (or one more person, with all of their
+records). Coins and secret draws belong to records, not to places: the records that D and D + x share have the same
+ones, wherever x stands. So whatever differs between the two runs is due to x alone.
 """
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -15,16 +17,105 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm.data.records import Records, concatenate
-from dpgm.mechanisms.gateway import Call, TraceGateway
+from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
-from dpgm.testing.playback import Run, require
 
+# Runs a stage against a gateway and returns everything it made: nested dicts, lists, dataclasses, tensors, arrays,
+# generators, strings and numbers, internal state included.
+Run: TypeAlias = Callable[[Gateway], Any]
+Rows: TypeAlias = NDArray[np.int64]
 Position: TypeAlias = Literal["first", "middle", "last"]
 POSITIONS: tuple[Position, ...] = get_args(
     Position
-)  # where the record is added: a fault may need one of them to show
-Rows: TypeAlias = NDArray[np.int64]
+)  # where a record is added: a fault may need one of them to show
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise AssertionError with a message unless the condition holds, under `python -O` as well."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def assert_playback_invariant(
+    run: Run,
+    datasets: Sequence[Records],
+    *,
+    tapes: int = 3,
+    seed: int = 0,
+    allowance: Sequence[Mechanism] | None = None,
+    with_empty: bool = True,
+) -> None:
+    """One tape, no data or any data: the same state, bit for bit.
+
+    The tape is recorded on datasets[0]; the run is repeated without data, and, the tape still answering, on
+    every other data set and (with_empty) on no rows at all. Pass data sets of different sizes.
+
+    Args:
+        run: the stage; it returns everything it made, internal state included.
+        datasets: the first is recorded, the others must not matter.
+        tapes: how many tapes are recorded.
+        seed: of the first tape.
+        allowance: the mechanisms of the plan, if the stage asks a metered gateway.
+        with_empty: also on no rows at all.
+
+    Raises:
+        AssertionError: the state or the list of calls depends on the data.
+    """
+    others = [*datasets, datasets[0].rows(0, 0)] if with_empty else list(datasets)
+    for number in range(seed, seed + tapes):
+        traced = TraceGateway(datasets[0], randomness=SeededRandomness(number), allowance=allowance)
+        expected = run(traced)
+        require(bool(traced.calls), "the run released nothing, so there is nothing to check")
+        played = PlaybackGateway(traced.tape, randomness=SeededRandomness(number), allowance=allowance)
+        _assert_same(expected, run(played), "without data")
+        require(played.calls == traced.calls, "the list of calls differs without data")
+        for index, records in enumerate(others):
+            source = SeededRandomness(number)
+            again = TraceGateway(records, randomness=source, tape=traced.tape, allowance=allowance)
+            _assert_same(expected, run(again), f"on data set {index}")
+            require(again.calls == traced.calls, f"the list of calls differs on data set {index}")
+
+
+def _assert_same(expected: Any, got: Any, where: str) -> None:
+    found = differences(expected, got)
+    require(not found, f"the state differs {where}, though the noisy values are the same: {', '.join(found[:8])}")
+
+
+def differences(a: Any, b: Any, path: str = "state") -> list[str]:
+    """Paths at which two states differ in any bit."""
+    if type(a) is not type(b):
+        return [f"{path} (type)"]
+    if isinstance(a, torch.Tensor):
+        a, b = a.detach().cpu(), b.detach().cpu()
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return [f"{path} (shape or dtype)"]
+        bits = [each.contiguous().reshape(-1).view(torch.uint8) for each in (a, b)]
+        return [] if torch.equal(*bits) else [path]
+    if isinstance(a, (np.ndarray, np.generic)):
+        same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return [] if same else [path]
+    if isinstance(a, torch.Generator):
+        return differences(a.get_state(), b.get_state(), path)
+    if dataclasses.is_dataclass(a):
+        names = [field.name for field in dataclasses.fields(a)]
+        parts = [(getattr(a, name), getattr(b, name), f"{path}.{name}") for name in names]
+        return [found for part in parts for found in differences(*part)]
+    if isinstance(a, Mapping):
+        if list(a) != list(b):
+            return [f"{path} (keys)"]
+        return [found for key in a for found in differences(a[key], b[key], f"{path}[{key!r}]")]
+    if isinstance(a, (list, tuple)):
+        if len(a) != len(b):
+            return [f"{path} (length)"]
+        return [found for at in range(len(a)) for found in differences(a[at], b[at], f"{path}[{at}]")]
+    if isinstance(a, (str, bytes, bytearray, int, type(None))):
+        return [] if a == b else [path]
+    if isinstance(a, (float, complex)):
+        return [] if repr(a) == repr(b) else [path]
+    if hasattr(a, "__dict__"):
+        return differences(vars(a), vars(b), path)
+    raise TypeError(f"cannot compare {type(a).__name__} at {path}; return plain values")
 
 
 def sensitivity_ratios(
@@ -139,11 +230,6 @@ def _aligned(
     return torch.tensor([one.get(v, 0.0) for v in both]), torch.tensor([other.get(v, 0.0) for v in both])
 
 
-def place_of(position: Position, rows: int) -> int:
-    """The row number that a record added to `rows` others gets."""
-    return {"first": 0, "middle": rows // 2, "last": rows}[position]
-
-
 def _neighbours(
     run: Run,
     records: Records,
@@ -159,12 +245,25 @@ def _neighbours(
     require(1 <= more <= rows_per_person, "exactly one record is added, or at most those that a person may have")
     rows = len(records)
 
+    # Labels of records: those of D have 0 .. rows - 1, those added have the numbers from `rows` on.
     def trace(data: Records, labels: Rows, tape: Sequence[torch.Tensor] | None) -> TraceGateway:
+        lines = np.append(labels, rows + more)  # the last is for places not taken
+
+        def coins(step: int, rate: float) -> Rows:
+            if rate >= 1:
+                return np.arange(len(labels))
+            tossed = np.append(np.random.default_rng([seed, step]).random(rows) < rate, np.full(more, sampled))
+            return np.flatnonzero(tossed[labels])
+
+        def normals(step: int, taken: Rows, width: int) -> NDArray[np.float64]:
+            table = np.random.default_rng([seed, step, 1]).standard_normal((rows + more + 1, width))
+            return np.take(table, lines[taken], axis=0)
+
         traced = TraceGateway(
             data,
             randomness=SeededRandomness(seed),
-            coins=_coins(labels, rows, more, sampled, seed),
-            normals=_normals(labels, rows, more, seed),
+            coins=coins,
+            normals=normals,
             tape=tape,
             allowance=allowance,
             rows_per_person=rows_per_person,
@@ -174,41 +273,16 @@ def _neighbours(
 
     without = trace(records, np.arange(rows), None)
     require(bool(without.calls), "the run released nothing, so there is nothing to check")
-    for place in sorted({place_of(position, rows) for position in positions}):
+    places = {"first": 0, "middle": rows // 2, "last": rows}
+    for place in sorted({places[position] for position in positions}):
         longer = concatenate([records.rows(0, place), extra, records.rows(place, rows)])
         with_it = trace(longer, np.insert(np.arange(rows), place, rows + np.arange(more)), without.tape)
-        same = without.calls == with_it.calls
-        require(
-            same, f"one more record changes the list of calls: {_first_difference(without.calls, with_it.calls)}"
-        )
+        if without.calls != with_it.calls:
+            change = _first_difference(without.calls, with_it.calls)
+            raise AssertionError(f"one more record changes the list of calls: {change}")
         for name, column in without._kept.items():
             _assert_record_wise(name, column, with_it._kept[name], rows, place, more)
         yield without, with_it
-
-
-def _coins(labels: Rows, shared: int, more: int, sampled: bool, seed: int) -> Callable[[int, float], Rows]:
-    """Coins of records by label: those of D have 0 .. shared - 1, those added have the numbers from `shared` on."""
-
-    def coins(step: int, rate: float) -> Rows:
-        if rate >= 1:
-            return np.arange(len(labels))
-        tossed = np.append(np.random.default_rng([seed, step]).random(shared) < rate, np.full(more, sampled))
-        return np.flatnonzero(tossed[labels])
-
-    return coins
-
-
-def _normals(labels: Rows, shared: int, more: int, seed: int) -> Callable[[int, Rows, int], NDArray[np.float64]]:
-    """Secret draws of records by label; the last line is for places not taken."""
-    lines = np.append(labels, shared + more)
-
-    def normals(step: int, rows: Rows, width: int) -> NDArray[np.float64]:
-        table: NDArray[np.float64] = np.random.default_rng([seed, step, 1]).standard_normal(
-            (shared + more + 1, width)
-        )
-        return np.take(table, lines[rows], axis=0)
-
-    return normals
 
 
 def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int, more: int) -> None:
