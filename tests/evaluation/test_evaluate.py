@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import dpgm.cli.evaluation  # noqa: F401  (registers the command)
+import dpgm.cli.synthetic  # noqa: F401  (registers the command)
 from dpgm.baselines.estimators import AnswerZero
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Image, Numeric

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpgm
-import dpgm.cli.evaluation
+import dpgm.cli.synthetic
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain

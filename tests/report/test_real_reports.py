@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import dpgm.cli.evaluation  # noqa: F401  (registers the command)
+import dpgm.cli.synthetic  # noqa: F401  (registers the command)
 from dpgm.baselines.estimators import IndependentMarginals
 from dpgm.cli.app import run
 from dpgm.data.read.readers import read_records

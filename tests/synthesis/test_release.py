@@ -123,7 +123,7 @@ KINDS = (
 
 def test_200_corrupted_releases_give_one_plain_error_each(folder, tmp_path, capsys):
     import dpgm.cli.privacy
-    import dpgm.cli.sampling  # noqa: F401  (registers the commands)
+    import dpgm.cli.synthetic  # noqa: F401  (registers the commands)
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for seed in range(200):

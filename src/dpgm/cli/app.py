@@ -174,7 +174,7 @@ def run(arguments: list[str]) -> int:
 
 def load_commands() -> None:
     """Commands register themselves on import, in the order of the help page; every module must be cheap to import."""
-    for name in ("data", "fitting", "sampling", "evaluation", "privacy", "audit"):
+    for name in ("data", "fitting", "synthetic", "privacy"):
         importlib.import_module(f"dpgm.cli.{name}")
 
 

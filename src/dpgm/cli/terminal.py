@@ -41,14 +41,9 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        begun: set[str] = set()
+        from dpgm.strategy.protocol import reporting
 
-        def line(stage: str, done: int, total: int) -> None:
-            if stage not in begun:
-                begun.add(stage)
-                announce(f"{stage} ...")
-
-        yield line
+        yield reporting(True)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
