@@ -1,16 +1,4 @@
-"""Every error a user can meet, and the kind it is printed with.
-
-DpgmError                    E-INTERNAL   a fault of ours
-├── UsageError               E-USAGE      an argument, a configuration, a plan or a domain is wrong
-│   └── NotFittedError       E-USAGE      a fitted attribute was used before fit
-├── InputError               E-INPUT      a data file cannot be read as asked
-├── BudgetError              E-BUDGET     the privacy budget does not allow it
-├── DiskError                E-DISK       an output cannot be written
-├── ArtefactError            E-ARTEFACT   a release, plan, checkpoint or ledger is damaged
-└── ResourceError            E-RESOURCE   the machine is too small for the request
-
-CheckFailed                  (exit code 1) a check of `verify` or `audit` did not hold
-PrivacyWarning               the guarantee is weaker than a careful reader would assume
+"""Every error a user can meet, and the `kind` it is printed with on the command line.
 
 Messages are one plain sentence: what is wrong, where, the rule, what to do. Never a cell value.
 """

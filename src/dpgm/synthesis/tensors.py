@@ -40,58 +40,49 @@ def tensors_of_bytes(data: bytes) -> dict[str, Tensor]:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read named tensors from a file nobody vouches for; all values must be finite."""
-    _check_layout(path)
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    damaged = ArtefactError(f"{path.name} is not a sound tensor file; it is damaged or was tampered with.")
     try:
+        if not path.is_file() or path.is_symlink():
+            raise ArtefactError(f"{path.name} is missing or is not a plain file.")
+        if not _is_sound(path):
+            raise damaged
         tensors: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _damaged(path) from error
+    except ArtefactError:
+        raise
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged from error
+    except (RuntimeError, OverflowError) as error:  # nested without end; sizes beyond any number
+        raise damaged from error
     if any(tensor.is_floating_point() and not bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise ArtefactError(f"{path.name} holds values that are not finite; it is damaged or was tampered with.")
     return tensors
 
 
-def _check_layout(path: Path) -> None:
-    try:
-        if not path.is_file() or path.is_symlink():
-            raise ArtefactError(f"{path.name} is missing or is not a plain file.")
-        size = path.stat().st_size
-        if not 8 <= size <= MAX_BYTES:
-            raise _damaged(path)
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > min(size - 8, MAX_HEADER):
-                raise _damaged(path)
-            raw = file.read(length)
-        header = json.loads(raw)
-        # Nothing but tensors may stand in the header, neither notes nor anything that a JSON reader skips.
-        if json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode() != raw.rstrip(b" "):
-            raise _damaged(path)
-        if length > 8 * (len(raw.rstrip(b" ")) // 8 + 1):
-            raise _damaged(path)
-        spans = []
-        for entry in header.values():
-            if set(entry) != {"dtype", "shape", "data_offsets"}:
-                raise _damaged(path)
-            start, stop = (int(offset) for offset in entry["data_offsets"])
-            shape = [int(axis) for axis in entry["shape"]]
-            if min([0, *shape]) < 0 or math.prod(shape) * ITEM_BYTES[entry["dtype"]] != stop - start:
-                raise _damaged(path)
-            spans.append((start, stop))
-        at = 0
-        for start, stop in sorted(spans):
-            if start != at:
-                raise _damaged(path)
-            at = stop
-        if at != size - 8 - length:
-            raise _damaged(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        if isinstance(error, ArtefactError):
-            raise
-        raise _damaged(path) from error
-
-
-def _damaged(path: Path) -> ArtefactError:
-    return ArtefactError(f"{path.name} is not a sound tensor file; it is damaged or was tampered with.")
+def _is_sound(path: Path) -> bool:
+    """Whether the header tells what every byte after it is for; an error while it is read says no as well."""
+    size = path.stat().st_size
+    if not 8 <= size <= MAX_BYTES:
+        return False
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > min(size - 8, MAX_HEADER):
+            return False
+        raw = file.read(length).rstrip(b" ")
+    header = json.loads(raw)
+    # Nothing but tensors may stand in the header, neither notes nor anything that a JSON reader skips.
+    plain = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode() == raw
+    if not plain or length > 8 * (len(raw) // 8 + 1):
+        return False
+    at = 0
+    for entry in sorted(header.values(), key=lambda entry: list(entry["data_offsets"])):
+        start, stop = (int(offset) for offset in entry["data_offsets"])
+        shape = [int(axis) for axis in entry["shape"]]
+        filled = math.prod(shape) * ITEM_BYTES[entry["dtype"]]
+        named = set(entry) == {"dtype", "shape", "data_offsets"}
+        if not named or min([0, *shape]) < 0 or (start, stop) != (at, at + filled):
+            return False
+        at = stop
+    return at == size - 8 - length
