@@ -154,13 +154,13 @@ def discover_domain(
     fields = tuple(_closed(field, found, shaped) for field in domain.fields)
     closed = replace(domain, fields=fields)
     instead = {name: one.commonest for name, one in shaped.items()}
-
-    def recode(rows: Records) -> Records:
-        assert isinstance(rows, OpenRecords)
-        return rows.closed(closed, instead)
-
-    gateway.recode(recode)
+    gateway.recode(lambda rows: _open(rows).closed(closed, instead))
     return DiscoveredDomain(closed, _sums(closed, found))
+
+
+def _open(rows: Records) -> OpenRecords:
+    assert isinstance(rows, OpenRecords)
+    return rows
 
 
 def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
@@ -190,13 +190,8 @@ def _with_units(gateway: Gateway, domain: Domain, units: Mapping[str, Unit]) -> 
         for field in domain.fields
     )
     known = replace(domain, fields=fields)
-
-    def recode(rows: Records) -> Records:
-        assert isinstance(rows, OpenRecords)
-        steps = {name: SECONDS[unit] for name, unit in units.items()}
-        return rows.in_steps(known, steps)
-
-    gateway.recode(recode)
+    steps = {name: SECONDS[unit] for name, unit in units.items()}
+    gateway.recode(lambda rows: _open(rows).in_steps(known, steps))
     return known
 
 
@@ -213,30 +208,31 @@ def _discover_bounds(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
 ) -> tuple[dict[str, tuple[float, float]], dict[str, Unit]]:
     """The ranges of all open numbers in ticks, and the units of dates that were to be found."""
-    numbers = _open_numbers(domain)
-    bounds: dict[str, tuple[float, float]] = {}
     units: dict[str, Unit] = {}
-    unbounded = [(at, field) for at, field in numbers if None in field.bounds]
-    if unbounded:
-        dates = tuple(
-            (SECONDS[field.format.unit], _finds_unit(field)) if _by_years(field) else None for _, field in unbounded
-        )
-        specials = tuple(field.special_ticks for _, field in unbounded)
-        histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, specials)
-        measured = ask(gateway, histograms, plan.noise(BOUNDS))
-        for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
-            if date is None:
-                bounds[field.name] = estimate_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
-                continue
-            bounds[field.name], days = estimate_years(field, counts, measured.std, *date, rules)
-            if date[1]:
-                units[field.name] = "day" if days else "second"
-                first, last = bounds[field.name]
-                bounds[field.name] = (first // SECONDS[units[field.name]], last // SECONDS[units[field.name]])
-    for _, field in numbers:
-        low, high = field.bounds
-        if low is not None and high is not None:
-            bounds[field.name] = (low, high)
+    bounds = {
+        field.name: (low, high)
+        for _, field in _open_numbers(domain)
+        for low, high in [field.bounds]
+        if low is not None and high is not None
+    }
+    unbounded = [(at, field) for at, field in _open_numbers(domain) if None in field.bounds]
+    if not unbounded:
+        return bounds, units
+    dates = tuple(
+        (SECONDS[field.format.unit], _finds_unit(field)) if _by_years(field) else None for _, field in unbounded
+    )
+    specials = tuple(field.special_ticks for _, field in unbounded)
+    histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, specials)
+    measured = ask(gateway, histograms, plan.noise(BOUNDS))
+    for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
+        if date is None:
+            bounds[field.name] = estimate_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
+            continue
+        (low, high), days = estimate_years(field, counts, measured.std, *date, rules)
+        if date[1]:
+            units[field.name] = "day" if days else "second"
+            low, high = low // SECONDS[units[field.name]], high // SECONDS[units[field.name]]
+        bounds[field.name] = (low, high)
     return bounds, units
 
 
@@ -255,11 +251,10 @@ class _ValuesOfRecords:
         return self.values
 
     def _find(self, records: Records) -> Holdings:
-        assert isinstance(records, OpenRecords)
         vocabulary: list[Value] = []
         rows: list[Any] = []
         codes: list[Any] = []
-        for field, column in zip(self.domain.fields, records.columns, strict=True):
+        for field, column in zip(self.domain.fields, _open(records).columns, strict=True):
             labels: list[Any]
             if isinstance(column, NumberColumn):
                 if field.name not in self.ranges:

@@ -27,16 +27,11 @@ class Shaped:
 
 def estimate_bounds(field: OpenNumber, counts: Floats, std: float, rules: DiscoveryRules) -> tuple[float, float]:
     """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
-    low, high = field.bounds
     seen = np.flatnonzero(counts > rules.seen * std)
     zero = len(counts) // 2  # beyond it numbers have the other sign
     if not len(seen):
         seen = np.array([_likeliest(counts / std, zero, field.format.in_steps, rules)])
-    first, last = (
-        len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(seen[0]), std, rules.near, rules),
-        int(seen[-1]),
-    )
-    last = _outermost(counts, last, std, rules.near, rules)
+    first, last = _with_tails(counts, int(seen[0]), int(seen[-1]), rules.near * std, rules.together)
     first, last = _with_far_groups(counts, first, last, rules.rows_seen * std)
     first, last = _with_other_sign(counts, first, last, zero, rules.other_sign * std)
     first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
@@ -45,7 +40,14 @@ def estimate_bounds(field: OpenNumber, counts: Floats, std: float, rules: Discov
     found_low, found_high = slot_range(first, in_steps)[0], slot_range(last, in_steps)[1]
     if in_steps:  # noise may stand out between 0 and 1, where no whole number lies
         found_low, found_high = float(np.ceil(found_low)), float(np.floor(found_high))
-    low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
+    return _as_stated(field, found_low, found_high)
+
+
+def _as_stated(field: OpenNumber, found_low: float, found_high: float) -> tuple[float, float]:
+    """The bounds of a field: as stated, else as found, and never empty."""
+    low, high = field.bounds
+    if low is None:
+        low = found_low if high is None else min(found_low, high - 1)
     if high is None:
         high = found_high if found_high > low else low + 1
     return low, high
@@ -78,16 +80,12 @@ def estimate_years(
     first, last = _clearest(years, rules.rows_seen * noise) or (0, YEARS - 1)
     lone = np.flatnonzero(years > rules.seen * noise)
     first, last = min([first, *lone.tolist()]), max([last, *lone.tolist()])
-    first = YEARS - 1 - _outermost(years[::-1], YEARS - 1 - first, noise, rules.near, rules)
-    last = _outermost(years, last, noise, rules.near, rules)
+    first, last = _with_tails(years, first, last, rules.near * noise, rules.together)
     first -= first > 0 and years[first - 1] > rules.beside * noise
     last += last < YEARS - 1 and years[last + 1] > rules.beside * noise
     clocks = float(counts[YEARS + first : YEARS + last + 1].sum()) if apart else 0.0
     days = apart and clocks <= rules.seen * std * (last + 1 - first) ** 0.5
-    found_low, found_high = year_range(first, last, step)
-    low, high = field.bounds
-    low = min(found_low, high - 1 if high is not None else found_low) if low is None else low
-    return (low, max(found_high, low + 1) if high is None else high), days
+    return _as_stated(field, *year_range(first, last, step)), days
 
 
 def _with_far_groups(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:
@@ -120,14 +118,19 @@ def _clearest(counts: Floats, least: float) -> tuple[int, int] | None:
     return int(first), int(after) - 1
 
 
-def _outermost(counts: Floats, last: int, std: float, least: float, rules: DiscoveryRules) -> int:
-    """The last count to believe: beyond one that stands out alone, tails that stand out together."""
-    while True:
-        sums = np.cumsum(counts[last + 1 : last + 1 + rules.together])
-        together = np.flatnonzero(sums > least * std * np.sqrt(np.arange(1, len(sums) + 1)))
-        if not len(together):
-            return last
-        last += int(together[0]) + 1
+def _with_tails(counts: Floats, first: int, last: int, least: float, together: int) -> tuple[int, int]:
+    """The range widened at both ends by neighbours, up to so many at a time, that stand out together."""
+
+    def outermost(counts: Floats, last: int) -> int:
+        while True:
+            sums = np.cumsum(counts[last + 1 : last + 1 + together])
+            clear = np.flatnonzero(sums > least * np.sqrt(np.arange(1, len(sums) + 1)))
+            if not len(clear):
+                return last
+            last += int(clear[0]) + 1
+
+    end = len(counts) - 1
+    return end - outermost(counts[::-1], end - first), outermost(counts, last)
 
 
 def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: DiscoveryRules) -> Floats:
@@ -213,8 +216,7 @@ def _within_sight(
     clear = np.flatnonzero(counts > rules.far * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
-        first = len(counts) - 1 - _outermost(counts[::-1], len(counts) - 1 - int(clear[0]), std, rules.tails, rules)
-        last = _outermost(counts, int(clear[-1]), std, rules.tails, rules)
+        first, last = _with_tails(counts, int(clear[0]), int(clear[-1]), rules.tails * std, rules.together)
         fewest = _explaining(counts, total, rules.unexplained * std, noises)
         first, last = min(first, fewest[0]), max(last, fewest[1])
         inside[:first] = inside[last + 1 :] = False
@@ -290,25 +292,21 @@ def shape_number(
     own_cells = grid.in_steps and not clock  # cells of whole days are not cut at a moment
     edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)
     atoms = _atoms(field, edges, weights, found, own_cells, std, records, rules)
-    if own_cells:
-        own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1)
-    else:
-        own = np.zeros(len(weights), dtype=np.bool_)
+    own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1) & own_cells
     held = {atom: float(found.get(atom, 0.0)) for atom in atoms}
     for at in np.flatnonzero(own).tolist():
         if edges[at] not in field.special_ticks:  # of which nothing is counted in cells
             held[float(edges[at])] = float(weights[at])
-    rest = np.where(own, 0.0, weights)
-    values = atoms
     if own.all() and len(atoms):
-        shaped = ShapedNumber(field.name, field.format, values, (), (), (), missing=missing)
+        shaped = ShapedNumber(field.name, field.format, atoms, (), (), (), missing=missing)
         return Shaped(shaped, int(np.argmax([held[atom] for atom in atoms])))
+    rest = np.where(own, 0.0, weights)
     starts = _bins(rest, std, records, rules)
     edges, rest, starts = _fewer_cells(edges, rest, starts)
     shaped = ShapedNumber(
         field.name,
         field.format,
-        values,
+        atoms,
         tuple(edges.tolist()),
         tuple(float(f"{weight:.4g}") for weight in rest),
         tuple(starts.tolist()),
@@ -370,9 +368,9 @@ def _atoms(
 
 def _around(density: Floats) -> Floats:
     """Mean density of the two cells on either side of every cell."""
-    padded = np.pad(density, 2, mode="edge" if len(density) == 1 else "reflect") if len(density) > 2 else None
-    if padded is None:
+    if len(density) < 3:
         return np.zeros(len(density))
+    padded = np.pad(density, 2, mode="reflect")
     around: Floats = (padded[:-4] + padded[1:-3] + padded[3:-1] + padded[4:]) / 4
     return around
 
