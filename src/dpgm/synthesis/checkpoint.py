@@ -20,7 +20,8 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,6 @@ class Checkpoint:
     def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
         """A new checkpoint in an empty or missing folder."""
         _prepare(folder)
-        lock = _take_lock(folder)
         header: dict[str, Any] = {
             "format": FORMAT,
             "plan": plan.to_json(),
@@ -85,12 +85,8 @@ class Checkpoint:
             "ledger_entry": ledger_entry,
         }
         digest = _header_digest(header)
-        try:
-            with atomic_file(folder / HEADER_FILE, private=True) as path:
-                path.write_text(json.dumps(header | {"sha256": digest}), "utf-8")
-        except BaseException:
-            os.close(lock)
-            raise
+        with _locked(folder) as lock, atomic_file(folder / HEADER_FILE, private=True) as path:
+            path.write_text(json.dumps(header | {"sha256": digest}), "utf-8")
         return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), lock=lock)
 
     @classmethod
@@ -102,16 +98,12 @@ class Checkpoint:
         stored, now = header["fingerprint"], fingerprint(records)
         if stored is not None and now is not None and not hmac.compare_digest(stored, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
-        lock = _take_lock(folder)
-        try:
+        with _locked(folder) as lock:
             for leftover in folder.glob("*.tmp-*"):
                 leftover.unlink(missing_ok=True)
             journal = Journal(folder / JOURNAL_FILE, header["sha256"])
             saved = cls(folder, header, journal, journal.read(), lock)
             _refuse_older_journal(folder, saved.history)
-        except BaseException:
-            os.close(lock)
-            raise
         return saved
 
     def share(self) -> None:
@@ -311,14 +303,19 @@ def remove_checkpoint(folder: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _take_lock(folder: Path) -> int:
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """The lock of a folder, which stays taken after the block unless an error ends it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"another fit is running in {folder}; wait for it or use another folder.") from error
+        yield handle
+    except BaseException:
         os.close(handle)
-        raise UsageError(f"another fit is running in {folder}; wait for it or use another folder.") from error
-    return handle
+        raise
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
