@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from dpgm.errors import ArtefactError
@@ -105,16 +105,15 @@ class Certificate:
 
     def to_json(self) -> str:
         """The certificate as text, keys in a fixed order."""
-        document: dict[str, Any] = {"format": self.format}
-        document.update({entry.name: getattr(self, entry.name) for entry in fields(self)})
-        document["adjacency"] = self.adjacency.value
-        for key in ("planned", "mechanisms"):
-            document[key] = [mechanism.to_json() for mechanism in document[key]]
-        document["model"], document["files"] = dict(self.model), dict(sorted(self.files.items()))
-        document["plan"] = dict(self.plan)
-        document["warnings"], document["statements"] = list(self.warnings), list(self.statements)
-        if self.ledger is not None:
-            document["ledger"] = {entry.name: getattr(self.ledger, entry.name) for entry in fields(self.ledger)}
+        document = {"format": self.format} | {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        document |= {
+            "planned": [mechanism.to_json() for mechanism in self.planned],
+            "mechanisms": [mechanism.to_json() for mechanism in self.mechanisms],
+            "model": dict(self.model),
+            "files": dict(sorted(self.files.items())),
+            "plan": dict(self.plan),
+            "ledger": None if self.ledger is None else asdict(self.ledger),
+        }
         return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod

@@ -109,7 +109,7 @@ def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[s
         except DpgmError as error:
             budget = Check("budget", False, str(error))
     add_remove = certificate.adjacency is Adjacency.ADD_REMOVE
-    adjacency = Check("adjacency", add_remove, "" if add_remove else "fits are accounted under add-remove alone")
+    adjacency = _check("adjacency", add_remove, "fits are accounted under add-remove alone")
     texts = tuple(str(entry.message) for entry in weak if issubclass(entry.category, PrivacyWarning))
     return (budget, adjacency, _same_mechanisms(certificate)), texts
 
@@ -119,37 +119,28 @@ def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple
 
     With `cache`, figures that this machine computed before are looked up.
     """
-    figures = []
-    for adjacency in (certificate.adjacency, Adjacency.REPLACE_ONE):
-        try:
-            figures.append(cost(certificate.mechanisms, certificate.delta, adjacency, cache=cache).epsilon)
-        except DpgmError as error:
-            return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
-    recomputed, replaced = figures
-    stated, stated_replaced = certificate.epsilon, certificate.epsilon_replace_one
-    understated = stated < _lowest(recomputed)
-    overstated = stated > _highest(recomputed)
-    same = stated_replaced is not None and _lowest(replaced) <= stated_replaced <= _highest(replaced)
-    text = "none" if stated_replaced is None else f"{stated_replaced:.6g}"
+    try:
+        recomputed, replaced = (
+            cost(certificate.mechanisms, certificate.delta, adjacency, cache=cache).epsilon
+            for adjacency in (certificate.adjacency, Adjacency.REPLACE_ONE)
+        )
+    except DpgmError as error:
+        return float("inf"), (Check("epsilon", False, f"the mechanisms cannot be costed: {error}"),)
+    stated, second = certificate.epsilon, certificate.epsilon_replace_one
+    same = second is not None and _lowest(replaced) <= second <= _highest(replaced)
+    text = "none" if second is None else f"{second:.6g}"
+    costs, lost = f"its mechanisms cost {recomputed:.6g}", f"but the mechanisms listed cost only {recomputed:.6g}"
     return recomputed, (
-        Check(
-            "epsilon",
-            not understated,
-            f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}" if understated else "",
+        _check("epsilon", stated >= _lowest(recomputed), f"it states {stated:.6g}, {costs}"),
+        _check(
+            "mechanisms complete", stated <= _highest(recomputed), f"it states {stated:.6g}, {lost}: one is missing"
         ),
-        Check(
-            "mechanisms complete",
-            not overstated,
-            f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
-            if overstated
-            else "",
-        ),
-        Check(
-            "epsilon if a record is replaced",
-            same,
-            "" if same else f"it states {text}, its mechanisms cost {replaced:.6g}",
-        ),
+        _check("epsilon if a record is replaced", same, f"it states {text}, its mechanisms cost {replaced:.6g}"),
     )
+
+
+def _check(name: str, ok: bool, why_not: str) -> Check:
+    return Check(name, ok, "" if ok else why_not)
 
 
 def _lowest(recomputed: float) -> float:
@@ -162,15 +153,13 @@ def _highest(recomputed: float) -> float:
 
 def _same_mechanisms(certificate: Certificate) -> Check:
     planned, ran = Counter(certificate.planned), Counter(certificate.mechanisms)
-    missing = [mechanism.name for mechanism in (planned - ran)]
-    extra = [mechanism.name for mechanism in (ran - planned)]
-    if missing:
-        return Check("plan equals run", False, f"the mechanism {missing[0]!r} of the plan is missing or differs")
+    missing, extra = [*(planned - ran)], [*(ran - planned)]
+    why = "" if ran else "no mechanism is listed"
     if extra:
-        return Check("plan equals run", False, f"the mechanism {extra[0]!r} is not in the plan")
-    if not ran:
-        return Check("plan equals run", False, "no mechanism is listed")
-    return Check("plan equals run", True)
+        why = f"the mechanism {extra[0].name!r} is not in the plan"
+    if missing:
+        why = f"the mechanism {missing[0].name!r} of the plan is missing or differs"
+    return Check("plan equals run", not why, why)
 
 
 def file_checks(folder: Path, certificate: Certificate, names: Collection[str]) -> tuple[Check, ...]:
@@ -187,9 +176,8 @@ def file_checks(folder: Path, certificate: Certificate, names: Collection[str]) 
 def _names_check(label: str, names: set[str], expected: set[str], missing: str) -> Check:
     if extra := sorted(names - expected):
         return Check(label, False, f"{extra[0][:60]!r} is not a file of a release")
-    if absent := sorted(expected - names):
-        return Check(label, False, missing.format(absent[0]))
-    return Check(label, True)
+    absent = sorted(expected - names)
+    return Check(label, not absent, missing.format(absent[0]) if absent else "")
 
 
 def _hash_check(folder: Path, name: str, digest: str) -> Check:
@@ -198,7 +186,7 @@ def _hash_check(folder: Path, name: str, digest: str) -> Check:
         same = sha256_of(folder / name) == digest
     except ArtefactError as error:
         return Check(label, False, str(error))
-    return Check(label, same, "" if same else "the file is not the one the certificate describes")
+    return _check(label, same, "the file is not the one the certificate describes")
 
 
 def _check_size(path: Path | str, handle: int, at_most: int) -> int:

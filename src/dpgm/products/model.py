@@ -24,6 +24,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
 from dpgm.products.rules import SAMPLING, SHARES_OFF
+from dpgm.statistics.statistic import Floats, Ints
 
 
 class Products:
@@ -154,7 +155,7 @@ class Products:
         certain = (self.probabilities == 0) | (self.probabilities == 1)
         return self.domain.width <= SAMPLING.certain_positions and bool(certain.all())
 
-    def _neighbours(self) -> NDArray[np.int64]:
+    def _neighbours(self) -> Ints:
         """Components in the order of the items they are likely to hold, the most frequent items first."""
         frequent = np.argsort(-(self.weights @ self.probabilities.double()).numpy(), kind="stable")[
             : SAMPLING.sorted_by
@@ -174,7 +175,7 @@ def _random(generator: torch.Generator) -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
 
 
-def rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) -> NDArray[np.int64]:
+def rounded(shares: Floats, offset: float | Floats) -> Ints:
     """Whole numbers next to `shares` (along the first axis) whose running sums are off by less than 1."""
     running = np.floor(np.cumsum(shares, axis=0) + offset + 1e-9).astype(np.int64)
     if shares.ndim == 1:
@@ -184,9 +185,7 @@ def rounded(shares: NDArray[np.float64], offset: float | NDArray[np.float64]) ->
     return np.diff(running, axis=0, prepend=np.zeros_like(running[:1]))
 
 
-def one_of_many(
-    probabilities: NDArray[np.float32], sizes: NDArray[np.int64], random: np.random.Generator
-) -> NDArray[np.int64]:
+def one_of_many(probabilities: NDArray[np.float32], sizes: Ints, random: np.random.Generator) -> Ints:
     """A value for every place of every component: shares rounded, then dealt out at random."""
     values = []
     for row, size in zip(probabilities, sizes, strict=True):
@@ -198,11 +197,8 @@ def one_of_many(
 
 
 def subsets(
-    probabilities: NDArray[np.float32],
-    sizes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    random: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    probabilities: NDArray[np.float32], sizes: Ints, starts: Ints, random: np.random.Generator
+) -> tuple[Ints, Ints]:
     """Places and items of all ones: each item goes to its rounded number of places of each component.
 
     Distinct places come from drawing with repetition and drawing the repeated ones again; items held by more
@@ -214,8 +210,17 @@ def subsets(
     absent = 2 * counts > sizes[:, None]
     drawn = np.where(absent, sizes[:, None] - counts, counts)
     rows, items = np.nonzero(drawn)
-    repeats = drawn[rows, items]
-    keys = _distinct(rows, items, repeats, sizes, starts, width, random)
+    keys = np.empty(0, dtype=np.int64)  # place * width + item
+    group = np.repeat(np.arange(len(rows)), drawn[rows, items])
+    while len(group):
+        places = starts[rows[group]] + (random.random(len(group)) * sizes[rows[group]]).astype(np.int64)
+        both = np.concatenate([keys, places * width + items[group]])
+        sorted_order = np.argsort(both, kind="stable")  # older ones first among equals
+        ordered = both[sorted_order]
+        again = np.zeros(len(both), dtype=np.bool_)
+        again[sorted_order[1:]] = ordered[1:] == ordered[:-1]
+        group = group[again[len(keys) :]]
+        keys = both[~again]
     out = absent[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
     if not absent.any():
         return keys // width, keys % width
@@ -234,39 +239,14 @@ def subsets(
     return keys // width, keys % width
 
 
-def _distinct(
-    rows: NDArray[np.int64],
-    items: NDArray[np.int64],
-    repeats: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    width: int,
-    random: np.random.Generator,
-) -> NDArray[np.int64]:
-    """For each (component, item) pair that many distinct places of the component, as place * width + item."""
-    keys = np.empty(0, dtype=np.int64)
-    group = np.repeat(np.arange(len(rows)), repeats)
-    while len(group):
-        places = starts[rows[group]] + (random.random(len(group)) * sizes[rows[group]]).astype(np.int64)
-        fresh = places * width + items[group]
-        joined = np.concatenate([keys, fresh])
-        sorted_order = np.argsort(joined, kind="stable")  # older ones first among equals
-        ordered = joined[sorted_order]
-        again = np.zeros(len(joined), dtype=np.bool_)
-        again[sorted_order[1:]] = ordered[1:] == ordered[:-1]
-        group = group[again[len(keys) :]]
-        keys = joined[~again]
-    return keys
-
-
 def balanced(
     domain: Domain,
-    weights: NDArray[np.float64],
+    weights: Floats,
     probabilities: NDArray[np.float32],
-    keys: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    keys: Ints,
+    sizes: Ints,
     random: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Ints:
     """What all records hold after exchanges, as record x width + position, in no order.
 
     Records of one component are independent draws, so a pair that should occur 25 times occurs 20 or 30 times. Items
@@ -304,21 +284,16 @@ def balanced(
         -pairs, _weights(pairs, count), -triples, _weights(triples, count),
         SAMPLING.sweeps, random.integers(2**62, size=1, dtype=np.uint64),
     )  # fmt: skip
-    exchanged: NDArray[np.int64] = rows * domain.width + frequent[items]
+    exchanged: Ints = rows * domain.width + frequent[items]
     return exchanged
 
 
-def _weights(expected: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def _weights(expected: Floats, count: int) -> Floats:
     """What a squared excess costs: errors count relative to what is expected."""
     return 1 / np.maximum(expected, SAMPLING.sanity * count) ** 2
 
 
-def evened(
-    expected: NDArray[np.float64],
-    sizes: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    random: np.random.Generator,
-) -> NDArray[np.int64]:
+def evened(expected: Floats, sizes: Ints, present: NDArray[np.bool_], random: np.random.Generator) -> Ints:
     """Sizes with the same total, each next to its expectation, whose items and pairs are nearer to the expected ones.
 
     For components of one possible record each. Rounded one by one, thousands of sizes leave the counts of items off by
@@ -339,8 +314,8 @@ def evened(
     target = (present * expected[:, None]).T @ present
     yardstick = np.maximum(target[first, second], SAMPLING.sanity * expected.sum())
 
-    def features(chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        marked: NDArray[np.float64] = (present[chosen][:, first] & present[chosen][:, second]) / yardstick
+    def features(chosen: Ints) -> Floats:
+        marked: Floats = (present[chosen][:, first] & present[chosen][:, second]) / yardstick
         return marked
 
     gap = ((present * (sizes - expected)[:, None]).T @ present)[first, second] / yardstick

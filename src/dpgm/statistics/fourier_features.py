@@ -1,13 +1,15 @@
 """Feature maps of bounded norm: random Fourier features, and the record itself.
 
-Both give whole multiples of a public grid, so that sums over records are exact (docs/privacy-proof.md 2.1 and 8). The
-random frequencies are public and independent of the rows; so are the kernel's width gamma and the number of features.
+A map makes `features` whole multiples of `grid` of a record of `width` positions; no feature vector is longer than
+`norm_bound`, and no feature lies outside `box`, whatever the record. Sums over records are exact
+(docs/privacy-proof.md 2.1 and 8). The random frequencies are public and independent of the rows; so are the kernel's
+width gamma and the number of features.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -23,39 +25,6 @@ from dpgm.validation import one_of, positive, whole
 
 Kernel: TypeAlias = Literal["rbf", "laplacian"]
 UNIT = 1 << 15  # grid steps in a length of one
-
-
-class FeatureMap(Protocol):
-    """A map from a record to `features` whole multiples of `grid`, never longer than `norm_bound`."""
-
-    @property
-    def width(self) -> int:
-        """m: positions of a record."""
-        ...
-
-    @property
-    def features(self) -> int:
-        """d: numbers a record becomes."""
-        ...
-
-    @property
-    def grid(self) -> float:
-        """What one unit of `quantised` stands for."""
-        ...
-
-    @property
-    def norm_bound(self) -> float:
-        """No record's feature vector is longer."""
-        ...
-
-    @property
-    def box(self) -> tuple[float, float]:
-        """No feature of any record lies outside."""
-        ...
-
-    def quantised(self, records: Records, device: str = "cpu") -> Tensor:
-        """(n, d) int16 multiples of `grid`."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +66,7 @@ class FourierFeatures:
         generator: torch.Generator,
         kernel: Kernel = "rbf",
         phase: bool = False,
+        blurred: Domain | None = None,
     ) -> "FourierFeatures":
         """Draw the public frequencies.
 
@@ -108,10 +78,23 @@ class FourierFeatures:
             kernel: "rbf" is exp(-gamma |x - y|^2). "laplacian" is exp(-gamma |x - y|), with the Euclidean distance:
                 with that of Manhattan it would be the RBF kernel again, since entries are 0 or 1.
             phase: the paper's map with random phases instead of cosine and sine pairs.
+            blurred: a domain whose images are compared after a blur of one pixel. Neighbouring pixels nearly say the
+                same, and two strokes a pixel apart are alike; a plain distance sees neither.
         """
-        count = _frequency_count(width, features, gamma, kernel, phase)
+        whole(at_least=1, width=width)
+        whole(at_least=2, features=features)
+        positive(gamma=gamma)
+        one_of(("rbf", "laplacian"), kernel=kernel)
+        if features % 2:
+            raise UsageError(f"`features` must be even (cosines and sines come in pairs); got {features}.")
+        count = features if phase else features // 2
         frequencies = _draw_frequencies(width, count, gamma, kernel, generator)
-        return cls(float(gamma), kernel, _turned(frequencies), _draw_offsets(count, phase, generator), phase)
+        if blurred is not None:
+            _blur_images(frequencies, blurred)
+        offsets = np.zeros(count, dtype=np.int16)
+        if phase:
+            offsets = _turned(torch.rand(count, generator=generator, dtype=torch.float64) * (2 * math.pi))
+        return cls(float(gamma), kernel, _turned(frequencies), offsets, phase)
 
     @classmethod
     def for_domain(
@@ -125,28 +108,14 @@ class FourierFeatures:
         kernel: Kernel = "rbf",
         phase: bool = False,
     ) -> "FourierFeatures":
-        """As `draw`, suited to a domain: `default_gamma`, and images compared after a blur of one pixel.
+        """As `draw`, suited to a domain: images are blurred, and gamma is `default_gamma` unless it is given.
 
-        Neighbouring pixels of an image nearly say the same, and two strokes a pixel apart are alike; a plain distance
-        sees neither. Blurring the frequencies over an image field gives the kernel of blurred images.
-
-        Args:
-            domain: the public domain.
-            features: d, even.
-            generator: source of the frequencies.
-            gamma: a public number instead of the default.
-            profile: released or public frequencies for the default of gamma.
-            kernel: as for `draw`.
-            phase: as for `draw`.
+        `profile` has released or public frequencies for that default.
         """
-        chosen = default_gamma(domain, profile) if gamma is None else gamma
-        count = _frequency_count(domain.width, features, chosen, kernel, phase)
-        frequencies = _draw_frequencies(domain.width, count, chosen, kernel, generator)
-        for field, start in zip(domain.fields, domain.offsets, strict=True):
-            if field.kind == "image":
-                for plane in range(start, start + field.width, field.pixels):  # one per grey level but the first
-                    _blur(frequencies[plane : plane + field.pixels].view(field.height, field.columns, count))
-        return cls(float(chosen), kernel, _turned(frequencies), _draw_offsets(count, phase, generator), phase)
+        width = default_gamma(domain, profile) if gamma is None else gamma
+        return cls.draw(
+            domain.width, features, width, generator=generator, kernel=kernel, phase=phase, blurred=domain
+        )
 
     @property
     def width(self) -> int:
@@ -233,6 +202,9 @@ class IdentityFeatures:
         return torch.from_numpy(records.to_dense(np.int16)).to(device)
 
 
+FeatureMap: TypeAlias = FourierFeatures | IdentityFeatures
+
+
 def expected_profile(domain: Domain) -> Tensor:
     """How often each position is filled, guessed from the public domain alone, (m,) float64.
 
@@ -266,17 +238,6 @@ def default_gamma(domain: Domain, profile: Tensor | None = None) -> float:
     return 1.0 / (2.0 * max(1.0, float(expected.sum())))
 
 
-def _frequency_count(width: int, features: int, gamma: float, kernel: Kernel, phase: bool) -> int:
-    """How many frequencies make `features` features; refuses what makes no map."""
-    whole(at_least=1, width=width)
-    whole(at_least=2, features=features)
-    positive(gamma=gamma)
-    one_of(("rbf", "laplacian"), kernel=kernel)
-    if features % 2:
-        raise UsageError(f"`features` must be even (cosines and sines come in pairs); got {features}.")
-    return features if phase else features // 2
-
-
 def _draw_frequencies(width: int, count: int, gamma: float, kernel: Kernel, generator: torch.Generator) -> Tensor:
     """Frequencies (m, f) in radians from the spectral density of the kernel."""
     normals = torch.randn(width, count, generator=generator, dtype=torch.float64)
@@ -286,22 +247,18 @@ def _draw_frequencies(width: int, count: int, gamma: float, kernel: Kernel, gene
     return normals * (gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs())
 
 
-def _draw_offsets(count: int, phase: bool, generator: torch.Generator) -> NDArray[np.int16]:
-    if not phase:
-        return np.zeros(count, dtype=np.int16)
-    return _turned(torch.rand(count, generator=generator, dtype=torch.float64) * (2 * math.pi))
+def _blur_images(frequencies: Tensor, domain: Domain) -> None:
+    """Frequencies (m, f) blurred over every image, in place, which gives the kernel of blurred images.
 
-
-def _blur(frequencies: Tensor) -> None:
-    """Frequencies (height, columns, f) blurred over the image, in place, in a scale that keeps distances.
-
-    A blur of one pixel takes away about six tenths of the squared distance between strokes a few pixels wide.
+    In a scale that keeps distances: a blur of one pixel takes away about six tenths of the squared distance between
+    strokes a few pixels wide.
     """
-    height, columns, _ = frequencies.shape
-    frequencies.copy_(
-        torch.einsum("ba,bcf,cd->adf", _blurring(height), frequencies, _blurring(columns))
-        * math.sqrt(1 / BLURRED_DISTANCE)
-    )
+    for field, start in zip(domain.fields, domain.offsets, strict=True):
+        if field.kind == "image":
+            for plane in range(start, start + field.width, field.pixels):  # one per grey level but the first
+                image = frequencies[plane : plane + field.pixels].view(field.height, field.columns, -1)
+                across = torch.einsum("ba,bcf,cd->adf", _blurring(field.height), image, _blurring(field.columns))
+                image.copy_(across * math.sqrt(1 / BLURRED_DISTANCE))
 
 
 def _blurring(size: int) -> Tensor:
