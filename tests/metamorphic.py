@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-import dpgm.data.conversion
+import dpgm.data.read.frames
 import dpgm.data.read.json_lines
 import dpgm.data.read.lines
 import dpgm.data.read.parquet
@@ -894,7 +894,7 @@ def small_blocks(size: int | None) -> Iterator[None]:
         (dpgm.data.read.lines, "BLOCK", size),
         (dpgm.data.read.parquet, "_BATCH", 3),
         (dpgm.data.read.json_lines, "_ROWS", 1),
-        (dpgm.data.conversion, "_CHUNK", 3),
+        (dpgm.data.read.frames, "_CHUNK", 3),
     )
     before = [getattr(module, name) for module, name, _ in modules]
     for module, name, value in modules:

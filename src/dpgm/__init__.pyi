@@ -5,7 +5,6 @@ from dpgm.baselines.estimators import IndependentMarginals as IndependentMargina
 from dpgm.baselines.estimators import Mwem as Mwem
 from dpgm.clustering.estimator import PrivateKernelKMeans as PrivateKernelKMeans
 from dpgm.clustering.estimator import clustering_accuracy as clustering_accuracy
-from dpgm.data.conversion import as_records as as_records
 from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
@@ -20,6 +19,7 @@ from dpgm.data.inspect.inspection import inspect_file as inspect_file
 from dpgm.data.number_fields import Date as Date
 from dpgm.data.number_fields import DateTime as DateTime
 from dpgm.data.number_fields import Numeric as Numeric
+from dpgm.data.read.frames import as_records as as_records
 from dpgm.data.read.options import ReadOptions as ReadOptions
 from dpgm.data.read.readers import read_records as read_records
 from dpgm.data.read.readers import read_source as read_source

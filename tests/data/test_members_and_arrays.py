@@ -1,12 +1,14 @@
 """JSON objects with more members than are read, and numpy archives of plain arrays."""
 
 import json
+import struct
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import dpgm
-from dpgm.data.domain import Numeric
+from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.frames import read_frame
 from dpgm.errors import InputError
@@ -85,3 +87,19 @@ def test_a_float32_is_the_same_number_whatever_stands_beside_it():
     alone = read_frame(pandas.DataFrame(rows), domain).records
     beside = read_frame(pandas.DataFrame([*rows, {"n": "0.5"}]), domain).records
     assert beside.rows(0, 1).indices.tolist() == alone.indices.tolist()
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "idx"])
+def test_a_row_with_two_values_of_a_column_is_refused(tmp_path, ending):
+    """Bounds on what a record adds rest on one value per column of a table, in array files as in matrices in memory."""
+    path, rows = tmp_path / f"x.{ending}", np.array([[1, 0, 0, 1], [1, 1, 0, 0]], dtype=np.uint8)
+    if ending == "npy":
+        np.save(path, rows)
+    elif ending == "npz":
+        scipy.sparse.save_npz(path, scipy.sparse.csr_array(rows))
+    else:
+        path.write_bytes(struct.pack(">IIII", 0x803, 2, 2, 2) + (rows * 255).tobytes())
+    fields = (Categorical("a", ("x", "y")), Categorical("b", ("x", "y")))
+    domain = Domain(fields) if ending != "idx" else Domain((Categorical("a", ("w", "x", "y", "z")),))
+    with pytest.raises(InputError, match=r"row .*exactly one of them must be 1"):
+        dpgm.read_records(path, domain=domain)

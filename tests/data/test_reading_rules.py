@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpgm.data.conversion import as_records
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from data_strategies import images, integer_sets, item_domains, random_records, records_of, tables
-from dpgm.data.conversion import as_records, from_arrow
 from dpgm.data.domain import Domain
+from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import read_records, read_source
 from dpgm.data.records import Records
 from dpgm.data.table import decode
@@ -85,7 +85,7 @@ def test_images_read_back_without_a_domain(name, records):
 @settings(max_examples=60, deadline=None)
 def test_encoding_a_decoded_table_gives_the_records_again(records):
     for seed in range(3):
-        assert from_arrow(decode(records, rng=np.random.default_rng(seed)), records.domain) == records
+        assert as_records(decode(records, rng=np.random.default_rng(seed)), records.domain) == records
 
 
 @given(records=records_of(tables()))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import dpgm
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Date, DateTime, Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.frames import as_records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.settings import Config
@@ -48,7 +48,7 @@ def written(count=400):
 
 @pytest.fixture(scope="module")
 def found():
-    records = from_arrow(written(), STATED)
+    records = as_records(written(), STATED)
     plan = make_plan(Config(1.0), len(records), STATED)
     gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
     return discover_domain(gateway, plan, STATED).domain
@@ -63,7 +63,7 @@ def test_what_is_found_keeps_the_pattern(found):
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, found, ending):
     """They came back as 1976-04-01, whatever the file had."""
-    records = from_arrow(written(), found)
+    records = as_records(written(), found)
     file = tmp_path / f"synthetic.{ending}"
     dpgm.write_records(records, file, rng=np.random.default_rng(1))
     if ending == "csv":
@@ -81,7 +81,7 @@ def test_files_with_patterns_are_compared(tmp_path, found):
     import pyarrow.csv as csv
 
     csv.write_csv(written(), tmp_path / "real.csv")
-    dpgm.write_records(from_arrow(written(), found), tmp_path / "synthetic.csv", rng=np.random.default_rng(1))
+    dpgm.write_records(as_records(written(), found), tmp_path / "synthetic.csv", rng=np.random.default_rng(1))
     made = dpgm.evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv", domain=STATED)
     kinds = {column.name: column.kind for column in made.columns}
     assert kinds == {"born": "date", "seen": "date", "plain": "date", "sex": "category"}

@@ -4,8 +4,8 @@ import numpy as np
 import pandas
 import pytest
 
-from dpgm.data.conversion import as_records
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.verdict import verdict

@@ -6,10 +6,10 @@ import pytest
 
 import dpgm
 from dpgm.data.binned_numbers import draw_shaped, shaped_codes
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_fields import NumberFormat
+from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.evaluation.verdict import column_faults
 from dpgm.mechanisms.gateway import Gateway
@@ -39,7 +39,7 @@ def some_table(count=3000, seed=0):
 
 
 def found_in(table, seed=0):
-    records = from_arrow(table, DOMAIN)
+    records = as_records(table, DOMAIN)
     plan = make_plan(Config(1.0), len(records), DOMAIN)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
     return discover_domain(gateway, plan, DOMAIN).domain, records
@@ -79,14 +79,14 @@ def test_a_range_of_few_days_keeps_its_fine_cells():
 
 
 def test_hours_are_counted_privately():
-    datasets = [from_arrow(some_table(300, seed), DOMAIN) for seed in range(2)]
+    datasets = [as_records(some_table(300, seed), DOMAIN) for seed in range(2)]
     plan = make_plan(Config(1.0), 300, DOMAIN)
 
     def run(gateway):
         return domain_to_plain(discover_domain(gateway, plan, DOMAIN).domain)
 
     assert_playback_invariant(run, datasets, tapes=2, allowance=plan.mechanisms)
-    ratios = sensitivity_ratios(run, datasets[0], from_arrow(some_table(1, 9), DOMAIN))
+    ratios = sensitivity_ratios(run, datasets[0], as_records(some_table(1, 9), DOMAIN))
     assert 0.99 <= ratios["number histograms"] <= 1 + 1e-9  # every level counts the record, and the hour does
 
 

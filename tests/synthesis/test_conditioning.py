@@ -237,7 +237,7 @@ def test_numbers_that_a_rule_states_are_computed_and_positions_follow():
     assert (frame.total == frame.net + frame.tax).all()
     assert (frame["last"][frame.tax <= 4] == -1).all()
     assert frame["last"][frame.tax > 4].max() > 20
-    from dpgm.data.conversion import as_records
+    from dpgm.data.read.frames import as_records
 
     assert as_records(frame, model.domain) == records
 

@@ -10,7 +10,6 @@ import pytest
 
 import dpgm
 from dpgm.data.binned_numbers import draw_shaped, shaped_codes
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -26,6 +25,7 @@ from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_fields import NumberFormat
 from dpgm.data.number_grid import grid_of
 from dpgm.data.open_records import OpenRecords
+from dpgm.data.read.frames import as_records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -90,7 +90,7 @@ def planned(domain, records, epsilon=2.0):
 
 
 def discovered(table, domain=DOMAIN, epsilon=2.0, seed=0):
-    records = from_arrow(table, domain)
+    records = as_records(table, domain)
     plan = planned(domain, len(records), epsilon)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
     return discover_domain(gateway, plan, domain).domain, gateway
@@ -118,7 +118,7 @@ def test_every_kind_of_field_is_closed_and_rows_are_recoded():
 
 def test_discovery_is_post_processing_of_what_was_released():
     tables = [some_table(400, 1), some_table(150, 2)]
-    datasets = [from_arrow(table, DOMAIN) for table in tables]
+    datasets = [as_records(table, DOMAIN) for table in tables]
     plan = planned(DOMAIN, 400)
     assert_playback_invariant(
         lambda gateway: domain_to_plain(discover_domain(gateway, plan, DOMAIN).domain),
@@ -130,7 +130,7 @@ def test_discovery_is_post_processing_of_what_was_released():
 
 @pytest.mark.parametrize("odd", ["ordinary", "new values", "missing", "far out", "many items"])
 def test_one_record_moves_every_release_by_at_most_its_sensitivity(odd):
-    records = from_arrow(some_table(200, 3), DOMAIN)
+    records = as_records(some_table(200, 3), DOMAIN)
     table = some_table(1, 99)
     changes = {
         "ordinary": {},
@@ -147,7 +147,7 @@ def test_one_record_moves_every_release_by_at_most_its_sensitivity(odd):
     }[odd]
     for name, column in changes.items():
         table = table.set_column(table.column_names.index(name), name, column)
-    extra = from_arrow(table, DOMAIN)
+    extra = as_records(table, DOMAIN)
     plan = planned(DOMAIN, 200)
     ratios = sensitivity_ratios(lambda gateway: discover_domain(gateway, plan, DOMAIN), records, extra)
     assert set(ratios) == set(MEASURES)
@@ -165,7 +165,7 @@ def baskets(count, seed=0):
     rng = np.random.default_rng(seed)
     kinds = np.array([f"drug{at}" for at in range(60)])
     drawn = [kinds[rng.random(60) < 0.5 / (1 + np.arange(60)) ** 0.7].tolist() for _ in range(count)]
-    return from_arrow(pa.table({"drugs": drawn}), ITEMS)
+    return as_records(pa.table({"drugs": drawn}), ITEMS)
 
 
 def test_sums_of_discovered_items_are_the_pilot_counts():
@@ -201,9 +201,9 @@ def test_a_fit_of_discovered_items_is_post_processing_of_what_was_released():
 def test_recoding_is_record_by_record():
     table = some_table(300, 4)
     domain, _ = discovered(table)
-    whole = from_arrow(table, DOMAIN).closed(domain, {})
+    whole = as_records(table, DOMAIN).closed(domain, {})
     for at in (0, 17, 299):
-        alone = from_arrow(table.slice(at, 1), DOMAIN).closed(domain, {})
+        alone = as_records(table.slice(at, 1), DOMAIN).closed(domain, {})
         assert alone.indices.tolist() == whole.rows(at, at + 1).indices.tolist()
 
 
@@ -364,7 +364,7 @@ def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(t
     sizes, make_room = [], Checkpoint.make_room
     monkeypatch.setattr(Checkpoint, "make_room", lambda self, size: (sizes.append(size), make_room(self, size)))
     for name, wards in (("few", ["a"] * 500), ("many", [f"ward{at}" for at in range(500)])):
-        records = from_arrow(pa.table({"ward": wards}), domain)
+        records = as_records(pa.table({"ward": wards}), domain)
         plan = make_plan(Config(2.0), len(records), domain)
         saved = Checkpoint.start(tmp_path / name, plan, records)
         gateway = Books(plan, records, None, saved).gateway(SeededRandomness(0))
@@ -392,7 +392,7 @@ def test_bounds_that_noise_alone_suggests_lie_on_steps(more):
 
 
 def test_open_records_refuse_columns_that_do_not_fit():
-    records = from_arrow(some_table(20), DOMAIN)
+    records = as_records(some_table(20), DOMAIN)
     assert isinstance(records, OpenRecords)
     records.check()
     with pytest.raises(dpgm.errors.UsageError, match="raw columns"):

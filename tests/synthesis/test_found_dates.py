@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import dpgm
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Date, DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_grid import YEARS, year_range, year_slot
+from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -47,7 +47,7 @@ def some_table(count=3000, seed=0):
 
 
 def discovered(table, seed=0):
-    records = from_arrow(table, DOMAIN)
+    records = as_records(table, DOMAIN)
     plan = make_plan(Config(1.0), len(records), DOMAIN)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
     return discover_domain(gateway, plan, DOMAIN).domain
@@ -67,7 +67,7 @@ def test_the_years_of_dates_and_whether_they_have_clock_times_are_found():
 
 
 def test_finding_dates_is_post_processing_of_noisy_counts_of_bounded_sensitivity():
-    datasets = [from_arrow(some_table(300, 1), DOMAIN), from_arrow(some_table(200, 2), DOMAIN)]
+    datasets = [as_records(some_table(300, 1), DOMAIN), as_records(some_table(200, 2), DOMAIN)]
     plan = make_plan(Config(1.0), 300, DOMAIN)
 
     def run(gateway):
@@ -84,7 +84,7 @@ def test_finding_dates_is_post_processing_of_noisy_counts_of_bounded_sensitivity
         }
     )
     for extra in (some_table(1, 9), far):
-        ratios = sensitivity_ratios(run, datasets[0], from_arrow(extra, DOMAIN))
+        ratios = sensitivity_ratios(run, datasets[0], as_records(extra, DOMAIN))
         assert ratios["value bounds"] <= 1 + 1e-9
         assert max(ratios.values()) <= 1 + 1e-9
 
@@ -94,7 +94,7 @@ def test_one_moment_with_a_clock_time_changes_how_no_other_is_read():
     changed = table.set_column(
         3, "joined", pa.array([np.datetime64("2021-05-05T05:05:05"), *table["joined"].to_numpy()[1:]])
     )
-    plain, odd = from_arrow(table, DOMAIN), from_arrow(changed, DOMAIN)
+    plain, odd = as_records(table, DOMAIN), as_records(changed, DOMAIN)
     assert np.array_equal(plain.columns[3].ticks[1:], odd.columns[3].ticks[1:])
     steps = {"joined": 86_400}
     assert np.array_equal(

@@ -14,10 +14,9 @@ from scipy.stats import norm
 import dpgm
 from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as command
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.formats import Source
-from dpgm.data.read.frames import read_frame
+from dpgm.data.read.frames import as_records, read_frame
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import read_share, read_source
 from dpgm.data.records import Records, concatenate
@@ -125,7 +124,7 @@ def run(gateway, plan, domain=TABLE):
 
 def rows_of(drugs, **others):
     row = {"ward": "west", "sex": "f", "age": 40, "drugs": drugs} | others
-    return from_arrow(pa.Table.from_pylist([row]), TABLE)
+    return as_records(pa.Table.from_pylist([row]), TABLE)
 
 
 @pytest.mark.parametrize("most", [1, 4])

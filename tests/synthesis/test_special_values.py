@@ -6,9 +6,9 @@ import pyarrow as pa
 
 import dpgm
 from dpgm.data.binned_numbers import draw_shaped, shaped_codes
-from dpgm.data.conversion import from_arrow
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.read.frames import as_records
 from dpgm.evaluation.verdict import column_faults
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -39,7 +39,7 @@ def some_table(count=3000, seed=0):
 
 
 def found_in(table, seed=0):
-    records = from_arrow(table, DOMAIN)
+    records = as_records(table, DOMAIN)
     plan = make_plan(Config(1.0), len(records), DOMAIN)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
     return discover_domain(gateway, plan, DOMAIN).domain, records
@@ -62,7 +62,7 @@ def test_special_values_do_not_widen_the_range_nor_fill_its_ends():
 
 
 def test_special_values_are_counted_privately():
-    datasets = [from_arrow(some_table(300, seed), DOMAIN) for seed in range(2)]
+    datasets = [as_records(some_table(300, seed), DOMAIN) for seed in range(2)]
     plan = make_plan(Config(1.0), 300, DOMAIN)
 
     def run(gateway):
@@ -71,7 +71,7 @@ def test_special_values_are_counted_privately():
     assert_playback_invariant(run, datasets, tapes=2, allowance=plan.mechanisms)
     special = pa.table({"age": [999], "weight": [-99.0], "score": [9.0]})
     for extra in (some_table(1, 9), special):
-        ratios = sensitivity_ratios(run, datasets[0], from_arrow(extra, DOMAIN))
+        ratios = sensitivity_ratios(run, datasets[0], as_records(extra, DOMAIN))
         assert max(ratios.values()) <= 1 + 1e-9
 
 

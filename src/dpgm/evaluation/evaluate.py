@@ -15,9 +15,9 @@ import numpy as np
 
 from dpgm import validation
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
-from dpgm.data.conversion import as_records
 from dpgm.data.domain import Image
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
 from dpgm.data.domain import Categorical, Domain, ItemSet, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import escape_formula
-from dpgm.data.read.frames import long_records
+from dpgm.data.read.frames import arrow_table, as_records, checked_frame, long_records, package_of
 from dpgm.data.records import Records, sort_rows
 from dpgm.data.table import decode
 from dpgm.data.values import object_texts

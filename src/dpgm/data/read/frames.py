@@ -1,29 +1,35 @@
-"""Frames of pandas, polars and pyarrow as records: whole tables, or one row per person and item.
+"""Data in memory as records: frames of pandas, polars and pyarrow (tables, or one row per person and item), matrices.
 
 Kinds of columns come from the domain or from the schema of the frame (its dtypes), never from the values: a column of
 Python objects is one of texts, whatever it holds. `draft_frame` alone looks at values, as `dpgm inspect` does, and
 keeps none.
 """
 
+import datetime
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpgm.data.conversion import arrow_table, as_records, checked_frame, package_of
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import draft_table
 from dpgm.data.items import flat_column, is_list
+from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, is_binary, of_persons, read_columns
 from dpgm.data.read.gathering import Persons
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.readers import domain_of_schema, with_private_items, without_list
-from dpgm.data.records import Records
-from dpgm.data.values import in_column, object_lists, object_texts
+from dpgm.data.read.readers import discovering, domain_of_schema
+from dpgm.data.records import Records, concatenate
+from dpgm.data.table import TableEncoder
+from dpgm.data.values import Place, in_column, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -35,6 +41,7 @@ _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
 )
+_NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,40 @@ class FrameRecords:
     dtypes: tuple[tuple[str, str], ...] = ()
 
 
-def is_frame(data: object) -> bool:
-    """Whether this is a table of pandas, polars or pyarrow."""
-    return package_of(data) in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
+def as_records(data: object, domain: DomainLike | None = None) -> Records:
+    """Records from any object in memory: records, or a matrix or table of numpy, scipy, pandas, polars or pyarrow.
+
+    Matrices bring their own shape as domain; tables need one: a `Domain`, a mapping or the path of a domain file.
+
+    >>> as_records(np.array([[0, 1], [1, 1]])).lengths.tolist()
+    [1, 2]
+    """
+    if isinstance(data, Records):
+        return data
+    domain, data = as_domain(domain), checked_frame(data)
+    package = package_of(data)
+    if isinstance(data, np.ndarray) or package == "scipy":
+        return from_matrix(data, domain)
+    if package not in _FRAMES:
+        raise UsageError(
+            "records must come from dpgm, numpy, scipy, pandas, polars or pyarrow; put lists or dicts into a frame, and"
+            f" read a file with `dpgm.read_records`; got {type(data).__name__}."
+        )
+    if domain is None:
+        raise UsageError(
+            "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
+        )
+    known = _names(data)
+    for field in domain.fields:
+        if field.name not in known:
+            listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+            raise InputError(
+                f"the frame has no column {field.name!r}, which the domain names{near(field.name, known)}; its columns"
+                f" are {listed or 'none'}."
+            )
+    encoder = TableEncoder(domain)
+    table = _table(data, [field.name for field in domain.fields], domain)
+    return concatenate([encoder.encode(chunk.table, chunk.place) for chunk in _chunks(table)])
 
 
 def read_frame(
@@ -82,13 +120,14 @@ def read_frame(
         raise UsageError(_NO_DOMAIN)
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
-    dtypes = _pandas_dtypes(data)
-    named = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
-    if item is not None and person is None and item not in _names(data):
-        listed = ", ".join(map(repr, _names(data)[:20]))
-        raise UsageError(f"the frame has no column {item!r}{near(item, _names(data))}; it has {listed}.")
+    names, dtypes = _names(data), _pandas_dtypes(data)
+    options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
+    if item is not None and person is None and item not in names:
+        raise UsageError(
+            f"the frame has no column {item!r}{near(item, names)}; it has {', '.join(map(repr, names[:20]))}."
+        )
     if item is not None and person is not None:
-        options = ReadOptions(domain=given, person=person, item=item, discover=discover)
+        options = replace(options, domain=given, discover=discover)
         return FrameRecords(*_long(data, options), dtypes)
     if given is None:
         schema = frame_schema(data)
@@ -100,17 +139,34 @@ def read_frame(
     elif discover and not given.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = given.item_set
-    if field is not None and field.name not in _names(data):
-        return FrameRecords(*_columns_of_items(data, replace(named, domain=given, shape="wide")), dtypes)
+    if field is not None and field.name not in names:  # one 0/1 column per item
+        if given.is_open:
+            raise InputError(f"the frame has no column {field.name!r}, which the domain names.")
+        columns = replace(_columns(data, names), lists=())
+        return FrameRecords(*read_columns(columns, replace(options, domain=given, shape="wide")), dtypes)
     records = as_records(data, given)
     if person is None:
         return FrameRecords(records, None, dtypes)
-    columns, persons = _named(data, [person]), Persons()
+    columns, persons = _columns(data, [person]), Persons()
     columns.required(person, "person")
     for chunk in columns.chunks:
         persons.add(flat_column(chunk.table, person), in_column(chunk.place, person))
     records = of_persons(records, persons, rows_per_person, _FRAME)
     return FrameRecords(records, Source("person", False, "wide", None, rows_per_person or 1), dtypes)
+
+
+def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
+    """One row per person and item, with the items that a domain lists or that are found privately."""
+    columns = _columns(data, [name for name in (options.person, options.item) if name is not None])
+    return discovering(options, lambda stated: read_columns(columns, stated))
+
+
+def long_records(data: object, person: str, item: str) -> Records:
+    """Records of a long frame with the items that occur in it: for comparisons, never for a fit."""
+    data = checked_frame(data)
+    if not is_frame(data):
+        raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
+    return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
 
 
 def draft_frame(
@@ -123,8 +179,7 @@ def draft_frame(
             "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
             " files."
         )
-    columns = _named(data, _names(data), infer=True)
-    options = ReadOptions(person=person)
+    columns = _columns(data, _names(data), infer=True)
     if person is not None:
         columns.required(person, "person")
     items = [name for name in columns.names if name != person]
@@ -132,32 +187,54 @@ def draft_frame(
         table = next(iter(columns.chunks)).table
         if table.num_rows and all(is_binary(flat_column(table, name)) for name in items):
             return Domain.of_items(items)
-    return replace(draft_table(columns, options, drop=drop, kinds=kinds).domain, origin="judged")
+    drafted = draft_table(columns, ReadOptions(person=person), drop=drop, kinds=kinds)
+    return replace(drafted.domain, origin="judged")
+
+
+# -- what a frame is -----------------------------------------------------------------------------------------------
+
+
+def package_of(data: object) -> str:
+    """The package that the type of an object comes from, such as `pandas`."""
+    return type(data).__module__.partition(".")[0]
+
+
+def is_frame(data: object) -> bool:
+    """Whether this is a table of pandas, polars or pyarrow."""
+    return package_of(data) in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
+
+
+def checked_frame(data: object) -> Any:
+    """A frame ready to be read: lazy ones collected, batches of pyarrow as tables, a single column refused."""
+    package, kind = package_of(data), type(data).__name__
+    if package == "polars" and kind == "LazyFrame":
+        return data.collect()  # type: ignore[attr-defined]
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
+        raise UsageError("one column is not a frame; give a frame of one column, such as `df[['age']]`.")
+    return data
+
+
+def _names(data: Any) -> list[str]:
+    return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
 def frame_schema(data: Any) -> pa.Schema:
-    """Names and types of a frame's columns, as its dtypes say; Python objects are texts."""
+    """Names and types of a frame's columns, as its dtypes say; Python objects and categories of them are texts."""
     if package_of(data) != "pandas":
         return arrow_table(data).schema
     head = data.iloc[:0]
     kinds = []
     for at, name in enumerate(head.columns):
         series = head.iloc[:, at]
+        untyped = str(series.dtype) in ("object", "category")
         try:
-            kind = pa.string() if _is_untyped(series.dtype) else pa.array(series, from_pandas=True).type
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            kind = pa.string() if untyped else pa.array(series, from_pandas=True).type
+        except _NOT_ARROW:
             kind = pa.null()  # cannot be modelled
         kinds.append((str(name), kind))
     return pa.schema(kinds)
-
-
-def _is_untyped(dtype: Any) -> bool:
-    """Whether a dtype of pandas leaves open what the values are: objects, and categories of them."""
-    return str(dtype) in ("object", "category")
-
-
-def _names(data: Any) -> list[str]:
-    return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
 def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
@@ -173,51 +250,61 @@ def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _named(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
-    """Columns of a frame; with `infer` Python objects become what they look like (for drafts alone)."""
+# -- its columns as Arrow ------------------------------------------------------------------------------------------
+
+
+def arrow_table(frame: Any) -> pa.Table:
+    """A frame of polars or pyarrow as an Arrow table."""
+    if package_of(frame) != "polars":
+        return frame
+    try:
+        return frame.to_arrow()
+    except Exception:  # polars raises kinds of its own for columns of Python objects
+        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
+
+
+def _columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
+    """Some columns of a frame, categories written out; with `infer` Python objects become what they look like."""
     known = _names(data)
-    for at, name in enumerate(known):
-        if name in known[:at]:
-            raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
-    chosen = [name for name in names if name in known]
-    if package_of(data) == "pandas":
-        table = pa.table({name: _plain(data.iloc[:, known.index(name)], name, infer) for name in chosen})
-    else:
-        table = arrow_table(data).select(chosen)
-        table = pa.table({name: _decoded(table.column(name)) for name in chosen})
-
-    def chunks() -> Iterator[Chunk]:
-        for start in range(0, max(table.num_rows, 1), _CHUNK):
-            yield Chunk(table.slice(start, _CHUNK), lambda row, start=start: f"row {start + row + 1}")  # type: ignore[misc]
-
+    _refuse_repeated(known, known)
+    table = _table(data, [name for name in names if name in known], infer=infer)
+    table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
     kinds = {entry.name: entry.type for entry in table.schema}
     return Columns(
         _FRAME,
         tuple(known),
         tuple(name for name, kind in kinds.items() if is_list(kind)),
-        list(chunks()),
+        _chunks(table),
         truths=tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind)),
         schema=table.schema,
     )
 
 
-def _plain(series: Any, name: str, infer: bool) -> Any:
-    """A pandas column as Arrow, objects value by value."""
+def _refuse_repeated(names: Sequence[str], known: list[str]) -> None:
+    counts = Counter(known)
+    for name in names:
+        if counts[name] > 1:
+            raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
 
-    def place(row: int) -> str:
-        return f"row {row + 1}, column {name!r}"
 
-    if str(series.dtype) == "category":
-        series = series.astype(object)
-    try:
-        if series.dtype == object and not infer:
-            return pa.array(series, type=pa.string(), from_pandas=True)
-        return _decoded(pa.chunked_array([pa.array(series, from_pandas=True)]))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError):
-        values = series.astype(object).tolist()
-        if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
-            return object_lists(values, place)
-        return object_texts(values, place)
+def _chunks(table: pa.Table) -> list[Chunk]:
+    def place(start: int) -> Place:
+        return lambda row: f"row {start + row + 1}"
+
+    starts = range(0, max(table.num_rows, 1), _CHUNK)
+    return [Chunk(table.slice(start, _CHUNK), place(start)) for start in starts]
+
+
+def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
+    """Some columns of a frame; as a domain describes them, if one is given."""
+    known = _names(data)
+    _refuse_repeated(names, known)
+    if package_of(data) != "pandas":
+        return arrow_table(data).select(names)
+    fields = {} if domain is None else {field.name: field for field in domain.fields}
+    return pa.table(
+        {name: _pandas_column(data.iloc[:, known.index(name)], name, fields.get(name), infer) for name in names}
+    )
 
 
 def _decoded(column: Any) -> Any:
@@ -225,26 +312,47 @@ def _decoded(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """One row per person and item, with the items that a domain lists or that are found privately."""
-    columns = _named(data, [name for name in (options.person, options.item) if name is not None])
-    occurring = without_list(options)
-    read = read_columns(columns, occurring)
-    return read if occurring is options else with_private_items(*read, options)
+def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> Any:
+    """A column of pandas as Arrow (item sets as lists).
+
+    Columns of objects are read value by value, so that a value of another type changes no other row.
+    """
+
+    def place(row: int) -> str:
+        return f"row {row + 1}, column {name!r}"
+
+    try:
+        if isinstance(field, (ItemSet, Image)):
+            return object_lists([_listed(value) for value in series.tolist()], place)
+        if series.dtype == object and not infer:
+            return pa.array(series, type=pa.string(), from_pandas=True)  # texts alone: the quick way
+        return pa.array(series, from_pandas=True)
+    except (*_NOT_ARROW, UnicodeError):
+        values = series.astype(object).tolist()
+    if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
+        return object_lists(values, place)
+    if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
+        values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
+    if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
+        return _dates_beside_texts(values, field.pattern, place)
+    return object_texts(values, place)
 
 
-def long_records(data: object, person: str, item: str) -> Records:
-    """Records of a long frame with the items that occur in it: for comparisons, never for a fit."""
-    data = checked_frame(data)
-    if not is_frame(data):
-        raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
-    return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
+def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
+    """Dates as they are, as in a column of dates alone, and texts by the pattern that they are written in."""
+    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
+    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
+    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
+    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
+    seconds = np.where(is_date, dates, written).astype(np.int64)
+    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
 
 
-def _columns_of_items(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """A frame with one 0/1 column per item."""
-    domain = options.public_domain
-    assert domain is not None
-    if domain.is_open:
-        raise InputError(f"the frame has no column {domain.fields[0].name!r}, which the domain names.")
-    return read_columns(replace(_named(data, _names(data)), lists=()), options)
+def _listed(value: Any) -> Any:
+    """A list of items, also where it is written as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        return value  # refused as no list, by its row

@@ -7,7 +7,7 @@ from the values.
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -98,13 +98,15 @@ def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, S
     """Records of one file, or of several of one table; with values still to be found where that was said."""
     if len(files) == 1 and options.discover and options.domain is None:
         options = _with_schema(files[0], options)
-    stated, name = without_list(options), format_name(files[0], options)
-    if len(files) == 1 and name in ARRAYS:
-        _refuse_options(files[0], name, stated)
-        read = read_array(files[0], name, stated)
-    else:
-        read = read_columns(join_files(columns_of(file, stated) for file in files), stated)
-    return read if stated is options else with_private_items(*read, options)
+    name = format_name(files[0], options)
+
+    def read(stated: ReadOptions) -> tuple[Records, Source]:
+        if len(files) == 1 and name in ARRAYS:
+            _refuse_options(files[0], name, stated)
+            return read_array(files[0], name, stated)
+        return read_columns(join_files(columns_of(file, stated) for file in files), stated)
+
+    return discovering(options, read)
 
 
 def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
@@ -161,8 +163,14 @@ def _refuse_options(source: Input, name: str, options: ReadOptions) -> None:
         )
 
 
-def without_list(options: ReadOptions) -> ReadOptions:
-    """The options; where items are to be discovered, those that read the items as they occur."""
+def discovering(
+    options: ReadOptions, read: Callable[[ReadOptions], tuple[Records, Source]]
+) -> tuple[Records, Source]:
+    """What `read` finds; where items are to be discovered, it reads those that occur, and the records then keep them.
+
+    Where the list of items did not come from the rows (0/1 columns, array files), it is public by nature and stays,
+    unless the domain says otherwise.
+    """
     domain = options.public_domain
     if domain is not None:
         if options.discover and not domain.is_open:
@@ -170,21 +178,12 @@ def without_list(options: ReadOptions) -> ReadOptions:
                 "the domain leaves nothing to discover; leave out --discover, or say `discover: true` in it."
             )
         if not isinstance(domain.item_set, ItemSet) or not domain.item_set.discover:
-            return options
+            return read(options)
     elif not options.discover:
-        return options
+        return read(options)
     elif options.assume_public_items:
         raise UsageError("items are discovered or assumed public, not both; leave out one of the two options.")
-    return replace(options, domain=None, discover=False, assume_public_items=True)
-
-
-def with_private_items(records: Records, source: Source, options: ReadOptions) -> tuple[Records, Source]:
-    """Records over the items that occur, as records whose items are still to be discovered.
-
-    Where the list of items did not come from the rows (0/1 columns, array files), it is public by nature and stays,
-    unless the domain says otherwise.
-    """
-    domain = options.public_domain
+    records, source = read(replace(options, domain=None, discover=False, assume_public_items=True))
     if not source.items_assumed_public and domain is None:
         return records, source
     if domain is None:
