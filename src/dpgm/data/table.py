@@ -83,66 +83,67 @@ class TableEncoder:
                     f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
+        encoded = [self._encoded(field, table, place) for field in self.domain.fields]
         if self.domain.is_open:
-            columns = [self._raw(field, table, place) for field in self.domain.fields]
-            return OpenRecords.of(self.domain, table.num_rows, columns)
-        parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
-        for field, offset in zip(self.domain.fields, self.domain.offsets, strict=True):
-            if isinstance(field, (ItemSet, Image)):
-                codes, lengths = self._sets(field, flat_column(table, field.name), place)
-                parts.append((codes + offset, lengths))
-            else:
-                parts.append((self._codes(field, table, place) + offset, None))
+            raw = [self._raw(field, *one) for field, one in zip(self.domain.fields, encoded, strict=True)]
+            return OpenRecords.of(self.domain, table.num_rows, raw)
+        parts = [(one + at, lengths) for (one, lengths), at in zip(encoded, self.domain.offsets, strict=True)]
         return join_fields(parts, table.num_rows, self.domain)
 
-    def _raw(self, field: Field, table: "pyarrow.Table", place: Place) -> RawColumn:
-        """A column of an open domain: as it stands where the field is open, in positions where it is closed."""
-        if isinstance(field, (Date, DateTime)) or (isinstance(field, Numeric) and field.is_open):
-            return NumberColumn(self._modelled(field, table, place))
-        vocabulary = self._items.get(field.name)
-        private = vocabulary if isinstance(vocabulary, Vocabulary) else None
-        if isinstance(field, (ItemSet, Image)):
-            codes, lengths = self._sets(field, flat_column(table, field.name), place)
-            width = len(private) if private is not None else field.width
-            indptr, codes = sort_rows(row_pointers(lengths), codes, max(width, 1))
-            return SetColumn(indptr, codes.astype(np.int32), private)
-        return CodeColumn(self._codes(field, table, place).astype(np.int32), private)
+    def _encoded(
+        self, field: Field, table: "pyarrow.Table", place: Place
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """Positions within the field, and of sets how many each record has; ticks where bins are still to be found.
 
-    def _codes(self, field: Field, table: "pyarrow.Table", place: Place) -> Codes:
-        """The position of every row within a field that has one per record; -1 where missing in an open field."""
-        column = flat_column(table, field.name)
-        if isinstance(field, Numeric):
-            values, missing = self._numbers(field, field.format, column, in_column(place, field.name))
-            return np.where(missing, field.width - 1, bin_of(field, values))
-        if isinstance(field, ShapedNumber):
-            codes = shaped_codes(field, self._modelled(field, table, place))
-            return np.where(codes < 0, field.width - 1, codes)
+        In an open field -1 stands for a missing value.
+        """
+        import pyarrow as pa
+
+        column, where = flat_column(table, field.name), in_column(place, field.name)
+        if isinstance(field, (ItemSet, Image)):
+            is_text = pa.types.is_string(column.type)
+            lists = cell_lists(column, self._item_separator, where) if is_text else column
+            return set_codes(lists, self._items[field.name], where)
         if isinstance(field, Boolean):
-            return self._booleans(field, column, place)
-        assert isinstance(field, Categorical)
-        return self._categories(field, column, place)
+            return self._booleans(field, column, where), None
+        if isinstance(field, Categorical):
+            return self._categories(field, column, where), None
+        if isinstance(field, Numeric) and not field.is_open:
+            values, missing = self._numbers(field, field.format, column, where)
+            return np.where(missing, field.width - 1, bin_of(field, values)), None
+        ticks = self._modelled(field, table, place)
+        if not isinstance(field, ShapedNumber):
+            return ticks, None
+        codes = shaped_codes(field, ticks)
+        return np.where(codes < 0, field.width - 1, codes), None
+
+    def _raw(self, field: Field, values: NDArray[Any], lengths: NDArray[np.int64] | None) -> RawColumn:
+        """A column of an open domain: as it stands where the field is open, in positions where it is closed."""
+        if isinstance(field, (Numeric, Date, DateTime)) and field.is_open:
+            return NumberColumn(values)
+        known = self._items.get(field.name)
+        private = known if isinstance(known, Vocabulary) else None
+        if lengths is None:
+            return CodeColumn(values.astype(np.int32), private)
+        width = len(private) if private is not None else field.width
+        indptr, codes = sort_rows(row_pointers(lengths), values, max(width, 1))
+        return SetColumn(indptr, codes.astype(np.int32), private)
 
     def _modelled(self, field: _Number, table: "pyarrow.Table", place: Place) -> NDArray[np.float64]:
         """What is modelled of a number or date, in ticks: itself, or the time since the date it comes after."""
-        column = flat_column(table, field.name)
         if isinstance(field, Numeric) or field.after is None:
-            return self._ticks(field, field.format, column, place)
+            return self._ticks(field, field.format, table, place)
         base: Any = self.domain.field(field.after)
-        since = self._ticks(base, base.format, flat_column(table, base.name), place)
-        return self._ticks(field, base.format, column, place) - since  # NaN where either is missing
+        since = self._ticks(base, base.format, table, place)
+        return self._ticks(field, base.format, table, place) - since  # NaN where either is missing
 
     def _ticks(
-        self,
-        field: _Number,
-        format: NumberFormat,
-        column: "pyarrow.Array",
-        place: Place,
+        self, field: _Number, format: NumberFormat, table: "pyarrow.Table", place: Place
     ) -> NDArray[np.float64]:
         """Ticks of a column of numbers or dates, NaN where missing."""
-        where = in_column(place, field.name)
+        column, where = flat_column(table, field.name), in_column(place, field.name)
         if format.kind in ("date", "datetime"):
-            pattern = None if isinstance(field, Numeric) else field.pattern
-            seconds, missing = seconds_of(column, where, self._missing, pattern)
+            seconds, missing = seconds_of(column, where, self._missing, getattr(field, "pattern", None))
             ticks = np.floor(seconds / SECONDS[format.unit if format.kind == "datetime" else "day"])
             _refuse_missing(field, missing, where)
         else:
@@ -161,8 +162,7 @@ class TableEncoder:
         _refuse_missing(field, missing, where)
         return values, missing
 
-    def _booleans(self, field: Boolean, column: "pyarrow.Array", place: Place) -> Codes:
-        where = in_column(place, field.name)
+    def _booleans(self, field: Boolean, column: "pyarrow.Array", where: Place) -> Codes:
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
         known = (2 if text is None or text in self._missing else TRUTH.get(text.lower(), -1) for text in texts)
         codes = np.fromiter(known, dtype=np.int64, count=len(texts))
@@ -174,19 +174,10 @@ class TableEncoder:
         _refuse_missing(field, codes == 2, where)
         return codes
 
-    def _sets(self, field: Field, column: "pyarrow.Array", place: Place) -> tuple[Codes, NDArray[np.int64]]:
-        import pyarrow as pa
-
-        where = in_column(place, field.name)
-        if pa.types.is_string(column.type):
-            column = cell_lists(column, self._item_separator, where)
-        return set_codes(column, self._items[field.name], where)
-
-    def _categories(self, field: Categorical, column: "pyarrow.Array", place: Place) -> Codes:
+    def _categories(self, field: Categorical, column: "pyarrow.Array", where: Place) -> Codes:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        where = in_column(place, field.name)
         texts = as_texts(column, where)
         if self._suffix:
             texts = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(self._suffix) + "$", "")
@@ -248,29 +239,38 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
 
     if records.decoded is not None:
         return records.decoded
-    columns: dict[str, Any] = {}
+    domain, columns = records.domain, {}
+    ticks: dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]] = {}  # numbers, and where they are missing
     rows = np.repeat(np.arange(len(records)), records.lengths)
-    for field, block in zip(records.domain.fields, records.domain.blocks, strict=True):
+    for field, block in zip(domain.fields, domain.blocks, strict=True):
         inside = slice(None)
-        if len(records.domain.fields) > 1:
+        if len(domain.fields) > 1:
             inside = (records.indices >= block.start) & (records.indices < block.stop)  # type: ignore[assignment]
         codes = records.indices[inside].astype(np.int64) - block.start
         if isinstance(field, (ItemSet, Image)):
             offsets = row_pointers(np.bincount(rows[inside], minlength=len(records)))
-            columns[field.name] = list_array(field, codes, offsets)
+            columns[field.name] = _lists(field, codes, offsets)
+            continue
+        chosen = np.full(len(records), -1, dtype=np.int64)
+        chosen[rows[inside]] = codes
+        absent = (chosen < 0) | (chosen >= field.width - bool(field.missing))
+        chosen = np.where(absent, 0, chosen)
+        if isinstance(field, ShapedNumber):
+            ticks[field.name] = draw_shaped(field, chosen, rng), absent
         else:
-            chosen = np.full(len(records), -1, dtype=np.int64)
-            chosen[rows[inside]] = codes
-            columns[field.name] = _one_value(field, chosen, rng)
-    for field in records.domain.fields:
-        if isinstance(field, ShapedNumber) and field.after is not None:
-            base: Any = records.domain.field(field.after)
-            columns[field.name] = _moved(columns[base.name], columns[field.name], base.format)
-    for _, unread in records.domain.unread:
+            columns[field.name] = _one_value(field, chosen, absent, rng)
+    for field in domain.fields:
+        if isinstance(field, ShapedNumber):
+            (values, absent), format = ticks[field.name], field.format
+            if field.after is not None:
+                since, without = ticks[field.after]
+                base: Any = domain.field(field.after)
+                values, absent, format = values + since, absent | without, base.format
+            columns[field.name] = _from_ticks(format, values, absent)
+    for _, unread in domain.unread:
         if isinstance(unread, Identifier):
             columns[unread.name] = _fresh_identifiers(len(records), rng)
-    named = [column.name for column in records.domain.columns if column.name in columns]
-    return pa.table({name: columns[name] for name in named})
+    return pa.table({column.name: columns[column.name] for column in domain.columns if column.name in columns})
 
 
 def _fresh_identifiers(count: int, rng: np.random.Generator) -> "pyarrow.Array":
@@ -281,7 +281,7 @@ def _fresh_identifiers(count: int, rng: np.random.Generator) -> "pyarrow.Array":
     return pa.array([f"{number:016x}" for number in drawn.tolist()], type=pa.string())
 
 
-def list_array(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> "pyarrow.Array":
+def _lists(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> "pyarrow.Array":
     """Lists of labels from codes row after row."""
     import pyarrow as pa
 
@@ -302,17 +302,13 @@ def label_array(labels: Sequence[Label]) -> "pyarrow.Array":
     return pa.array(values.astype(np.int32) if small else values)
 
 
-def _one_value(field: Field, chosen: Codes, rng: np.random.Generator) -> "pyarrow.Array":
+def _one_value(field: Field, codes: Codes, absent: NDArray[np.bool_], rng: np.random.Generator) -> "pyarrow.Array":
     import pyarrow as pa
 
-    absent = (chosen < 0) | (chosen >= field.width - bool(getattr(field, "missing", False)))
-    codes = np.where(absent, 0, chosen)
     if isinstance(field, Categorical):
         return label_array(field.values).take(pa.array(codes, mask=absent))
     if isinstance(field, Boolean):
         return pa.array(codes == 1, mask=absent)
-    if isinstance(field, ShapedNumber):
-        return _from_ticks(field.format, draw_shaped(field, codes, rng), absent)
     assert isinstance(field, Numeric)
     return pa.array(draw_in_bin(field, codes, rng), mask=absent)
 
@@ -331,14 +327,3 @@ def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArra
     if format.kind == "date":
         return pa.array(integers.astype(np.int32), type=pa.int32(), mask=absent).cast(pa.date32())
     return pa.array(integers * SECONDS[format.unit], mask=absent).cast(pa.timestamp("s"))
-
-
-def _moved(dates: "pyarrow.Array", ticks: "pyarrow.Array", format: NumberFormat) -> "pyarrow.Array":
-    """Dates some ticks later; missing where either is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if format.kind == "date":
-        return pc.add(dates.cast(pa.int32()).cast(pa.int64()), ticks).cast(pa.int32()).cast(pa.date32())
-    seconds = pc.multiply(ticks, SECONDS[format.unit])
-    return pc.add(dates.cast(pa.int64()), seconds).cast(pa.timestamp("s"))
