@@ -41,21 +41,22 @@ def disk_error(path: str | os.PathLike[str], error: OSError) -> DiskError:
     return DiskError(f"{os.fspath(path)}: cannot be written: {reason}.")
 
 
-def flush_folder(folder: Path) -> None:
-    """Have the names in a folder written to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _flush_file(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Have a file, or the names in a folder, written to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):
+        path.unlink()
 
 
 def _beside(path: Path, mark: str = "tmp") -> Path:
@@ -84,19 +85,12 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
                 os.rename(leftover, target)
                 continue
             with suppress(OSError):
-                _remove_unlocked(leftover)
-
-
-def _remove_unlocked(leftover: Path) -> None:
-    handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink()
-    finally:
-        os.close(handle)
+                handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(leftover)
+                finally:
+                    os.close(handle)
 
 
 @contextmanager
@@ -168,6 +162,26 @@ def _set_mode(temporary: Path, mode: int) -> None:
 
 
 @contextmanager
+def _temporary(target: Path, *, folder: bool) -> Iterator[Path]:
+    """A temporary file or folder beside the target, locked while it is written, removed if it was not renamed."""
+    remove_leftovers(target)
+    temporary, lock = _beside(target), -1
+    try:
+        with _disk_errors(target, of_files_inside=folder):
+            # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
+            if folder:
+                temporary.mkdir(mode=0o700)
+            else:
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            lock = _locked(temporary)
+            yield temporary
+    finally:
+        _remove(temporary)
+        if lock >= 0:
+            os.close(lock)
+
+
+@contextmanager
 def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bool = False) -> Iterator[Path]:
     """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
 
@@ -181,24 +195,12 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     _check_folder_of(target, force)
     if target.is_dir():
         raise disk_error(target, OSError(errno.EISDIR, ""))
-    remove_leftovers(target)
-    temporary = _beside(target)
-    lock = -1
-    try:
-        with _disk_errors(target):
-            # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            lock = _locked(temporary)
-            yield temporary
-            _flush_file(temporary)
-            _set_mode(temporary, 0o600 if private else 0o666)
-            os.replace(temporary, target)
-            flush_folder(target.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-        if lock >= 0:
-            os.close(lock)
+    with _temporary(target, folder=False) as temporary:
+        yield temporary
+        flush(temporary)
+        _set_mode(temporary, 0o600 if private else 0o666)
+        os.replace(temporary, target)
+        flush(target.parent)
 
 
 @contextmanager
@@ -212,38 +214,23 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
     """
     target = Path(path)
     _check_folder_of(target, force)
-    remove_leftovers(target)
-    temporary = _beside(target)
-    aside: Path | None = None
-    lock = -1
-    try:
-        with _disk_errors(target, of_files_inside=True):
-            temporary.mkdir(mode=0o700)
-            lock = _locked(temporary)
-            yield temporary
-            for folder, _, files in os.walk(temporary, topdown=False):
-                for name in files:
-                    _flush_file(Path(folder, name))
-                flush_folder(Path(folder))
-            _set_mode(temporary, 0o777)
-            if force and target.exists():
-                aside = _beside(target, "old")
-                os.rename(target, aside)
-            try:
-                os.rename(temporary, target)
-            except OSError:
-                if aside is not None:
-                    os.rename(aside, target)
-                    aside = None
-                raise
-            flush_folder(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if lock >= 0:
-            os.close(lock)
-        if aside is not None:
-            if aside.is_dir() and not aside.is_symlink():
-                shutil.rmtree(aside, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    aside.unlink()
+    with _temporary(target, folder=True) as temporary:
+        yield temporary
+        for folder, _, files in os.walk(temporary, topdown=False):
+            for name in files:
+                flush(Path(folder, name))
+            flush(Path(folder))
+        _set_mode(temporary, 0o777)
+        aside = _beside(target, "old")
+        if force and target.exists():
+            os.rename(target, aside)
+        try:
+            os.rename(temporary, target)
+        except OSError:
+            if os.path.lexists(aside):
+                os.rename(aside, target)
+            raise
+        try:
+            flush(target.parent)
+        finally:
+            _remove(aside)

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.data.pictures import grey_values
-from dpgm.data.records import Records
+from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
 from dpgm.evaluation.inputs import check_comparable
 from dpgm.evaluation.marginals import field_codes

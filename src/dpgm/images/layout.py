@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.pictures import grey_values
-from dpgm.data.records import Records
+from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
 
 

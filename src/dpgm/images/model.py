@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.data.domain import Domain
-from dpgm.data.pictures import level_bits
-from dpgm.data.records import Records, concatenate, index_dtype
+from dpgm.data.records import Records, concatenate, index_dtype, level_bits
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import cosine_images, squared_frequencies
 from dpgm.images.layout import ImageLayout

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Image
-from dpgm.data.pictures import grey_values
-from dpgm.data.records import Records
+from dpgm.data.records import Records, grey_values
 from dpgm.evaluation.column_metrics import ColumnComparison
 from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
 from dpgm.evaluation.marginals import field_codes

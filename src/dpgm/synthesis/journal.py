@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpgm.data.atomic import flush_folder
+from dpgm.data.atomic import flush
 from dpgm.errors import ArtefactError, DiskError
 
 
@@ -94,7 +94,7 @@ class Journal:
             finally:
                 os.close(handle)
             if new:  # the name of a new file is safe only when its folder is
-                flush_folder(self._path.parent)
+                flush(self._path.parent)
         except OSError as error:
             raise DiskError(
                 f"the checkpoint in {self._path.parent} cannot be written; free some space, then resume the fit."

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
-from dpgm.data.pictures import WHITE, level_bits, nearest_levels
 from dpgm.data.read.gathering import join_records
 from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.records import Records, row_pointers, sort_rows
+from dpgm.data.records import WHITE, Records, level_bits, nearest_levels, row_pointers, sort_rows
 from dpgm.errors import InputError, ResourceError, UsageError
 
 ARRAYS = ("npz", "npy", "idx")  # formats read here

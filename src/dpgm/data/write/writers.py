@@ -19,8 +19,7 @@ import numpy as np
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
-from dpgm.data.pictures import byte_values
-from dpgm.data.records import Records, concatenate
+from dpgm.data.records import Records, byte_values, concatenate
 from dpgm.data.write.rendering import (
     Render,
     csv_cell,
