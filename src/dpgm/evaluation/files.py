@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
-from dpgm.data.inspect.guessing import guess_options, table_columns
+from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import Paths, ReadOptions
