@@ -43,17 +43,29 @@ TRANSIT = Town("stations", 342, 5.26, 57, 9, 6, 0.75, 0.75, 0.035, 1_200_000)
 CDR = Town("towers", 1303, 11.42, 422, 14, 10, 0.65, 1.1, 0.05, 4_427_486)
 
 
-@dataclass(frozen=True)
 class City:
     """Tables to draw from: in row r of each, place ids at equally spaced quantiles of a distribution."""
 
-    homes: NDArray[np.int16]
-    works: NDArray[np.int16]
-    near: NDArray[np.int16]
-    favourites: NDArray[np.int16]
-    community: NDArray[np.int16]
-    anywhere: NDArray[np.int16]
-    length_cdf: NDArray[np.float64]
+    def __init__(self, town: Town) -> None:
+        rng = np.random.default_rng([20171118, town.places])
+        centres = rng.uniform(0.1, 0.9, (town.districts, 2))
+        sizes = rng.dirichlet(np.full(town.districts, 4.0))
+        district = rng.choice(town.districts, town.places, p=sizes)
+        at = centres[district] + rng.normal(0, 0.06, (town.places, 2))
+        popularity = np.arange(1, town.places + 1, dtype=float) ** -town.zipf
+        rng.shuffle(popularity)
+        offices = popularity * rng.lognormal(0, 0.8, town.places)  # workplaces cluster elsewhere than homes
+        distance = np.linalg.norm(at[:, None] - at[None], axis=2)
+        loved = rng.random((town.communities, town.places)) < 12 / town.places
+        favourite = loved * rng.pareto(2.0, loved.shape) + 1e-4 * popularity
+        by_district = rng.dirichlet(np.full(town.communities, 0.35), town.districts)
+        self.homes = _quantiles(popularity[None])[0]
+        self.works = _quantiles(offices * np.exp(-distance / (5 * town.reach)))
+        self.near = _quantiles(popularity * np.exp(-distance / town.reach))
+        self.favourites = _quantiles(favourite)
+        self.community = _quantiles(by_district[district])
+        self.anywhere = _quantiles(popularity[None] ** 0.6)[0]
+        self.length_cdf = _length_cdf(town)
 
 
 def simulate_transit(records: int = TRANSIT.records, *, seed: int = 0) -> Records:
@@ -88,7 +100,7 @@ def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
     """The records block by block, in constant memory."""
     whole(records=records, at_least=1)
     whole(seed=seed)
-    city, domain = _build(town), town_domain(town)
+    city, domain = City(town), town_domain(town)
     for number, start in enumerate(range(0, records, BLOCK)):
         rng = np.random.default_rng([seed, number, town.places])
         block = _people(town, city, domain, rng)
@@ -97,32 +109,6 @@ def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
 
 def _simulate(town: Town, records: int, seed: int) -> Records:
     return concatenate(list(simulated_blocks(town, records, seed)))
-
-
-def _build(town: Town) -> City:
-    rng = np.random.default_rng([20171118, town.places])
-    centres = rng.uniform(0.1, 0.9, (town.districts, 2))
-    sizes = rng.dirichlet(np.full(town.districts, 4.0))
-    district = rng.choice(town.districts, town.places, p=sizes)
-    at = centres[district] + rng.normal(0, 0.06, (town.places, 2))
-    popularity = np.arange(1, town.places + 1, dtype=float) ** -town.zipf
-    rng.shuffle(popularity)
-    offices = popularity * rng.lognormal(0, 0.8, town.places)  # workplaces cluster elsewhere than homes
-    distance = np.linalg.norm(at[:, None] - at[None], axis=2)
-    near = popularity * np.exp(-distance / town.reach)
-    commute = offices * np.exp(-distance / (5 * town.reach))
-    loved = rng.random((town.communities, town.places)) < 12 / town.places
-    favourite = loved * rng.pareto(2.0, loved.shape) + 1e-4 * popularity
-    by_district = rng.dirichlet(np.full(town.communities, 0.35), town.districts)
-    return City(
-        homes=_quantiles(popularity[None])[0],
-        works=_quantiles(commute),
-        near=_quantiles(near),
-        favourites=_quantiles(favourite),
-        community=_quantiles(by_district[district]),
-        anywhere=_quantiles(popularity[None] ** 0.6)[0],
-        length_cdf=_length_cdf(town),
-    )
 
 
 def _quantiles(weights: NDArray[np.float64]) -> NDArray[np.int16]:
