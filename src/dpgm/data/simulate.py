@@ -144,7 +144,7 @@ def _people(town: Town, city: City, domain: Domain, rng: np.random.Generator) ->
     def draw(people: NDArray[np.int64], wander: float) -> NDArray[np.int16]:
         slot = rng.integers(_SLOTS, size=len(people))
         kind = np.searchsorted(_SHARES * (1 - wander), rng.random(len(people)))
-        drawn = city.anywhere[slot]
+        drawn: NDArray[np.int16] = city.anywhere[slot]
         for number, place in enumerate((home, work)):
             mask = kind == number
             drawn[mask] = city.near[place[people[mask]], slot[mask]]
