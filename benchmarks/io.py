@@ -26,7 +26,7 @@ def work(task: str, folder: Path, records: int) -> None:
     from dpgm.data.domain import Domain
     from dpgm.data.read.readers import read_records
     from dpgm.data.simulate import CDR, simulated_blocks, town_domain
-    from dpgm.data.write.writers import RecordWriter
+    from dpgm.data.writers import RecordWriter
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

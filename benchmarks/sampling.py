@@ -45,7 +45,7 @@ def peak_megabytes() -> int:
 
 
 def measure(generator: Generator, count: int) -> dict[str, float]:
-    from dpgm.data.write.writers import RecordWriter
+    from dpgm.data.writers import RecordWriter
 
     domain = Domain.of_items(WIDTH)
     with tempfile.TemporaryDirectory() as folder:

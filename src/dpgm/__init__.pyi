@@ -26,8 +26,8 @@ from dpgm.data.read.readers import read_source as read_source
 from dpgm.data.records import Records as Records
 from dpgm.data.simulate import simulate_cdr as simulate_cdr
 from dpgm.data.simulate import simulate_transit as simulate_transit
-from dpgm.data.write.writers import RecordWriter as RecordWriter
-from dpgm.data.write.writers import write_records as write_records
+from dpgm.data.writers import RecordWriter as RecordWriter
+from dpgm.data.writers import write_records as write_records
 from dpgm.errors import ArtefactError as ArtefactError
 from dpgm.errors import BudgetError as BudgetError
 from dpgm.errors import CheckFailed as CheckFailed

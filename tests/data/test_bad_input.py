@@ -451,7 +451,7 @@ def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
 
 def test_damaged_files_of_every_format_are_refused_and_never_crash(tmp_path, monkeypatch):
     from data_strategies import random_records
-    from dpgm.data.write.writers import write_records
+    from dpgm.data.writers import write_records
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     rng = np.random.default_rng(5)

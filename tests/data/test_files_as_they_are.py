@@ -266,7 +266,7 @@ def test_cheap_checks_come_before_the_file_is_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("ending", [".json", ".xlsx"])
 def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
-    from dpgm.data.write.writers import RecordWriter
+    from dpgm.data.writers import RecordWriter
 
     with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / f"x{ending}", ITEMS):
         pass

@@ -13,7 +13,7 @@ from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import read_records, read_source
 from dpgm.data.records import Records
 from dpgm.data.table import decode
-from dpgm.data.write.writers import RecordWriter, write_records
+from dpgm.data.writers import RecordWriter, write_records
 from dpgm.errors import InputError, UsageError
 
 TABULAR = ["x.parquet", "x.csv", "x.csv.gz", "x.tsv", "x.jsonl", "x.jsonl.gz"]

@@ -8,7 +8,7 @@ from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records, byte_values, grey_levels, grey_values, level_bits, nearest_levels
-from dpgm.data.write.writers import write_records
+from dpgm.data.writers import write_records
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate

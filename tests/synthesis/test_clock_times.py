@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 import dpgm
-from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.domain import DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.number_cells import draw_shaped, shaped_codes
 from dpgm.data.number_fields import NumberFormat
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError

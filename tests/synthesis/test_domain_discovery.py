@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import dpgm
-from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -22,8 +21,8 @@ from dpgm.data.domain import (
     Numeric,
 )
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.number_cells import draw_shaped, grid_of, shaped_codes
 from dpgm.data.number_fields import NumberFormat
-from dpgm.data.number_grid import grid_of
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import as_records
 from dpgm.errors import BudgetError

@@ -8,7 +8,7 @@ import pytest
 import dpgm
 from dpgm.data.domain import Date, DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_grid import YEARS, year_range, year_slot
+from dpgm.data.number_cells import YEARS, year_range, year_slot
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.data.binned_numbers import bin_of
 from dpgm.data.domain import Numeric
+from dpgm.data.number_cells import bin_of
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks.private_sgd import Trainer

@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow as pa
 
 import dpgm
-from dpgm.data.binned_numbers import draw_shaped, shaped_codes
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.number_cells import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.verdict import column_faults
 from dpgm.mechanisms.gateway import Gateway

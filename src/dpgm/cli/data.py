@@ -103,7 +103,7 @@ def simulate(
     """
     from dpgm.data.domain_file import save_domain
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
-    from dpgm.data.write.writers import RecordWriter
+    from dpgm.data.writers import RecordWriter
 
     chosen = TRANSIT if town is Town.transit else CDR
     count = chosen.records if records is None else records

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dpgm.data.domain import Image
 from dpgm.data.records import Records
-from dpgm.data.write.rendering import set_columns, shaped_table
+from dpgm.data.writers import set_columns, shaped_table
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:

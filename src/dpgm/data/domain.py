@@ -20,7 +20,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.binned_numbers import ShapedNumber
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
 from dpgm.data.fields import (
@@ -35,6 +34,7 @@ from dpgm.data.fields import (
     Label,
 )
 from dpgm.data.formats import Layout
+from dpgm.data.number_cells import ShapedNumber
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table

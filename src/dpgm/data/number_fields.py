@@ -1,4 +1,4 @@
-"""Fields of numbers and of dates, as users state them (`binned_numbers` has them as they are modelled).
+"""Fields of numbers and of dates, as users state them (`number_cells` has them as they are modelled).
 
 Numbers that come in steps (whole numbers, decimals, dates, times) are kept in *ticks*, whole multiples of the step
 since 0 or since 1970: exact, and one code path for all of them. Numbers without a stated step are their own ticks.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.binned_numbers import shaped_codes
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
+from dpgm.data.number_cells import shaped_codes
 from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ResourceError, UsageError
 

@@ -207,7 +207,7 @@ class Records:
 
     def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
         """Write to a file in the format of its ending (see `dpgm.write_records`)."""
-        from dpgm.data.write.writers import write_records
+        from dpgm.data.writers import write_records
 
         write_records(self, path, shape=shape)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.binned_numbers import bin_of, draw_in_bin, draw_shaped, shaped_codes
 from dpgm.data.domain import (
     Boolean,
     Categorical,
@@ -29,6 +28,7 @@ from dpgm.data.domain import (
     ShapedNumber,
 )
 from dpgm.data.items import Items, KnownItems, cell_lists, flat_column, set_codes
+from dpgm.data.number_cells import bin_of, draw_in_bin, draw_shaped, shaped_codes
 from dpgm.data.number_fields import SECONDS, NumberFormat
 from dpgm.data.open_records import (
     CodeColumn,

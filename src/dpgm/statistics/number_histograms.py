@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.data.number_grid import BOUND_SLOTS, HOURS, YEARS, Grid, bound_slot, hour_slot, year_slot
+from dpgm.data.number_cells import BOUND_SLOTS, HOURS, YEARS, Grid, bound_slot, hour_slot, year_slot
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.statistic import Floats, Ints, Words

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
+from dpgm.data.number_cells import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.data.number_fields import OpenNumber
-from dpgm.data.number_grid import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 

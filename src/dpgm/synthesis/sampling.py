@@ -22,7 +22,7 @@ from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
 from dpgm.data.table import TableEncoder, decode
-from dpgm.data.write.writers import RecordWriter
+from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.protocol import Generator, Progress, silent
 from dpgm.synthesis.conditioning import Where, condition_generator, parse_where, position_ranges

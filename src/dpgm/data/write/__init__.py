@@ -1,1 +1,0 @@
-"""Writing records to files, chunk by chunk."""
