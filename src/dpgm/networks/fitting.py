@@ -29,9 +29,9 @@ from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import NetworkSettings, settings_of, start_frequencies
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
-from dpgm.products.measurement import Profile, measure, measured_profile, moment_targets
+from dpgm.products.measurement import Measurements, measure, moment_targets
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes, mean_weight
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import FitPlan, RunContext
 
@@ -68,7 +68,7 @@ class _Fit:
 
     def of_records(self) -> Mixture:
         plan, settings, context = self.plan, self.settings, self.context
-        measured = profile = None
+        measured = None
         overall = torch.from_numpy(start_frequencies(self.domain, settings.mean_length, settings.rules))
         if plan.pays_for(ITEMS):  # every statistic of whole records, first of all: clustering needs the profile
             context.progress("profile", 0, 1)
@@ -76,21 +76,19 @@ class _Fit:
                 self.gateway, self.domain, plan.records, plan.noises, settings.products, device=context.device
             )
             context.progress("profile", 1, 1)
-            profile = measured_profile(measured)
-            overall = torch.from_numpy(profile.frequencies).double()
+            overall = torch.from_numpy(measured.profile).double()
         clustering = self._cluster(overall) if settings.clusters > 1 else None
         weights = self._mixture_weights()
-        frequencies = self._cluster_frequencies(overall, profile, weights)
+        frequencies = self._cluster_frequencies(overall, measured, weights)
         start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)
-        if measured is None or profile is None:
+        if measured is None:
             return self._train(start, weights)
         if not measured.tuples and measured.centred is None:
             mixture = self._train(start, weights)
             if not settings.calibrate:
                 return mixture
-            return calibrate_biases(
-                mixture, torch.from_numpy(profile.frequencies), settings.rules, generator=self.draws
-            )
+            frequencies = torch.from_numpy(measured.profile)
+            return calibrate_biases(mixture, frequencies, settings.rules, generator=self.draws)
         targets = moment_targets(measured, settings.products, generator=self.draws, device=context.device)
         mixture = self._train(self._pretrained_on_products(start, targets, clustering), weights)
         # Post-processing: decoders, latent points and weights are moved to what was measured.
@@ -202,18 +200,19 @@ class _Fit:
         floored = noisy.clamp(min=max(1.0, least))
         return floored / floored.sum()
 
-    def _cluster_frequencies(self, overall: Tensor, profile: Profile | None, weights: Tensor) -> Tensor:
+    def _cluster_frequencies(self, overall: Tensor, measured: Measurements | None, weights: Tensor) -> Tensor:
         """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
         k = self.settings.clusters
-        if profile is None or not self.plan.pays_for(PROFILES):
+        if measured is None or measured.items is None or not self.plan.pays_for(PROFILES):
             return overall.expand(k, -1)
-        statistic = ClusterProfiles(self.domain, k, profile.cap)
+        weight = mean_weight(measured.items, measured.known)
+        statistic = ClusterProfiles(self.domain, k, measured.items.statistic.cap)
         released = ask(self.gateway, statistic, self.plan.noise(statistic.name))
-        noisy = released.value.double() / profile.mean_weight
+        noisy = released.value.double() / weight
         sizes = (weights * self.plan.records).unsqueeze(1)
         # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
         prior = sizes * overall
-        std = released.std / profile.mean_weight
+        std = released.std / weight
         trust = prior**2 / (prior**2 + std**2)
         counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
         return (counts / sizes).clamp(1e-6, 1 - self.settings.rules.frequency_off_one)

@@ -87,14 +87,9 @@ def fit_table(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
-    """(2^m,) probabilities; bit j of a cell's number says whether it holds item j.
+    """(2^m,) probabilities near those of independent items of the profile (m,).
 
-    Args:
-        profile: (m,) share of the records that hold each item; the independent distribution to stay near.
-        records: the public number of records.
-        targets: what was measured.
-        rules: tuned numbers.
-        progress: is given the share of the work done.
+    Bit j of a cell's number says whether it holds item j; `progress` is given the share of the work done.
     """
     width = len(profile)
     cells = torch.arange(2**width)

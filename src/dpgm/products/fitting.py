@@ -43,16 +43,11 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a generator should show, as far as it was measured, and how to fit it.
+    """What a generator should show, as far as it was measured, and how to fit it."""
 
-    Attributes:
-        profile: (m,) share of the records that hold each position; the start, and what components are pulled to.
-        moments: the measured moments; counts out of the public number of records.
-        lengths: the measured record lengths, if any.
-        rule: public settings.
-    """
-
-    profile: Tensor
+    profile: (
+        Tensor  # (m,) share of the records that hold each position; the start, and what components are pulled to
+    )
     moments: Sequence[Target[Expected]]
     lengths: Target[LengthGroups] | None
     rule: FitSettings
@@ -86,15 +81,9 @@ def fit_moments(
     device: str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Products:
-    """A mixture of products whose statistics are near the targets.
+    """A mixture of products whose statistics are near the targets; `progress` is given the share of the work done.
 
-    Args:
-        domain: the public domain.
-        records: the public number of records.
-        targets: what was measured, and how to fit it.
-        generator: source of the random start, which is drawn on the CPU.
-        device: where to compute; results differ by rounding.
-        progress: is given the share of the work done.
+    The random start is drawn on the CPU; on another `device` results differ by rounding.
     """
     profile, rule = targets.profile, targets.rule
     logits = _start(domain, targets, generator).to(device).requires_grad_()
@@ -251,13 +240,10 @@ class _SquaredErrors(torch.autograd.Function):
 
 
 def divergences(probabilities: Tensor, log_profile: Tensor, log_rest: Tensor, free: Tensor | None) -> Tensor:
-    """(k,) Kullback-Leibler divergence of every component from the profile, in nats per record.
+    """(k,) Kullback-Leibler divergence of every component (k, m) from the profile (m,), in nats per record.
 
-    Args:
-        probabilities: (k, m).
-        log_profile: (m,) logarithms of the profile.
-        log_rest: (m,) logarithms of one minus the profile.
-        free: (m,) 1 for items and 0 for values of table columns; None where all are items.
+    Of the profile its logarithms are given, and those of one minus it; `free` is 1 for items and 0 for values of table
+    columns, None where all are items.
 
     >>> profile = torch.tensor([0.5, 0.25])
     >>> found = divergences(torch.tensor([[0.5, 0.25], [1.0, 0.25]]), profile.log(), (1 - profile).log(), None)
@@ -291,12 +277,7 @@ class _Divergences(torch.autograd.Function):
 
 
 def entropy_bound(columns: Sequence[slice], probabilities: Tensor, weights: Tensor) -> Tensor:
-    """At most the entropy (nats per record) of a mixture of products over table columns.
-
-    Args:
-        columns: the positions of every column; in each component their probabilities sum to 1.
-        probabilities: (k, m).
-        weights: (k,) shares of the components.
+    """At most the entropy (nats per record) of a mixture of products (k, m) over table columns, of shares (k,).
 
     >>> two = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> round(float(entropy_bound([slice(0, 2)], two, torch.tensor([0.5, 0.5]))), 4)

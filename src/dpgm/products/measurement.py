@@ -29,7 +29,6 @@ from dpgm.statistics.item_counts import (
     clip_bound,
     item_profile,
     item_target,
-    mean_weight,
     pilot_profile,
 )
 from dpgm.statistics.item_tuples import NAMES, ItemTuples, tuple_target
@@ -137,16 +136,9 @@ def measure(
     *,
     device: str = "cpu",
 ) -> Measurements:
-    """Release every statistic the plan pays for.
+    """Release every statistic that `noises` names, the mechanisms of the plan with their multipliers.
 
-    Args:
-        gateway: the door to the private rows.
-        domain: the public domain.
-        records: the public number of records.
-        noises: multiplier of every mechanism of the plan; statistics that are not named are not measured.
-        rules: tuned numbers.
-        pilot: of every item, a noisy sum that was released before; instead of item counts, where these are not named.
-        device: where sets are counted; the counts are the same everywhere.
+    `pilot` has a noisy sum of every item that was released before: instead of item counts, where these are not named.
     """
     lengths = ask(gateway, RecordLengths(domain), noises[LENGTHS]) if LENGTHS in noises else None
     known = Known.read(lengths, domain, records, rules)
@@ -189,21 +181,6 @@ def tracked(order: int, noise: float, records: int, rules: ProductRules) -> int:
     if order == 3 and noise * clip_bound(3, budget.triple_items) <= enough:
         return budget.more_triple_positions
     return {2: budget.pair_positions, 3: budget.triple_positions, 4: budget.narrow}[order]
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Noisy item frequencies, and how records were down-weighted to measure them."""
-
-    frequencies: Floats
-    cap: int
-    mean_weight: float
-
-
-def measured_profile(measured: Measurements) -> Profile:
-    """What record lengths and item counts say: the profile a mixture of networks starts from."""
-    assert measured.items is not None
-    return Profile(measured.profile, measured.items.statistic.cap, mean_weight(measured.items, measured.known))
 
 
 # -- from released statistics to the targets of a fit --------------------------------------------------------------

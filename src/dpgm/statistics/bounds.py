@@ -78,16 +78,7 @@ class LikelyRecords:
 def draw_likely(
     offsets: Floats, chosen: Ints, profile: Floats, lengths: Floats, known: Known, scales: Floats | float = 1.0
 ) -> LikelyRecords:
-    """Records to reckon with before any was seen.
-
-    Args:
-        offsets: of every chosen position.
-        chosen: positions.
-        profile: share of the records that hold each position of the domain.
-        lengths: share of the records that hold n = 0, 1, ... chosen items, table columns not counted.
-        known: what is known of the records.
-        scales: of every chosen position, or of all.
-    """
+    """Records to reckon with before any was seen; `lengths` of the chosen items, table columns not counted."""
     domain, rules = known.domain, known.rules.bound
     count = rules.likely_records
     draws = np.random.default_rng(0)

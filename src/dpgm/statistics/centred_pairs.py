@@ -62,15 +62,7 @@ class CentredPairs:
     def choose(
         cls, chosen: Ints, lengths: Floats, profile: Floats, known: Known, noise: float
     ) -> tuple["CentredPairs", float]:
-        """Centred sums of the pairs out of chosen positions, and what they cost in error (see `choose_cap`).
-
-        Args:
-            chosen: positions, in increasing order.
-            lengths: share of the records that hold n = 0, 1, ... of them.
-            profile: share of the records that hold each position of the domain.
-            known: what is known of the records.
-            noise: multiplier.
-        """
+        """Of the pairs out of chosen positions, in increasing order; and what they cost in error (see `choose_cap`)."""
         rules, offsets = known.rules.bound, offsets_near(profile[chosen])
         items = lengths[known.domain.columns_within(chosen) :]  # without the columns, of which each record has all
         likely = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, known).sizes
@@ -200,15 +192,7 @@ def centred_bound(limit: float, groups: int) -> float:
 def centred_target(
     measured: Measured[CentredPairs], profile: Floats, known: Known, emphasis: float | Tensor, *, shrunk: bool
 ) -> Target[CentredPairs]:
-    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0.
-
-    Args:
-        measured: the release.
-        profile: share of the records that hold each position of the domain.
-        known: what is known of the records.
-        emphasis: weight in the fit.
-        shrunk: whether to shrink them.
-    """
+    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0."""
     sets, records = measured.statistic, known.records
     chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
     i, j = sets.tuples.T

@@ -46,19 +46,11 @@ class EnumeratedSets:
     order: int
     offsets: tuple[int, ...]  # of every item, in steps
     bound: float
-    whole: bool = False
+    whole: bool = False  # whether short records are counted whole
 
     @classmethod
     def choose(cls, order: int, profile: Floats, known: Known, noise: float, *, whole: bool) -> "EnumeratedSets":
-        """Offsets, and the bound that balances noise against what scaling down distorts.
-
-        Args:
-            order: items in a set.
-            profile: share of the records that hold each item.
-            known: what is known of the records.
-            noise: multiplier.
-            whole: whether short records are counted whole.
-        """
+        """With offsets, and a bound that balances noise against what scaling down distorts."""
         domain, rules = known.domain, known.rules.bound
         sets = np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)
         mass = likely_records(profile, known.items) * sets[np.bitwise_count(np.arange(1 << domain.width))]

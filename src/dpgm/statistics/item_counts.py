@@ -169,13 +169,6 @@ def choose_cap(order: int, lengths: Floats, profile: Floats, known: Known, noise
     """The bound on a record's items that balances noise against what down-weighting distorts, and its cost.
 
     Both are relative errors of a popular set of `order` items, rare ones taken as frequent enough to matter.
-
-    Args:
-        order: items in a set.
-        lengths: share of the records that hold n = 0, 1, ... of the positions.
-        profile: share of the records that hold each position.
-        known: what is known of the records.
-        noise: multiplier.
     """
     mass = lengths * np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
     caps = list(range(order, len(lengths)))

@@ -191,15 +191,7 @@ def dense_on_device(records: Records, place: Ints, size: int, device: str) -> Te
 def tuple_target(
     measured: Measured[ItemTuples], expected: Floats | None, lengths: Floats, known: Known, emphasis: float | Tensor
 ) -> Target[ItemTuples]:
-    """The counts as a target of a fit, shrunk toward what is expected of them, if anything.
-
-    Args:
-        measured: the release.
-        expected: of every set, in any unit; None leaves the counts as they are.
-        lengths: share of the records that hold n = 0, 1, ... of the positions.
-        known: what is known of the records.
-        emphasis: weight in the fit.
-    """
+    """The counts as a target of a fit, shrunk toward what is `expected` of every set (in any unit), if anything."""
     sets = measured.statistic
     values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
     if expected is not None:

@@ -37,19 +37,12 @@ def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[Ints, Float
 
 @dataclass(frozen=True)
 class CountedNumber:
-    """What is counted of one column.
-
-    Attributes:
-        column: its place.
-        grid: its public grid.
-        specials: values (in ticks, rising) that are counted on their own, and in no cell.
-        day: ticks of a day, where hours of the day are counted as well; else 0.
-    """
+    """What is counted of the column at a place, over its public grid."""
 
     column: int
     grid: Grid
-    specials: tuple[float, ...] = ()
-    day: int = 0
+    specials: tuple[float, ...] = ()  # values (in ticks, rising) that are counted on their own, and in no cell
+    day: int = 0  # ticks of a day, where hours of the day are counted as well
 
     @property
     def levels(self) -> int:
@@ -122,11 +115,6 @@ class BoundHistograms:
 
     Of dates how many lie in each calendar year, with and without a clock time where that is asked. A record counts once
     per column, so the sensitivity is the square root of the number of columns.
-
-    Attributes:
-        columns: places of the columns.
-        dates: of each column of dates the seconds of one tick and whether clock times are asked for; else None.
-        specials: of each column the values that are no part of its range, and are not counted.
     """
 
     words: ClassVar[Words] = {
@@ -137,9 +125,11 @@ class BoundHistograms:
         )
     }
 
-    columns: tuple[int, ...]
-    dates: tuple[tuple[int, bool] | None, ...]
-    specials: tuple[tuple[float, ...], ...]
+    columns: tuple[int, ...]  # their places
+    dates: tuple[
+        tuple[int, bool] | None, ...
+    ]  # of dates the seconds of one tick, and whether clock times are asked for
+    specials: tuple[tuple[float, ...], ...]  # of each the values that are no part of its range, and are not counted
     name: str = BOUNDS
 
     @property

@@ -117,14 +117,8 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
     """Join neighbouring lengths until each group stands out of the noise; what never does is left out.
 
     Where counts are far above the noise a group is one length. In the tail groups grow (at most doubling), so that
-    500 noisy empty bins do not add up to a crowd of very long records.
-
-    Args:
-        noisy: records of 0, 1, ... items.
-        std: standard deviation of the noise.
-        records: the public number of records.
-        rules: tuned numbers.
-        few: there are few lengths, and after a gap there may be others that many records have.
+    500 noisy empty bins do not add up to a crowd of very long records. With `few` lengths there may be, after a gap,
+    others that many records have.
     """
     counts: list[float] = []
     widths: list[int] = []
