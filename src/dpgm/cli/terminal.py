@@ -62,12 +62,7 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def reporting_spent_budget(folder: "Path", *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """If an error ends the block, say what was spent and how to go on; not for errors of the kinds in `unless`.
-
-    Args:
-        folder: the checkpoint of the fit.
-        unless: errors that say it by themselves.
-    """
+    """If an error ends the block, say what its checkpoint has spent and how to go on, `unless` it does so itself."""
     try:
         yield
     except unless:
@@ -100,13 +95,9 @@ def is_pipe(path: "str | os.PathLike[str] | None") -> bool:
 def read_stdin(
     *paths: "Paths", look: bool, format: str | None = None, folder: "Paths | None" = None
 ) -> "tuple[Paths, ...]":
-    """The paths as they are, with a private copy of stdin in the place of `-`.
+    """The inputs of a command as they are, with a private copy of stdin, kept in `folder`, in the place of `-`.
 
-    Args:
-        paths: inputs of a command; one of them may be `-`.
-        look: find out the format from the data, as a curator who looks at them may; a fit is told it.
-        format: what `--format` says.
-        folder: where the copy is kept.
+    With `look` the format is found out from the data, as a curator who looks at them may; a fit is told it.
     """
     from dpgm.data.read.opening import spooled
     from dpgm.errors import UsageError

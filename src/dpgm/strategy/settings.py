@@ -107,10 +107,7 @@ def _plain(value: Any) -> Any:
 def from_plain(kind: type[D], values: Any, what: str) -> D:
     """The inverse of `to_plain`, from an untrusted file: every name and every kind of value is checked.
 
-    Args:
-        kind: a frozen dataclass of numbers, texts, booleans, tuples and dataclasses of these.
-        values: what the file holds.
-        what: what is read, for the message.
+    `kind` is a dataclass of numbers, texts, booleans, tuples and dataclasses of these; messages say `what` is read.
     """
     if not is_dataclass(kind):
         raise TypeError(f"{kind!r} is not a dataclass")

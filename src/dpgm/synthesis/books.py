@@ -52,11 +52,7 @@ if TYPE_CHECKING:
 
 
 class Books:
-    """Ledger and checkpoint of one fit; open it with `Books.open`, as a context manager.
-
-    Attributes:
-        checkpoint: where progress is saved, if anywhere.
-    """
+    """Ledger and checkpoint of one fit, if it has them; open it with `Books.open`, as a context manager."""
 
     def __init__(
         self, plan: Plan, records: Records, ledger: "Ledger | None", checkpoint: Checkpoint | None
@@ -79,14 +75,9 @@ class Books:
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> "Books":
-        """Reserve the plan, or take up the fit in the checkpoint where it stopped.
+        """Reserve the plan, or with `resume` take up the fit in the checkpoint where it stopped.
 
-        Args:
-            plan: what may be asked.
-            records: the private rows (of this rank; with several, the first one writes and charges for all).
-            ledger: the budget of the population, which the plan is charged to first.
-            checkpoint: a new or empty folder, or with `resume` the folder of the earlier fit.
-            resume: continue the fit in `checkpoint`.
+        Of several processes, each with its own records, the first one writes and charges for all.
 
         Raises:
             BudgetError: the ledger's budget does not allow the plan.

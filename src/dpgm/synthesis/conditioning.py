@@ -168,15 +168,10 @@ class Region:
 
 
 def region_of(condition: Condition, domain: Domain, *, unknown: bool) -> Region:
-    """The positions that a condition leaves.
+    """The positions that a condition leaves, in a domain whose values are known.
 
-    Args:
-        condition: the condition.
-        domain: a domain whose values are known.
-        unknown: whether records pass for which it is neither true nor false because a value is missing.
-
-    Raises:
-        TooManyBoxesError: too many boxes; reject records one by one instead.
+    With `unknown`, records pass for which it is neither true nor false because a value is missing. Too many boxes raise
+    TooManyBoxesError: reject records one by one instead.
     """
     builder = _Builder(domain, unknown)
     union = builder.union(condition, negated=False)

@@ -12,7 +12,7 @@ knows nothing of the family that is fitted afterwards, which sees an ordinary do
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ from dpgm.synthesis.number_shapes import (
     shape_number,
 )
 
+Bounds: TypeAlias = dict[str, tuple[float, float]]  # of numbers by name, in ticks
 VALUES = "discovered values"
 NOTHING_FOUND = ("(other)",)  # the values of a category of which none passed the threshold
 MEASURES = in_words(
@@ -92,17 +93,13 @@ def with_discovery(
 def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = RULES) -> tuple[str, ...]:
     """What was found privately and at what cost, in sentences that the certificate and the README carry."""
     sentences = []
-    found = [
-        repr(field.name) for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open
-    ]
-    spends = {spend.name: spend for spend in discovery_spends(domain, delta, rules)}
-    if found:
+    labelled = [field for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open]
+    if found := [repr(field.name) for field in labelled]:
         sentences.append(
             f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
             " records that hold it passes a threshold; rarer values are left out."
         )
-    numbers = [repr(field.name) for _, field in _open_numbers(domain)]
-    if numbers:
+    if numbers := [repr(field.name) for _, field in _open_numbers(domain)]:
         sentences.append(
             f"Popular values, bins and shapes of {_listed(numbers)} were found privately, by noisy histograms."
         )
@@ -113,9 +110,9 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
         sentences.append(f"The range of {_listed(years)} was found privately, in calendar years.")
     if clocks := [repr(field.name) for field in unbounded if _finds_unit(field)]:
         sentences.append(f"Whether {_listed(clocks)} are whole days or have clock times was found privately.")
-    if VALUES in spends:
+    for spend in (one for one in discovery_spends(domain, delta, rules) if one.name == VALUES):
         sentences.append(
-            f"Of delta, {spends[VALUES].delta:.3g} is the probability that a value which one record alone holds is"
+            f"Of delta, {spend.delta:.3g} is the probability that a value which one record alone holds is"
             " published."
         )
     return tuple(sentences)
@@ -206,7 +203,7 @@ def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
 
 def _discover_bounds(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
-) -> tuple[dict[str, tuple[float, float]], dict[str, Unit]]:
+) -> tuple[Bounds, dict[str, Unit]]:
     """The ranges of all open numbers in ticks, and the units of dates that were to be found."""
     units: dict[str, Unit] = {}
     bounds = {
@@ -241,7 +238,7 @@ class _ValuesOfRecords:
     """Which records have which of the values to be discovered; worked out once for the same rows."""
 
     domain: Domain
-    ranges: Mapping[str, tuple[float, float]]
+    ranges: Bounds
     rows: Records | None = None
     values: Holdings | None = None
 
@@ -288,11 +285,7 @@ class _ValuesOfRecords:
 
 
 def _discover_values(
-    gateway: Gateway,
-    plan: FitPlan,
-    domain: Domain,
-    bounds: Mapping[str, tuple[float, float]],
-    rules: DiscoveryRules,
+    gateway: Gateway, plan: FitPlan, domain: Domain, bounds: Bounds, rules: DiscoveryRules
 ) -> Discovered:
     if not plan.pays_for(VALUES):
         return Discovered((), ())
@@ -312,12 +305,7 @@ def _discover_values(
 
 
 def _discover_numbers(
-    gateway: Gateway,
-    plan: FitPlan,
-    domain: Domain,
-    bounds: Mapping[str, tuple[float, float]],
-    found: Discovered,
-    rules: DiscoveryRules,
+    gateway: Gateway, plan: FitPlan, domain: Domain, bounds: Bounds, found: Discovered, rules: DiscoveryRules
 ) -> dict[str, Shaped]:
     numbers = _open_numbers(domain)
     if not numbers:

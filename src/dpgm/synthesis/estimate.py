@@ -48,15 +48,9 @@ def estimate_fit(
     processes: int = 1,
     rules: CostRules = RULES,
 ) -> Estimate:
-    """Seconds and bytes of a fit on a CPU, reading not included.
+    """Seconds and bytes of a fit on a CPU of a speed (`machine_speed`), reading not included.
 
-    Args:
-        plan: its plan.
-        domain: the public domain; None where the plan was made without.
-        speed: of this machine, from `machine_speed`.
-        memory: the limit on the memory of the process, beyond a quarter of which rows stay on the disk.
-        processes: that share the records.
-        rules: what the parts cost.
+    Rows beyond a quarter of the limit on `memory` stay on the disk; `processes` share the records.
     """
     known = Domain.of_items(plan.width or ProductRules().budget.unknown_width) if domain is None else domain
     sizes = Sizes.of(plan.records, known, processes)

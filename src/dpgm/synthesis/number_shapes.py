@@ -67,13 +67,8 @@ def estimate_years(
 ) -> tuple[tuple[float, float], bool]:
     """Low and high in ticks of a date, as stated or by calendar years, and whether all dates are whole days.
 
-    Args:
-        field: the open field.
-        counts: noisy counts of years; with `apart` of whole days in each year, then of moments with a clock time.
-        std: standard deviation of their noise.
-        step: seconds of one tick.
-        apart: whether clock times were counted on their own.
-        rules: the rules of thumb.
+    A tick is `step` seconds. The counts are of years; with `apart` of whole days in each year, then of moments with a
+    clock time.
     """
     years = counts[:YEARS] + counts[YEARS : 2 * YEARS] if apart else counts[:YEARS]
     noise = std * 2**0.5 if apart else std
@@ -276,18 +271,10 @@ def shape_number(
     rules: DiscoveryRules,
     clock: tuple[float, ...] = (),
 ) -> Shaped:
-    """How a number is modelled, from the estimated records of every cell.
+    """How a number is modelled, from the estimated records of every cell of its grid.
 
-    Args:
-        field: the open field.
-        grid: its public grid.
-        cells: records in every cell, as estimated.
-        missing: whether missing values get a position.
-        found: exact values that were discovered or are special, with about how many records hold them.
-        std: standard deviation of the noise of a count.
-        records: the public number of records.
-        rules: the rules of thumb.
-        clock: how often each hour of the day occurs, where days and hours are modelled apart.
+    `found` are exact values that were discovered or are special, with about how many records hold them; `clock` is how
+    often each hour of the day occurs, where days and hours are modelled apart.
     """
     own_cells = grid.in_steps and not clock  # cells of whole days are not cut at a moment
     edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)

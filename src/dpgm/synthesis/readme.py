@@ -46,13 +46,7 @@ def statements_of(
 
 
 def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person: int) -> str | None:
-    """Why these are not the sentences of a certificate of this unit, privacy and domain; None if they may be.
-
-    Args:
-        certificate: the certificate.
-        found: what its discovery must say (`discovery_statements`).
-        rows_per_person: of its plan.
-    """
+    """Why these are not the sentences of such a certificate, whose discovery must say `found`; None if they may be."""
     unit, statements, warnings = certificate.unit, certificate.statements, certificate.warnings
     several = (several_rows(rows_per_person),) if rows_per_person > 1 else ()
     for sentence in (*statements, *warnings):

@@ -75,12 +75,8 @@ def examine(
     """All checks of a release folder; and what it holds, if all of them held or it is only marked NOT PRIVATE.
 
     Cheap checks come first, and nothing is computed or opened whose description is already known to be false: a
-    hostile certificate cannot ask for hours of accounting.
-
-    Args:
-        folder: the release.
-        key: the release must be signed by it.
-        cache: figures that this machine has computed before may be looked up.
+    hostile certificate cannot ask for hours of accounting. The release must be signed by the `key`, if there is one.
+    With `cache`, figures that this machine has computed before may be looked up.
     """
     certificate = read_certificate(folder)
     promises, weak = promise_checks(certificate)
