@@ -87,7 +87,6 @@ def originals(place: Path) -> list[Any]:
 def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, Any]) -> Any:
     """A release of a generator that was not fitted, with the certificate of a fit of its family."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.events import Mechanism
     from dpgm.strategy.protocol import PublicFacts
     from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import Plan, choose_settings, runs_of
@@ -97,10 +96,7 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
     facts = PublicFacts(domain, RECORDS, 90.0, DELTA)
     chosen = choose_settings(Config(90.0, DELTA, model=model), facts)
     settings = replace(chosen, family=replace(chosen.family, **fewer))
-    runs = runs_of(settings, facts)
-    mechanisms = tuple(
-        Mechanism(name, 10.0, run.count, run.sampling_rate, run.sample, run.delta) for name, run in runs.items()
-    )
+    mechanisms = tuple(replace(one, noise=10.0) for one in runs_of(settings, facts).values())
     plan = Plan(90.0, 90.0, DELTA, RECORDS, domain.width, settings, mechanisms)
     certificate = replace(
         some_release().certificate,

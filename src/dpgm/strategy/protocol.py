@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -35,21 +35,6 @@ class PublicFacts:
 
 
 @dataclass(frozen=True)
-class Run:
-    """How a mechanism is run, whatever its noise: how often, on which sample, with which delta of a threshold."""
-
-    count: int
-    sampling_rate: float = 1.0
-    sample: str | None = None
-    delta: float = 0.0
-
-    @classmethod
-    def of(cls, mechanism: Mechanism) -> "Run":
-        """How a mechanism of a plan or certificate is run."""
-        return cls(mechanism.count, mechanism.sampling_rate, mechanism.sample, mechanism.delta)
-
-
-@dataclass(frozen=True)
 class Budget:
     """What a fit pays for: releases on all records, and the private SGD that gets what they leave."""
 
@@ -57,12 +42,11 @@ class Budget:
     training: Training | None = None
 
     @property
-    def runs(self) -> dict[str, Run]:
-        """Every mechanism that such a fit runs, by name."""
-        runs = {spend.name: Run(spend.count, delta=spend.delta) for spend in self.spends}
-        if self.training is not None:
-            runs |= {step.name: Run.of(step) for step in training_mechanisms(1.0, self.training)}
-        return runs
+    def runs(self) -> dict[str, Mechanism]:
+        """Every mechanism that such a fit runs, by name; each with the noise 1, since that is not settled here."""
+        steps = () if self.training is None else training_mechanisms(1.0, self.training)
+        releases = (Mechanism(spend.name, 1.0, spend.count, delta=spend.delta) for spend in self.spends)
+        return {one.name: replace(one, noise=1.0) for one in (*releases, *steps)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Nothing here ever sees a record. What cannot alter the guarantee (device, progress, memory) is in `RunContext`.
 """
 
+import json
 import types
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -87,21 +88,13 @@ class Settings:
 
     def to_json(self) -> Plain:
         """Plain values for the plan file."""
-        return {"model": self.model, "preset": self.preset, "family": to_plain(self.family)}
+        return to_plain(self)
 
 
 def to_plain(values: Any) -> Plain:
     """A dataclass as plain JSON values; `from_plain` reads them back exactly."""
-    plain: Plain = _plain(asdict(values))
+    plain: Plain = json.loads(json.dumps(asdict(values)))
     return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
 
 
 def from_plain(kind: type[D], values: Any, what: str) -> D:

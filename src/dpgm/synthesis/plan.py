@@ -16,7 +16,7 @@ from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.certificate import strict_json
 from dpgm.privacy.events import Adjacency, Mechanism
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, Run
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.domain_discovery import with_discovery
@@ -129,7 +129,7 @@ class Plan(FitPlan):
             raise UsageError(SAMPLED_ROWS)
         names = [mechanism.name for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
-            if runs.get(mechanism.name) != Run.of(mechanism) or names.count(mechanism.name) > 1:
+            if runs.get(mechanism.name) != replace(mechanism, noise=1.0) or names.count(mechanism.name) > 1:
                 raise UsageError(
                     f"a fit of this domain does not run {mechanism.name!r} as the plan says; make the plan again with "
                     "the same --domain (or --items)."
@@ -153,8 +153,8 @@ class Plan(FitPlan):
         return numbers | stated | self._several_rows
 
 
-def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Run]:
-    """Every mechanism that a fit with these public numbers runs, by name."""
+def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Mechanism]:
+    """Every mechanism that a fit with these public numbers runs, by name, with the noise 1."""
     return budget_of(settings, facts).runs
 
 
