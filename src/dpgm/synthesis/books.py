@@ -42,7 +42,6 @@ from dpgm.privacy.events import Mechanism
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
-from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -84,7 +83,7 @@ class Books:
             ArtefactError: the checkpoint is damaged, or does not belong to this plan, data or ledger.
         """
         if parallel.rank() > 0:
-            return cls._follow(plan, records, checkpoint is not None)
+            return cls(plan, records, None, None if checkpoint is None else Checkpoint.follow(records))
         saved: Checkpoint | None = None
         if checkpoint is not None and resume:
             saved = Checkpoint.resume(Path(checkpoint), plan, records)
@@ -104,14 +103,6 @@ class Books:
         if parallel.is_parallel() and saved is not None:
             saved.share()
         return books
-
-    @classmethod
-    def _follow(cls, plan: Plan, records: Records, checkpointed: bool) -> "Books":
-        """The books of a process that is not the first one, which alone writes and charges."""
-        if not checkpointed:
-            return cls(plan, records, None, None)
-        fingerprint(records)  # the rows of all processes count
-        return cls(plan, records, None, Checkpoint.follow())
 
     def __enter__(self) -> "Books":
         return self

@@ -112,8 +112,9 @@ class Checkpoint:
         parallel.bytes_from_first(json.dumps([header, self._entries]).encode())
 
     @classmethod
-    def follow(cls) -> "Checkpoint":
+    def follow(cls, records: Records) -> "Checkpoint":
         """That of a process which is not the first one: it knows what the first one shares (collective)."""
+        fingerprint(records)  # of the rows of all processes
         header, entries = json.loads(parallel.bytes_from_first(b""))
         return cls(Path(), header, None, entries)
 
