@@ -13,7 +13,7 @@ from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.conditioning import common, conditioned, parse_where, position_ranges, region_of
-from dpgm.synthesis.sampling import sample, sample_conditioned, write_sample
+from dpgm.synthesis.sampling import Sample, write_sample
 
 FIELDS = (
     Numeric("age", 0, 11, 4, integer=True, missing=True),
@@ -22,6 +22,10 @@ FIELDS = (
     Numeric("gain", 0.0, 8.0, 4),
     ItemSet("basket", ("milk", "bread", "jam")),
 )
+
+
+def sample(*given, **asked):
+    return Sample(*given, **asked).records()
 
 
 def mixture(domain=None, components=5, seed=0):
@@ -286,7 +290,8 @@ def test_conditions_may_be_mappings_and_lists():
     frame = sample(model, model.domain, 300, seed=0, where={"married": ["once", None], "age": [3, 4]}).to_pandas()
     assert set(frame.age) == {3, 4}
     assert set(frame.married.dropna()) == {"once"}
-    both, met = sample_conditioned(model, model.domain, 100, where=["milk", "before=once"], seed=0)
+    met = Sample(model, model.domain, 100, where=["milk", "before=once"], seed=0)
+    both = met.records()
     assert (both.to_pandas().before == "once").all()
     rows = everything(model.domain)
     assert met.rate == pytest.approx(law(model, rows)[(rows[:, 15] == 1) & (rows[:, 10] == 1)].sum(), rel=1e-4)

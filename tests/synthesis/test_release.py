@@ -12,7 +12,7 @@ import dpgm
 from dpgm.cli.app import run as run_command
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.synthesis.release import load
-from dpgm.synthesis.sampling import sample_conditioned, write_sample
+from dpgm.synthesis.sampling import Sample, write_sample
 from release_data import edit, rehash, some_release
 from synthesis_data import SETS, TABLE
 
@@ -146,7 +146,8 @@ def test_200_corrupted_releases_give_one_plain_error_each(folder, tmp_path, caps
 
 def test_conditional_samples_meet_the_condition(folder):
     release = load(folder)
-    records, conditioned = sample_conditioned(release.generator, SETS, 50, where=["items=0", "1"], seed=1)
+    conditioned = Sample(release.generator, SETS, 50, where=["items=0", "1"], seed=1)
+    records = conditioned.records()
     assert len(records) == 50
     assert all(
         {0, 1} <= set(records.indices[a:b].tolist())
@@ -154,14 +155,14 @@ def test_conditional_samples_meet_the_condition(folder):
     )
     assert 0 < conditioned.rate < 1
     with pytest.raises(UsageError, match="no value '99'"):
-        sample_conditioned(release.generator, SETS, 5, where=["items=99"])
+        Sample(release.generator, SETS, 5, where=["items=99"]).records()
 
 
 def test_a_condition_that_is_too_rare_is_refused_in_words():
     release = some_release()
     release.generator.probabilities[:, 5] = 0.0
     with pytest.raises(UsageError, match="fewer than"):
-        sample_conditioned(release.generator, SETS, 5, where=["items=5"], seed=0)
+        Sample(release.generator, SETS, 5, where=["items=5"], seed=0).records()
 
 
 def test_a_sample_does_not_depend_on_threads_and_repeats_with_its_seed(folder, tmp_path):

@@ -7,7 +7,7 @@ from dpgm.data.domain import Domain
 from dpgm.products import model as products
 from dpgm.products.model import Products
 from dpgm.synthesis import sampling
-from dpgm.synthesis.sampling import sample, sample_chunks
+from dpgm.synthesis.sampling import Sample, sample_chunks
 
 
 def listed(items=10):
@@ -22,7 +22,7 @@ def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
     few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
     monkeypatch.setattr(products, "SAMPLING", few)
     model, count = listed(), 100_000
-    drawn = sample(model, model.domain, count, seed=1).to_dense(np.int64)
+    drawn = Sample(model, model.domain, count, seed=1).records().to_dense(np.int64)
     counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
     # Rounding each of 200 parts by chance alone would leave deviations of about 4 records, and 15 at most.
     assert np.abs(counts - count * model.weights.numpy()).max() < 5
@@ -39,7 +39,7 @@ def test_parts_do_not_depend_on_threads(monkeypatch):
 
 def test_items_and_pairs_of_few_items_come_out_right_in_large_samples():
     model, count = listed(), 150_000
-    drawn = sample(model, model.domain, count, seed=1).to_dense(np.float64)
+    drawn = Sample(model, model.domain, count, seed=1).records().to_dense(np.float64)
     held = model.probabilities.double()
     wanted = count * ((held * model.weights[:, None]).T @ held).numpy()
     assert np.abs(drawn.T @ drawn - wanted).max() < 4

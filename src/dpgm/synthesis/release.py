@@ -16,7 +16,7 @@ from dpgm.privacy.release_checks import SIGNATURE_NAME, read_certificate, read_t
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
-from dpgm.synthesis.sampling import sample_conditioned, warn_of_rejection
+from dpgm.synthesis.sampling import Sample
 from dpgm.synthesis.tensors import write_tensors
 from dpgm.synthesis.verification import (
     DOMAIN_NAME,
@@ -65,8 +65,9 @@ class Release:
             seed: draws the same records and values again.
             where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
         """
-        drawn, conditioned = sample_conditioned(self.generator, self.domain, count, seed=seed, where=where)
-        warn_of_rejection(conditioned)
+        sample = Sample(self.generator, self.domain, count, seed=seed, where=where)
+        drawn = sample.records()
+        sample.warn_of_rejection()
         return replace(drawn, domain=self.domain, dtypes=self.dtypes)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:

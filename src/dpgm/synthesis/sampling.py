@@ -62,8 +62,8 @@ def sample_chunks(
             yield pending.popleft().result()
 
 
-class Conditioned:
-    """Records that meet the constraints of the domain and what is asked of the sample.
+class Sample:
+    """Synthetic records that meet the constraints of the domain and what is asked of them, drawn chunk by chunk.
 
     A mixture of products is conditioned exactly as far as positions tell; what only the values drawn within bins can
     tell (and any other generator) is left to drawing and keeping or not, which is exact as well. What fewer than one
@@ -74,38 +74,44 @@ class Conditioned:
         self,
         generator: Generator,
         domain: Domain,
-        where: Where | None,
+        count: int,
         *,
-        count: int = MOST,
         seed: int | None = None,
+        where: Where | None = None,
     ) -> None:
-        self._root = _root(seed)
-        self._where = parse_where(where, domain)
+        validation.whole(records=count, at_least=0, at_most=MOST)
+        self._generator, self._domain, self._count, self._root = generator, domain, count, _root(seed)
         self._conditions = [where] if isinstance(where, str) else [str(one) for one in where or ()]
-        self._filter = RecordFilter(domain, self._where)
-        self._domain = domain
-        chosen, self._chance, exact = condition_generator(generator, domain, self._where)
+        self._filter: RecordFilter | None = None
+        self._accepted = self._drawn = 0
+        if not where and not domain.constraints:
+            return
+        condition = parse_where(where, domain)
+        self._filter = RecordFilter(domain, condition)
+        self._generator, self._chance, exact = condition_generator(generator, domain, condition)
+        self._certain = exact and not self._filter.acts
         if self._chance == 0:
             raise UsageError(
                 f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
             )
-        self._certain = exact and not self._filter.acts
-        self._source = _Source(chosen, count if self._certain else MOST, self._root)
-        self._accepted = self._drawn = 0
 
     @property
-    def rate(self) -> float:
-        """The share of the generator's records that meet everything."""
+    def rate(self) -> float | None:
+        """The share of the generator's records that meet everything, of those drawn so far; None if all do."""
+        if self._filter is None:
+            return None
         return self._chance * (self._accepted / self._drawn if self._drawn else 1.0)
 
-    def rejection(self) -> str | None:
-        """A sentence, if the constraints leave out more than a tenth of what the generator draws."""
-        if self._conditions or self.rate >= 1 - WARN_FROM:
-            return None
+    def warn_of_rejection(self) -> None:
+        """Say so where the constraints of the domain leave out more than a tenth of what the generator draws."""
+        if self.rate is None or self._conditions or self.rate >= 1 - WARN_FROM:
+            return
         mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in rule.fields)
-        return (
+        warnings.warn(
             f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
-            f" refer to ({', '.join(mentioned)}) may differ from what was fitted; look at them with `dpgm evaluate`."
+            f" refer to ({', '.join(mentioned)}) may differ from what was fitted; look at them with `dpgm evaluate`.",
+            UserWarning,
+            stacklevel=3,
         )
 
     def _requirements(self) -> str:
@@ -113,12 +119,22 @@ class Conditioned:
         condition = f"the condition {' and '.join(self._conditions)}" if self._conditions else ""
         return " with ".join(text for text in (condition, rules) if text)
 
-    def chunks(self, count: int) -> Iterator[Records]:
-        """`count` records, in chunks."""
-        number = yielded = 0
-        while yielded < count:
-            size = min(self._source.chunk, count - yielded) if self._certain else self._source.chunk
-            chunk = with_values(self._source.draw(size, number), self._root, number)
+    def records(self) -> Records:
+        """All of them; numbers keep the values drawn for them, however often they are looked at."""
+        parts = list(self.chunks())
+        return concatenate(parts) if parts else Records.from_lists([], self._domain)
+
+    def chunks(self) -> Iterator[Records]:
+        """All of them, in chunks."""
+        if self._filter is None:
+            for number, chunk in enumerate(sample_chunks(self._generator, self._count, seed=self._root)):
+                yield with_values(chunk, self._root, number)
+            return
+        source = _Source(self._generator, self._count if self._certain else MOST, self._root)
+        left, number = self._count, 0
+        while left > 0:
+            size = min(source.chunk, left) if self._certain else source.chunk
+            chunk = with_values(source.draw(size, number), self._root, number)
             number += 1
             hits = self._filter(chunk)
             self._drawn += len(chunk)
@@ -128,10 +144,9 @@ class Conditioned:
                     f"fewer than {RAREST:.2%} of synthetic records meet {self._requirements()} ({self._accepted} of"
                     f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
                 )
-            accepted = hits.rows(0, min(len(hits), count - yielded))
-            yielded += len(accepted)
-            if len(accepted):
-                yield accepted
+            if len(hits):
+                yield hits.rows(0, min(len(hits), left))
+            left -= len(hits)
 
 
 class RecordFilter:
@@ -244,35 +259,6 @@ def with_values(records: Records, root: int, number: int) -> Records:
     return Records(records.domain, records.indptr, records.indices, decoded=table)
 
 
-def drawn_chunks(
-    generator: Generator, domain: Domain, count: int, where: Where | None, *, seed: int | None
-) -> tuple[Iterator[Records], Conditioned | None]:
-    """`count` records in chunks, with their values; and what they are conditioned on, if anything."""
-    if where or domain.constraints:
-        conditioned = Conditioned(generator, domain, where, count=count, seed=seed)
-        return conditioned.chunks(count), conditioned
-    root = _root(seed)
-    chunks = sample_chunks(generator, count, seed=root)
-    return (with_values(chunk, root, number) for number, chunk in enumerate(chunks)), None
-
-
-def sample(
-    generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
-) -> Records:
-    """`count` synthetic records in memory; numbers keep the values drawn for them, however often they are looked at."""
-    return sample_conditioned(generator, domain, count, seed=seed, where=where)[0]
-
-
-def sample_conditioned(
-    generator: Generator, domain: Domain, count: int, *, seed: int | None = None, where: Where | None = None
-) -> tuple[Records, Conditioned | None]:
-    """`count` synthetic records in memory, and what they were conditioned on, if anything."""
-    validation.whole(records=count, at_least=0, at_most=MOST)
-    chunks, conditioned = drawn_chunks(generator, domain, count, where, seed=seed)
-    parts = list(chunks)
-    return (concatenate(parts) if parts else Records.from_lists([], domain)), conditioned
-
-
 def write_sample(
     release: "Release",
     count: int,
@@ -291,7 +277,7 @@ def write_sample(
     With a `stream` (stdout) the records go there instead, in the `format` given.
     """
     validation.whole(records=count, at_least=1, at_most=MOST)
-    drawn, conditioned = drawn_chunks(release.generator, release.domain, count, where, seed=seed)
+    sample = Sample(release.generator, release.domain, count, seed=seed, where=where)
     done = 0
     layout, field = release.domain.layout, release.domain.item_set
     if layout is None and isinstance(field, ItemSet):
@@ -299,18 +285,12 @@ def write_sample(
     with RecordWriter(
         path, release.domain, shape=shape, force=force, layout=layout, stream=stream, format=format
     ) as writer:
-        for chunk in drawn:
+        for chunk in sample.chunks():
             writer.write(chunk)
             done += len(chunk)
             progress("sample", done, count)
-    warn_of_rejection(conditioned)
-    return None if conditioned is None else conditioned.rate
-
-
-def warn_of_rejection(conditioned: Conditioned | None) -> None:
-    """Say so where the constraints of a domain leave out much of what the generator draws."""
-    if conditioned is not None and (sentence := conditioned.rejection()) is not None:
-        warnings.warn(sentence, UserWarning, stacklevel=3)
+    sample.warn_of_rejection()
+    return sample.rate
 
 
 class _Source:
