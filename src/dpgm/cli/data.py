@@ -11,6 +11,7 @@ import typer
 from dpgm.cli.app import AS_JSON, FORCE, app, argument, option
 from dpgm.cli.options import DATA, takes_read_options
 from dpgm.cli.terminal import read_stdin
+from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
@@ -74,8 +75,6 @@ def inspect(
 
 def _kinds(stated: list[str]) -> dict[str, str]:
     """`COLUMN=KIND` as typed, by column."""
-    from dpgm.errors import UsageError
-
     kinds = {}
     for one in stated:
         name, equals, kind = one.rpartition("=")

@@ -11,7 +11,8 @@ import typer
 
 from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, QUIET, app, is_first, option, rank_and_size
 from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
-from dpgm.cli.terminal import announce, bars, figure, read_stdin, refuse_pipe, reporting_spent_budget
+from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
+from dpgm.errors import ArtefactError, BudgetError, UsageError
 
 if TYPE_CHECKING:
     from dpgm.data.domain import Domain
@@ -49,7 +50,6 @@ def plan(
     from dpgm.data.atomic import atomic_file, check_output
     from dpgm.data.domain import Domain
     from dpgm.data.domain_file import load_domain
-    from dpgm.errors import UsageError
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.plan import make_plan
 
@@ -75,7 +75,7 @@ def plan(
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
 
 
-def _stage_rows(made: Any) -> list[dict[str, Any]]:
+def _stage_rows(made: "Plan") -> list[dict[str, Any]]:
     from dpgm.synthesis.plan import describe, shares
 
     share = shares(made)
@@ -87,28 +87,27 @@ def _stage_rows(made: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _print_plan(made: Any) -> None:
+def _print_plan(made: "Plan") -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="Privacy plan (no data has been opened)", title_justify="left")
-    for heading in ("stage", "what is measured", "sensitivity", "noise", "runs", "records", "share"):
-        table.add_column(heading, justify="right" if heading in ("noise", "runs", "share") else "left")
-    for row in _stage_rows(made):
-        rate = "all" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.2%} per run"
-        table.add_row(
+    rows = [
+        (
             row["stage"],
             row["measures"],
             row["sensitivity"],
             f"{row['noise']:.5g}",
             f"{row['count']:,}",
-            rate,
+            "all" if row["sampling_rate"] == 1 else f"{row['sampling_rate']:.2%} per run",
             f"{row['share']:.1%}",
         )
-    console, rows = Console(), made.rows_per_person
-    unit = "one record" if rows == 1 else f"one person with up to {rows} records"
-    console.print(table)
-    console.print(
+        for row in _stage_rows(made)
+    ]
+    columns = ("stage", "what is measured", "sensitivity", "noise", "runs", "records", "share")
+    title = "Privacy plan (no data has been opened)"
+    print_table(title, columns, rows, left=("what is measured", "sensitivity", "records"))
+    persons = made.rows_per_person
+    unit = "one record" if persons == 1 else f"one person with up to {persons} records"
+    Console().print(
         f"model {made.settings.model}; {made.records:,} records; composed epsilon = {figure(made.epsilon)} at delta ="
         f" {made.delta:.3g} ({made.adjacency} of {unit})"
     )
@@ -145,7 +144,6 @@ def fit(
     """
     from dpgm.compute.parallel import place_of
     from dpgm.data.read.readers import read_records
-    from dpgm.errors import ArtefactError, BudgetError, UsageError
     from dpgm.privacy.ledger import Ledger
     from dpgm.synthesis.checkpoint import remove_checkpoint
     from dpgm.synthesis.plan import make_plan
@@ -248,7 +246,6 @@ def _clear_leftovers(out: Path) -> None:
 
 def _check_signing(key: Path, seed: int | None) -> None:
     """A key that cannot be used is found before anything is spent."""
-    from dpgm.errors import UsageError
     from dpgm.privacy.signatures import read_private_key
 
     read_private_key(key)
@@ -259,7 +256,6 @@ def _check_signing(key: Path, seed: int | None) -> None:
 
 
 def _read_plan(file: Path, epsilon: float | None) -> "Plan":
-    from dpgm.errors import UsageError
     from dpgm.synthesis.plan import read_plan
 
     planned = read_plan(file)

@@ -9,7 +9,8 @@ import typer
 
 from dpgm.cli.app import FORCE, OUTPUT, PRINTED, QUIET, app, argument, option, printable, rank_and_size
 from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
-from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_errors, read_stdin, refuse_pipe
+from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
+from dpgm.errors import CheckFailed, DiskError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,6 @@ def sample(
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
     from dpgm.data.read.readers import part_name, rows_of_share, seed_of_share
-    from dpgm.errors import UsageError
     from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
 
@@ -98,7 +98,6 @@ def demo(
     """
     from dpgm.data.read.readers import read_records
     from dpgm.data.simulate import simulate_transit
-    from dpgm.errors import CheckFailed, DiskError
     from dpgm.evaluation.evaluate import evaluate, summary_table
     from dpgm.report.html import write_report
     from dpgm.synthesis.release import load
@@ -136,7 +135,7 @@ def demo(
     evaluation = evaluate(real, synthetic, epsilon=certificate.epsilon, delta=certificate.delta)
     write_report(evaluation, out / "report.html", certificate=certificate)
     title = "Relative error of counting queries of 1 to 4 places (0 = the real data)"
-    print_errors(title, *summary_table(evaluation))
+    print_table(title, *summary_table(evaluation))
     typer.echo(f"epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, verified")
     typer.echo(f"report: {out / 'report.html'}")
 
@@ -209,7 +208,6 @@ def _check_outputs(
     out: Path | None, json_output: str | None, force: bool, inputs: "Sequence[Paths | None]"
 ) -> None:
     from dpgm.data.atomic import check_output
-    from dpgm.errors import UsageError
 
     if is_pipe(out) and json_output == PRINTED:
         raise UsageError("--out and --json both go to stdout; name a file for one of them.")
@@ -263,7 +261,7 @@ def print_evaluation(made: "Evaluation") -> None:
     if made.columns:
         print_columns(made)
     title = "mean relative error of popular counts of N items or values (popN); distance of record lengths"
-    print_errors(title, *summary_table(made))
+    print_table(title, *summary_table(made))
 
 
 def print_columns(made: "Evaluation") -> None:

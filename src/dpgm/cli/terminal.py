@@ -7,13 +7,14 @@ else goes there).
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
 from dpgm.cli.app import is_first, printable, rank_and_size
+from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,6 @@ def read_stdin(
     With `look` the format is found out from the data, as a curator who looks at them may; a fit is told it.
     """
     from dpgm.data.read.opening import spooled
-    from dpgm.errors import UsageError
 
     pipes = [path for path in paths if is_pipe(path)]
     if not pipes:
@@ -117,20 +117,20 @@ def read_stdin(
 
 def refuse_pipe(out: "Path", what: str) -> None:
     """Refuse `-` where a folder is written."""
-    from dpgm.errors import UsageError
-
     if is_pipe(out):
         raise UsageError(f"{what} is a folder and cannot go to stdout; name a folder with --out.")
 
 
-def print_errors(title: str, columns: tuple[str, ...], rows: list[tuple[str | float | None, ...]]) -> None:
-    """Errors by method as a small table."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str | float | None]], left: Collection[str] = ()
+) -> None:
+    """A small table; its first column and those named stand to the left, the others to the right."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name == columns[0] else "right")
+        table.add_column(name, justify="left" if name in (columns[0], *left) else "right")
     for row in rows:
         table.add_row(*("–" if cell is None else cell if isinstance(cell, str) else f"{cell:.3f}" for cell in row))
     Console().print(table)
