@@ -220,11 +220,11 @@ def test_json_is_a_flag_and_a_file(tmp_path, capsys):
 
 
 def test_long_files_are_thinned_evenly(tmp_path, monkeypatch):
-    from dpgm.evaluation import files
+    from dpgm.evaluation import inputs
 
-    monkeypatch.setattr(files, "MOST_ROWS", 100)
+    monkeypatch.setattr(inputs, "MOST_ROWS", 100)
     table = pa.table({"x": np.arange(1000)})
-    kept = files._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
+    kept = inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
     assert 50 <= len(kept) <= 100
     assert len(set(np.diff(kept))) == 1
 

@@ -171,7 +171,7 @@ def evaluate(
     from dpgm.baselines.estimators import IndependentMarginals, Mwem
     from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
-    from dpgm.evaluation.files import file_inputs, read_alike
+    from dpgm.evaluation.inputs import file_inputs, read_alike
     from dpgm.privacy.release_checks import read_certificate
     from dpgm.synthesis.verification import stated_domain
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.conversion import to_scipy
+from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
 from dpgm.evaluation.inputs import check_comparable
-from dpgm.evaluation.marginals import field_codes
+from dpgm.evaluation.marginals import categorical_label, field_codes
 
 MOST_ROWS = 20_000  # rows used for training a model; more changes accuracies little
 CNN_VISITS = 30_000  # training examples shown to the network: about ten seconds on one core
@@ -58,25 +58,18 @@ def downstream(
     label = label_field(real.domain)
     train, held_out = (real, test) if test is not None else split(real, seed=seed)
     check_comparable(real, held_out)
-    target = field_codes(held_out, label)
-    known = target < real.domain.fields[label].width
-    held_out, target = held_out.take(np.flatnonzero(known)), target[known]
+    held_out = _labelled(held_out, label)
     for name, records in (("real", train), ("synthetic", synthetic)):
         if len(np.unique(field_codes(records, label))) < 2:
             raise UsageError(f"the label takes only one value in the {name} data, so nothing can be learnt.")
-    classes = np.bincount(field_codes(train, label))
-    majority = float((target == int(classes.argmax())).mean())
+    most_frequent = int(np.bincount(field_codes(train, label)).argmax())
+    majority = float((field_codes(held_out, label) == most_frequent).mean())
     if any(isinstance(field, Image) for field in real.domain.fields):
         scores = [image_accuracy(records, held_out, seed=seed) for records in (synthetic, train)]
         return (Accuracy("convolutional network", scores[0], scores[1], majority, len(held_out)),)
-    models = _models(seed)
-    train, synthetic = _thin(train, seed), _thin(synthetic, seed)
     results = []
-    for name, (ours, theirs) in ((name, (_fresh(model), _fresh(model))) for name, model in models):
-        scores = [
-            _score(model, records, held_out, target, label)
-            for model, records in ((ours, synthetic), (theirs, train))
-        ]
+    for name, model in _models(seed):
+        scores = [_score(model, _thin(records, seed), held_out, label) for records in (synthetic, train)]
         results.append(Accuracy(name, scores[0], scores[1], majority, len(held_out)))
     return tuple(results)
 
@@ -96,51 +89,39 @@ def _models(seed: int) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _fresh(model: Any) -> Any:
-    from sklearn.base import clone
-
-    return clone(model)
-
-
 def _thin(records: Records, seed: int) -> Records:
     if len(records) <= MOST_ROWS:
         return records
     return records.take(np.sort(np.random.default_rng(seed).permutation(len(records))[:MOST_ROWS]))
 
 
-def _score(model: Any, train: Records, test: Records, target: NDArray[np.int64], label: int) -> float:
-    answers = field_codes(train, label)
-    known = answers < train.domain.fields[label].width
-    features = _features(train, label)[known]
+def _labelled(records: Records, label: int) -> Records:
+    """The records that have a label."""
+    return records.take(np.flatnonzero(field_codes(records, label) < records.domain.fields[label].width))
+
+
+def _score(model: Any, train: Records, test: Records, label: int) -> float:
+    train = _labelled(train, label)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a solver that stops early is still a fair comparison of both sides
-        model.fit(features, answers[known])
+        model.fit(_features(train, label), field_codes(train, label))
         predicted = model.predict(_features(test, label))
-    return float((predicted == target).mean())
+    return float((predicted == field_codes(test, label)).mean())
 
 
 def _features(records: Records, label: int) -> Any:
-    from scipy import sparse
-
     block = records.domain.blocks[label]
-    matrix = sparse.csr_array(
-        (
-            np.ones(len(records.indices), dtype=np.float32),
-            records.indices.astype(np.int32),
-            records.indptr.astype(np.int32),  # the forest takes 32-bit indices only
-        ),
-        shape=(len(records), records.width),
-    )
-    keep = np.r_[0 : block.start, block.stop : records.width]
-    return matrix[:, keep]
+    matrix = to_scipy(records).astype(np.float32)[:, np.r_[0 : block.start, block.stop : records.width]]
+    matrix.indptr, matrix.indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    return matrix  # the forest takes 32-bit indices only
 
 
 def label_field(domain: Domain) -> int:
     """Number of the categorical field that the domain names as its label."""
     if domain.label is None:
         raise UsageError("the domain names no label field.")
-    at = [field.name for field in domain.fields].index(domain.label)
-    if not isinstance(domain.fields[at], Categorical):
+    at = categorical_label(domain)
+    if at is None:
         raise UsageError(f"the label {domain.label!r} is not a categorical field.")
     return at
 
@@ -157,11 +138,9 @@ def image_accuracy(
     from torch import nn
 
     label = label_field(train.domain)
-    if len(train) > most:
-        train = train.rows(0, most)
-    images, answers = _image_tensors(train, label)
+    picture = next(field for field in train.domain.fields if isinstance(field, Image))
+    images, answers = _image_tensors(train.rows(0, min(most, len(train))), picture, label)
     generator = torch.Generator().manual_seed(seed)
-    picture = _picture(train.domain)
     small = (picture.height // 4) * (picture.columns // 4)
     if small == 0:
         raise UsageError("images below 4 x 4 pixels are too small for the convolutional network.")
@@ -188,7 +167,7 @@ def image_accuracy(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-    images, answers = _image_tensors(test, label)
+    images, answers = _image_tensors(test, picture, label)
     with torch.no_grad():
         right = [
             (network(images[a : a + 500].float()).argmax(1) == answers[a : a + 500]).sum()
@@ -197,16 +176,9 @@ def image_accuracy(
     return float(sum(right)) / max(1, len(answers))
 
 
-def _picture(domain: Domain) -> Image:
-    return next(field for field in domain.fields if isinstance(field, Image))
-
-
-def _image_tensors(records: Records, label: int) -> tuple[Any, Any]:
+def _image_tensors(records: Records, picture: Image, label: int) -> tuple[Any, Any]:
     import torch
 
-    answers = field_codes(records, label)
-    known = np.flatnonzero(answers < records.domain.fields[label].width)
-    records, answers = records.take(known), answers[known]
-    picture = _picture(records.domain)
+    records = _labelled(records, label)
     images = torch.from_numpy(grey_values(records, picture)).unsqueeze(1)
-    return images, torch.from_numpy(answers)
+    return images, torch.from_numpy(field_codes(records, label))

@@ -21,42 +21,28 @@ from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.evaluation import marginals
 from dpgm.evaluation.column_metrics import ColumnComparison, Correlations, compare_column, correlations
 from dpgm.evaluation.copies import Copies, copies_of_records, copies_of_rows
-from dpgm.evaluation.counting_queries import Queries, Reading, paper_workload, popular_queries, query_error
+from dpgm.evaluation.counting_queries import (
+    Queries,
+    Reading,
+    count_queries,
+    paper_workload,
+    popular_queries,
+    query_error,
+)
 from dpgm.evaluation.downstream import Accuracy, downstream
-from dpgm.evaluation.files import file_inputs
 from dpgm.evaluation.inputs import (
     Inputs,
     Outside,
     check_comparable,
-    compared_records,
+    file_inputs,
     inputs_of,
     long_inputs,
     position_names,
 )
-from dpgm.evaluation.marginals import (
-    CoOccurrence,
-    FrequentSets,
-    ImageFigures,
-    ItemComparison,
-    LengthDistance,
-    LostItems,
-    OneWay,
-    TablePairs,
-    TwoWay,
-    best_and_worst,
-    co_occurrence,
-    frequent_sets,
-    image_figures,
-    lost_items,
-    mean_images,
-    one_way,
-    record_lengths,
-    table_pairs,
-    two_way,
-)
-from dpgm.evaluation.raw_columns import RawColumns, Rows, sample_rows
+from dpgm.evaluation.raw_columns import RawColumns, Rows, compared_records, sample_rows
 from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
@@ -109,23 +95,23 @@ class Evaluation:
     delta: float
     baselines: tuple[str, ...]
     queries: tuple[QueryRow, ...]
-    lengths: LengthDistance | None
+    lengths: marginals.LengthDistance | None
     length_variation: Mapping[str, float]  # by method
-    one_way: OneWay | None
-    best_items: tuple[ItemComparison, ...]
-    worst_items: tuple[ItemComparison, ...]
-    two_way: TwoWay | None
-    co_occurrence: CoOccurrence | None
-    frequent_sets: FrequentSets | None
-    table: TablePairs | None
+    one_way: marginals.OneWay | None
+    best_items: tuple[marginals.ItemComparison, ...]
+    worst_items: tuple[marginals.ItemComparison, ...]
+    two_way: marginals.TwoWay | None
+    co_occurrence: marginals.CoOccurrence | None
+    frequent_sets: marginals.FrequentSets | None
+    table: marginals.TablePairs | None
     downstream: tuple[Accuracy, ...]
     held_out: bool  # whether the downstream test records were set apart before any fit
     not_computed: tuple[NotComputed, ...]
     columns: tuple[ColumnComparison, ...]  # raw values of tables
     correlations: Correlations | None
-    lost_items: LostItems | None
+    lost_items: marginals.LostItems | None
     copies: Copies | None
-    images: ImageFigures | None
+    images: marginals.ImageFigures | None
     outside: Outside | None
     # What the same figures are for a fresh sample of the same people: "pop1", "pop2", "pairs", "lengths".
     chance: Mapping[str, float]
@@ -275,21 +261,23 @@ def evaluate_inputs(
     metrics = _Metrics()
 
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
-    lengths = metrics("record lengths", partial(record_lengths, real, synthetic))
-    by_method = {} if lengths is None else {name: record_lengths(real, one) for name, one in methods.items()}
-    singles = one_way(real, synthetic)
-    best, worst = best_and_worst(singles, real.domain)
-    table = metrics("pairs of columns", partial(table_pairs, real, synthetic))
+    lengths = metrics("record lengths", partial(marginals.record_lengths, real, synthetic))
+    by_method = (
+        {} if lengths is None else {name: marginals.record_lengths(real, one) for name, one in methods.items()}
+    )
+    singles = marginals.one_way(real, synthetic)
+    best, worst = marginals.best_and_worst(singles, real.domain)
+    table = metrics("pairs of columns", partial(marginals.table_pairs, real, synthetic))
     columns, correlated = _raw_metrics(raw, kind, metrics)
     accuracies = metrics("downstream accuracy", partial(downstream, real, synthetic, test, seed))
     together = frequent = pictures = None
     if kind == "images":
         metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
         metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
-        pictures = mean_images(real), mean_images(synthetic)
+        pictures = marginals.mean_images(real), marginals.mean_images(synthetic)
     else:
-        together = metrics("co-occurrence heat maps", partial(co_occurrence, real, synthetic))
-        frequent = metrics("frequent item sets", partial(frequent_sets, real, synthetic))
+        together = metrics("co-occurrence heat maps", partial(marginals.co_occurrence, real, synthetic))
+        frequent = metrics("frequent item sets", partial(marginals.frequent_sets, real, synthetic))
     return Evaluation(
         kind=kind,
         records=len(real),
@@ -304,7 +292,7 @@ def evaluate_inputs(
         one_way=singles,
         best_items=best,
         worst_items=worst,
-        two_way=metrics("pairs of items", partial(two_way, real, synthetic)),
+        two_way=metrics("pairs of items", partial(marginals.two_way, real, synthetic)),
         co_occurrence=together,
         frequent_sets=frequent,
         table=table,
@@ -313,11 +301,11 @@ def evaluate_inputs(
         not_computed=tuple(metrics.missing),
         columns=columns,
         correlations=correlated,
-        lost_items=lost_items(singles, real.domain, len(synthetic)),
+        lost_items=marginals.lost_items(singles, real.domain, len(synthetic)),
         copies=copies_of_records(real, synthetic) if rows_of is None else copies_of_rows(rows_of),
         outside=inputs.outside,
         chance=chance_level(real, len(synthetic), kind, seed),
-        images=None if pictures is None else image_figures(real, synthetic, pictures),
+        images=None if pictures is None else marginals.image_figures(real, synthetic, pictures),
         row_samples=None if rows_of is None else sample_rows(rows_of, _SAMPLED_RECORDS, seed),
         real_sample=_pick(real, kind, seed),
         synthetic_sample=_pick(synthetic, kind, seed),
@@ -342,8 +330,8 @@ def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -
         return query_error(first, second, popular_queries(real, length, seed=seed)).mean
 
     figures: dict[str, Callable[[], float]] = {
-        "lengths": lambda: record_lengths(first, second).total_variation,
-        "pairs": lambda: table_pairs(first, second).mean_total_variation,
+        "lengths": lambda: marginals.record_lengths(first, second).total_variation,
+        "pairs": lambda: marginals.table_pairs(first, second).mean_total_variation,
         "pop1": partial(popular, 1),
         "pop2": partial(popular, 2),
     }
@@ -413,7 +401,11 @@ def _query_rows(
     rows = []
     for workload, name, chosen, readings in asked:
         for reading in readings:
-            errors = {method: query_error(real, one, chosen, reading=reading) for method, one in methods.items()}
+            truth = count_queries(real, chosen, reading)
+            errors = {
+                method: query_error(real, one, chosen, reading=reading, real_counts=truth)
+                for method, one in methods.items()
+            }
             means = {method: error.mean for method, error in errors.items()}
             medians = {method: error.median for method, error in errors.items()}
             rows.append(QueryRow(workload, name, reading, len(chosen), means, medians))

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpgm import validation
+from dpgm.data.conversion import to_scipy
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -124,15 +124,9 @@ def most_frequent(records: Records, most: int) -> NDArray[np.int64]:
 
 def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """Records that hold both positions, (n, n) for the n positions asked; the diagonal holds single counts."""
-    place = np.full(records.width, -1, dtype=np.int64)
-    place[positions] = np.arange(len(positions))
     total = np.zeros((len(positions), len(positions)), dtype=np.int64)
     for chunk in records.chunks(_CHUNK):
-        columns = place[chunk.indices]
-        inside = columns >= 0
-        rows = np.repeat(np.arange(len(chunk)), chunk.lengths)[inside]
-        ones = np.ones(len(rows), dtype=np.float32)
-        matrix = sparse.csr_array((ones, (rows, columns[inside])), shape=(len(chunk), len(positions)))
+        matrix = to_scipy(chunk).astype(np.float32)[:, positions]
         if matrix.nnz > 0.02 * len(chunk) * len(positions):  # dense enough for one matrix product
             dense = matrix.toarray()
             total += (dense.T @ dense).astype(np.int64)  # exact: a chunk is far below 2^24 records

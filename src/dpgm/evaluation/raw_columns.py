@@ -2,10 +2,15 @@
 
 What a person would see in the file is what is compared: a fault within a bin (every 0 turned into a number between 0
 and 2,000) cannot hide here. Wherever there are two sides, the real one comes first.
+
+`compared_records` makes a domain for one comparison where the user gives none. It is derived from the data and for the
+curator only: numbers that many rows share become values of their own, the others are cut into ranges that hold about as
+many real rows each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Numeric
+from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.items import flat_column, is_list
+from dpgm.data.records import Records
 from dpgm.data.table import TRUTH
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
@@ -31,6 +37,11 @@ _KINDS: dict[str, ColumnKind] = {
 _NOT_COMPARED = {"items", "image", "identifier", "ignored"}  # kinds of fields without a column of values to compare
 _FREE_TEXT = 0.9  # more distinct texts per row: names, ids or free text, which have no distribution to keep
 _FEW_ROWS = 50  # with fewer rows, texts may differ by chance
+_RANGES = 16
+_FEW_VALUES = 24  # as many distinct numbers are compared one by one
+_POPULAR = 0.02  # share of the rows from which a number counts as a value of its own
+_MOST_VALUES = 200  # categories beyond the most frequent ones are put together
+_LONGEST = 100  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -259,6 +270,80 @@ def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.
     both = pa.concat_arrays(texts).dictionary_encode()
     codes = both.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return tuple(both.dictionary.to_pylist()), np.split(codes, [len(texts[0])])
+
+
+def compared_records(
+    columns: Sequence[RawColumn], sets: Sequence[SetColumn] = (), *, label: str | None = None
+) -> tuple[Records, Records]:
+    """Records of both sides over one domain made for them; `label` names the column to predict, if it is there."""
+    fields: list[Categorical | ItemSet] = []
+    parts: list[list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = []  # rows and positions, on both sides
+    start = 0
+    for column in columns:
+        names, codes = _cut(column)
+        fields.append(Categorical(column.name, tuple(_distinct(names)), missing=True))
+        parts.append([(np.arange(len(side)), start + np.where(side < 0, len(names), side)) for side in codes])
+        start += fields[-1].width
+    for many in sets:
+        fields.append(ItemSet(many.name, tuple(_distinct(many.labels))))
+        owners = [np.repeat(np.arange(len(lengths)), lengths) for _, lengths in many.sides]
+        present = [codes >= 0 for codes, _ in many.sides]
+        parts.append([(owners[at][present[at]], start + many.sides[at][0][present[at]]) for at in (0, 1)])
+        start += fields[-1].width
+    domain = Domain(tuple(fields), label if label in [field.name for field in fields] else None)
+    compared = []
+    for at in (0, 1):
+        count = len(columns[0].sides[at]) if columns else len(sets[0].sides[at][1])
+        rows, positions = (np.concatenate(arrays) for arrays in zip(*(part[at] for part in parts), strict=True))
+        order = np.argsort(rows, kind="stable")
+        compared.append(Records.from_flat(positions[order], np.bincount(rows, minlength=count), domain))
+    return compared[0], compared[1]
+
+
+def _cut(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """Names of the values and the codes of both sides, -1 where missing."""
+    present = column.present()
+    if column.kind == "category":
+        if len(column.labels) <= _MOST_VALUES:
+            return list(column.labels), list(column.sides)
+        counts = np.bincount(np.concatenate(present), minlength=len(column.labels))
+        top = np.argsort(-counts, kind="stable")[: _MOST_VALUES - 1]
+        place = np.full(len(column.labels) + 1, len(top), dtype=np.int64)
+        place[top], place[-1] = np.arange(len(top)), -1
+        return [*(column.labels[at] for at in top), "other values"], [place[side] for side in column.sides]
+    both = np.unique(np.concatenate(present))
+    if len(both) <= _FEW_VALUES:
+        names = [column.text(value) for value in both]
+        return names, [np.where(np.isnan(side), -1, np.searchsorted(both, side)) for side in column.sides]
+    values, counts = np.unique(present[0], return_counts=True)
+    popular = values[counts >= _POPULAR * len(present[0])]
+    rest = present[0][~np.isin(present[0], popular)]
+    inner = np.unique(np.quantile(rest, np.linspace(0, 1, _RANGES + 1)[1:-1])) if len(rest) else np.empty(0)
+    texts = [column.text(edge) for edge in inner]
+    inside = [f"{low} to {high}" for low, high in pairwise(texts)]
+    ranges = [f"below {texts[0]}", *inside, f"{texts[-1]} and more"] if texts else ["other numbers"]
+    codes = []
+    for side in column.sides:
+        at = np.searchsorted(inner, side, side="right") + len(popular)
+        exact = np.isin(side, popular)
+        at[exact] = np.searchsorted(popular, side[exact])
+        codes.append(np.where(np.isnan(side), -1, at))
+    return [*(column.text(value) for value in popular), *ranges], codes
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that a domain takes: short, printable, and no two alike."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        short = "".join(c if c.isprintable() else "?" for c in name)[:_LONGEST].strip() or "(blank)"
+        seen[short] = seen.get(short, 0) + 1
+        while seen[short] > 1 and f"{short} ({seen[short]})" in seen:
+            seen[short] += 1
+        chosen = short if seen[short] == 1 else f"{short} ({seen[short]})"
+        seen.setdefault(chosen, 1)
+        result.append(chosen)
+    return result
 
 
 def sample_rows(columns: Sequence[RawColumn], count: int, seed: int) -> tuple[Rows, Rows]:
