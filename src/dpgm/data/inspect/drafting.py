@@ -28,10 +28,10 @@ from dpgm.data.domain import (
 from dpgm.data.inspect.hints import (
     CodeCounts,
     DateOrders,
-    NumberMarks,
     called_id,
     date_hint,
     names_persons,
+    number_hint,
     text_hint,
 )
 from dpgm.data.items import flat_column, is_list
@@ -45,7 +45,6 @@ from dpgm.data.values import (
     floats,
     plain_texts,
     seconds_of,
-    without_signs,
 )
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
@@ -163,12 +162,11 @@ class _Column:
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self._tokens, self._style = name, ("", *options.missing), options.number_style
-        self.rows = self.gone = self.decimals = self.longest = self.padded = 0
+        self.rows = self.gone = self.decimals = self.padded = 0
         self.number = self.whole = self.rising = self.plain = True
-        self.lists = self.truth = self.blanks = self.clock = False
+        self.lists = self.truth = False
         self.values: set[str] = set()
-        self.widths: set[int] = set()
-        self.marks, self.codes = NumberMarks(), CodeCounts()
+        self.codes = CodeCounts()
         self.least, self.last, self.largest = np.inf, -np.inf, -np.inf
         self.temporal: str | None = None
         self.patterns: list[str | None] = [None, *DATE_PATTERNS]
@@ -214,17 +212,10 @@ class _Column:
             return
         if len(self.values) <= _MOST_VALUES:
             self.values.update(present.unique().to_pylist())
-        lengths = pc.utf8_length(present)
-        self.longest = max(self.longest, pc.max(lengths).as_py())
-        if self.number:
-            self.widths.update(pc.min_max(lengths).as_py().values())
-            self.padded += pc.sum(pc.match_substring_regex(present, "^0[0-9]+$")).as_py()
-        self.blanks = self.blanks or bool(pc.any(pc.match_substring(present, " ")).as_py())
         if self.patterns:
             self.patterns = fitting_patterns(present, self.patterns)
-            self.clock = self.clock or bool(pc.any(pc.match_substring(present, ":")).as_py())
-        self.marks.see(without_signs(present, self._style.signs))
         if self.number:
+            self.padded += pc.sum(pc.match_substring_regex(present, "^0[0-9]+$")).as_py()
             present = self._plain(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
             exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
@@ -261,7 +252,7 @@ class _Column:
     def is_code(self) -> bool:
         """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
         many = self.padded >= _PADDED * (self.rows - self.gone)
-        return self.number and self.whole and self.padded > 0 and (many or len(self.widths) == 1)
+        return self.number and self.whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
 
     @property
     def _repeats(self) -> bool:
@@ -280,7 +271,7 @@ class _Column:
             return None
         if self.patterns and self.values:
             return date_hint(self.values)
-        told = self.marks.hint() or text_hint(self.name, self.values)
+        told = number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
         if told is None and self._repeats:
             return (
                 f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
@@ -338,9 +329,9 @@ class _Column:
             places = places if self.decimals <= MAX_DECIMALS else ""
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
-            days = not self.clock or self.units[0] == "day"  # spreadsheets write midnight beside a day
-            return "date" if days else "datetime", self._about_dates()
-        if telling and not self.blanks and self.longest <= _LONG:
+            # Spreadsheets write midnight beside a day.
+            return "date" if self.units[0] == "day" else "datetime", self._about_dates()
+        if telling and not any(" " in value or len(value) > _LONG for value in self.values):
             return "identifier", "texts that differ in nearly every row: an identifier"
         if telling:
             return "ignored", "free text: nearly every row has another"

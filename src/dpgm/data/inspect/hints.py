@@ -7,28 +7,24 @@ guesses nothing, because it would have to look at other rows.
 
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.values import without_signs
 
-if TYPE_CHECKING:
-    import pyarrow
-
 _MARK = "[. '\u00a0\u202f]"
-_PATTERNS = {
-    "whole": r"^[+-]?[0-9]+$",
-    "point": r"^[+-]?[0-9]+\.[0-9]+$",
-    "decimal comma": rf"^[+-]?([0-9]+|[0-9]{{1,3}}({_MARK}[0-9]{{3}})+),[0-9]+$",
-    "commas between thousands": r"^[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$",
-    "either": r"^[+-]?[0-9]{1,3},[0-9]{3}$",  # 1,234 may be a thousand or one and a bit
-    "marks between thousands": rf"^[+-]?[0-9]{{1,3}}({_MARK}[0-9]{{3}})+$",
-}
+_PATTERNS = (
+    r"^[+-]?[0-9]+$",  # whole numbers
+    r"^[+-]?[0-9]+\.[0-9]+$",  # with a point
+    rf"^[+-]?([0-9]+|[0-9]{{1,3}}({_MARK}[0-9]{{3}})+),[0-9]+$",  # with a decimal comma
+    r"^[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$",  # with commas between thousands
+    r"^[+-]?[0-9]{1,3},[0-9]{3}$",  # either of the two: 1,234 may be a thousand or one and a bit
+    rf"^[+-]?[0-9]{{1,3}}({_MARK}[0-9]{{3}})+$",  # with other marks between thousands
+)
 _DIGITS = "[0-9.,' \u00a0\u202f]+"
 _SIGNED = rf"^[+-]?\s*[$€£¥]\s*[+-]?{_DIGITS}$|^[+-]?{_DIGITS}[$€£¥%]$"
 _SIGNS = ("$", "€", "£", "¥", "%")
@@ -63,59 +59,46 @@ _SOON = 0.25  # of the standard deviation of the first date: then the time betwe
 _DAY = 86_400
 
 
-class NumberMarks:
-    """In how many ways the texts of one column are written as numbers."""
+def number_hint(cells: Collection[str], stripped: Sequence[str] = ()) -> str | None:
+    """Which options read texts as numbers, besides taking away the signs `stripped`; None if they are no numbers.
 
-    def __init__(self) -> None:
-        self._texts = 0
-        self._counts: Counter[str] = Counter()
-        self._mark = ""
-        self._signs: set[str] = set()
-        self._signed = 0
+    >>> number_hint({"1.234,50 €", "7,25 €"})
+    "numbers with a decimal comma and a currency or percent sign: read them with --strip-from-numbers '€' --decimal , \
+--thousands '.'"
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def see(self, texts: "pyarrow.Array") -> None:
-        """Count some texts, none of them missing."""
-        import pyarrow.compute as pc
-
-        self._texts += len(texts)
-        self._signed += pc.sum(pc.match_substring_regex(texts, _SIGNED)).as_py() or 0
-        if self._signed:
-            signs = pc.extract_regex(texts, "(?P<sign>[$€£¥%])").drop_null()
-            self._signs.update(pc.struct_field(signs, 0).unique().to_pylist())
-            texts = without_signs(texts, _SIGNS)
-        for name, pattern in _PATTERNS.items():
-            self._counts[name] += pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
-        if not self._mark:
-            marks = pc.extract_regex(
-                texts, rf"^[+-]?[0-9]{{1,3}}(?P<mark>{_MARK})[0-9]{{3}}(?:[^0-9]|$)"
-            ).drop_null()
-            self._mark = marks[0].as_py()["mark"] if len(marks) else ""
-
-    def hint(self) -> str | None:
-        """Which options read these texts as numbers; None if they are plain numbers, or no numbers."""
-        count, texts = self._counts, self._texts
-        comma, grouped, either = (count[key] for key in ("decimal comma", "commas between thousands", "either"))
-        whole, marked = count["whole"], count["marks between thousands"]
-        thousands = f"--thousands '{self._mark}'" if self._mark else ""
-        if not texts:
-            return None
-        if comma > either and comma + marked + whole == texts:
-            what, options = "numbers with a decimal comma", f"--decimal , {thousands}"
-        elif grouped > either and grouped + whole + count["point"] == texts:
-            what, options = "numbers with commas between thousands", "--thousands ,"
-        elif either and either + whole == texts:
-            what, options = "numbers such as 1,234", "--thousands , (or with --decimal , if that is one and a bit)"
-        elif self._mark not in ("", ".") and marked + whole == texts:
-            what, options = "numbers with marks between thousands", thousands
-        elif self._signed and whole + count["point"] == texts:
-            what, options = "numbers", ""
-        else:
-            return None
-        if self._signed:
-            what += f" {'and' if options else 'with'} a currency or percent sign"
-            signs = " ".join(f"--strip-from-numbers '{sign}'" for sign in sorted(self._signs))
-            options = f"{signs} {options}"
-        return f"{what}: read them with {options.rstrip()}"
+    if not cells:
+        return None
+    texts = without_signs(pa.array(sorted(cells), type=pa.string()), stripped)
+    signs = []
+    if pc.any(pc.match_substring_regex(texts, _SIGNED)).as_py():
+        found = pc.extract_regex(texts, "(?P<sign>[$€£¥%])").drop_null()
+        signs = sorted(pc.struct_field(found, 0).unique().to_pylist())
+        texts = without_signs(texts, _SIGNS)
+    whole, point, comma, grouped, either, marked = (
+        pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False) for pattern in _PATTERNS
+    )
+    first = pc.extract_regex(texts, rf"^[+-]?[0-9]{{1,3}}(?P<mark>{_MARK})[0-9]{{3}}(?:[^0-9]|$)").drop_null()
+    mark = first[0].as_py()["mark"] if len(first) else ""
+    thousands = f"--thousands '{mark}'" if mark else ""
+    if (comma & ~either).any() and (comma | marked | whole).all():
+        what, options = "numbers with a decimal comma", f"--decimal , {thousands}"
+    elif (grouped & ~either).any() and (grouped | whole | point).all():
+        what, options = "numbers with commas between thousands", "--thousands ,"
+    elif either.any() and (either | whole).all():
+        what, options = "numbers such as 1,234", "--thousands , (or with --decimal , if that is one and a bit)"
+    elif mark not in ("", ".") and (marked | whole).all():
+        what, options = "numbers with marks between thousands", thousands
+    elif signs and (whole | point).all():
+        what, options = "numbers", ""
+    else:
+        return None
+    if signs:
+        what += f" {'and' if options else 'with'} a currency or percent sign"
+        options = " ".join([*(f"--strip-from-numbers '{sign}'" for sign in signs), options])
+    return f"{what}: read them with {options.rstrip()}"
 
 
 def text_hint(column: str, cells: Collection[str]) -> str | None:
