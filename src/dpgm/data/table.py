@@ -8,9 +8,11 @@ within its bin: uniformly, or by the fine histogram that a closed domain holds.
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import (
@@ -44,9 +46,6 @@ from dpgm.data.records import Records, row_pointers, sort_rows
 from dpgm.data.values import Place, as_texts, floats, in_column, seconds_of
 from dpgm.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow
-
 _Number: TypeAlias = Numeric | Date | DateTime | ShapedNumber
 
 
@@ -75,7 +74,7 @@ class TableEncoder:
             if isinstance(field, (ItemSet, Image, Categorical))
         }
 
-    def encode(self, table: "pyarrow.Table", place: Place = numbered_row) -> Records:
+    def encode(self, table: pa.Table, place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are left out."""
         for field in self.domain.fields:
             if field.name not in table.column_names:
@@ -91,14 +90,12 @@ class TableEncoder:
         return join_fields(parts, table.num_rows, self.domain)
 
     def _encoded(
-        self, field: Field, table: "pyarrow.Table", place: Place
+        self, field: Field, table: pa.Table, place: Place
     ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
         """Positions within the field, and of sets how many each record has; ticks where bins are still to be found.
 
         In an open field -1 stands for a missing value.
         """
-        import pyarrow as pa
-
         column, where = flat_column(table, field.name), in_column(place, field.name)
         if isinstance(field, (ItemSet, Image)):
             is_text = pa.types.is_string(column.type)
@@ -129,7 +126,7 @@ class TableEncoder:
         indptr, codes = sort_rows(row_pointers(lengths), values, max(width, 1))
         return SetColumn(indptr, codes.astype(np.int32), private)
 
-    def _modelled(self, field: _Number, table: "pyarrow.Table", place: Place) -> NDArray[np.float64]:
+    def _modelled(self, field: _Number, table: pa.Table, place: Place) -> NDArray[np.float64]:
         """What is modelled of a number or date, in ticks: itself, or the time since the date it comes after."""
         if isinstance(field, Numeric) or field.after is None:
             return self._ticks(field, field.format, table, place)
@@ -137,9 +134,7 @@ class TableEncoder:
         since = self._ticks(base, base.format, table, place)
         return self._ticks(field, base.format, table, place) - since  # NaN where either is missing
 
-    def _ticks(
-        self, field: _Number, format: NumberFormat, table: "pyarrow.Table", place: Place
-    ) -> NDArray[np.float64]:
+    def _ticks(self, field: _Number, format: NumberFormat, table: pa.Table, place: Place) -> NDArray[np.float64]:
         """Ticks of a column of numbers or dates, NaN where missing."""
         column, where = flat_column(table, field.name), in_column(place, field.name)
         if format.kind in ("date", "datetime"):
@@ -152,7 +147,7 @@ class TableEncoder:
         return np.where(missing, np.nan, ticks)
 
     def _numbers(
-        self, field: _Number, format: NumberFormat, column: "pyarrow.Array", where: Place
+        self, field: _Number, format: NumberFormat, column: pa.Array, where: Place
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The numbers of a column (0 where missing), and which are missing."""
         values, missing = floats(column, where, self._missing)
@@ -162,7 +157,7 @@ class TableEncoder:
         _refuse_missing(field, missing, where)
         return values, missing
 
-    def _booleans(self, field: Boolean, column: "pyarrow.Array", where: Place) -> Codes:
+    def _booleans(self, field: Boolean, column: pa.Array, where: Place) -> Codes:
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
         known = (2 if text is None or text in self._missing else TRUTH.get(text.lower(), -1) for text in texts)
         codes = np.fromiter(known, dtype=np.int64, count=len(texts))
@@ -174,10 +169,7 @@ class TableEncoder:
         _refuse_missing(field, codes == 2, where)
         return codes
 
-    def _categories(self, field: Categorical, column: "pyarrow.Array", where: Place) -> Codes:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def _categories(self, field: Categorical, column: pa.Array, where: Place) -> Codes:
         texts = as_texts(column, where)
         if self._suffix:
             texts = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(self._suffix) + "$", "")
@@ -233,10 +225,8 @@ def _refuse_missing(field: Boolean | _Number, missing: NDArray[np.bool_], where:
     raise InputError(f"{where(int(np.argmax(missing)))}: the value is missing; {advice}.")
 
 
-def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
+def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
     """A table of one column per field: lists of labels, a category, a number drawn within its bin, a fresh id."""
-    import pyarrow as pa
-
     if records.decoded is not None:
         return records.decoded
     domain, columns = records.domain, {}
@@ -273,28 +263,22 @@ def decode(records: Records, *, rng: np.random.Generator) -> "pyarrow.Table":
     return pa.table({column.name: columns[column.name] for column in domain.columns if column.name in columns})
 
 
-def _fresh_identifiers(count: int, rng: np.random.Generator) -> "pyarrow.Array":
+def _fresh_identifiers(count: int, rng: np.random.Generator) -> pa.Array:
     """Sixteen hexadecimal digits each: no two alike, but with a chance of one in a million for ten million records."""
-    import pyarrow as pa
-
     drawn = rng.integers(0, 2**64, count, dtype=np.uint64)
     return pa.array([f"{number:016x}" for number in drawn.tolist()], type=pa.string())
 
 
-def _lists(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> "pyarrow.Array":
+def _lists(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> pa.Array:
     """Lists of labels from codes row after row."""
-    import pyarrow as pa
-
     values = label_array(field.items).take(pa.array(codes))
     if offsets[-1] < 2**31:
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
-def label_array(labels: Sequence[Label]) -> "pyarrow.Array":
+def label_array(labels: Sequence[Label]) -> pa.Array:
     """Labels as an Arrow array: texts, or integers of 32 bits where they fit."""
-    import pyarrow as pa
-
     if isinstance(labels[0], str):
         return pa.array(labels, type=pa.string())
     values = np.asarray(labels, dtype=np.int64)
@@ -302,9 +286,7 @@ def label_array(labels: Sequence[Label]) -> "pyarrow.Array":
     return pa.array(values.astype(np.int32) if small else values)
 
 
-def _one_value(field: Field, codes: Codes, absent: NDArray[np.bool_], rng: np.random.Generator) -> "pyarrow.Array":
-    import pyarrow as pa
-
+def _one_value(field: Field, codes: Codes, absent: NDArray[np.bool_], rng: np.random.Generator) -> pa.Array:
     if isinstance(field, Categorical):
         return label_array(field.values).take(pa.array(codes, mask=absent))
     if isinstance(field, Boolean):
@@ -313,10 +295,8 @@ def _one_value(field: Field, codes: Codes, absent: NDArray[np.bool_], rng: np.ra
     return pa.array(draw_in_bin(field, codes, rng), mask=absent)
 
 
-def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArray[np.bool_]) -> "pyarrow.Array":
+def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], absent: NDArray[np.bool_]) -> pa.Array:
     """Values as users know them: whole numbers, decimals, reals, days or moments."""
-    import pyarrow as pa
-
     if format.kind == "real":
         return pa.array(ticks, mask=absent)
     if format.kind == "decimal":

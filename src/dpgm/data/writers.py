@@ -17,9 +17,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
@@ -29,9 +31,6 @@ from dpgm.data.records import Records, byte_values, concatenate
 from dpgm.data.table import decode, label_array
 from dpgm.data.values import as_written
 from dpgm.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 # Records and the number of the first one, to bytes.
 Render: TypeAlias = Callable[[Records, int], bytes]
@@ -306,13 +305,11 @@ def set_columns(domain: Domain, layout: Layout | None) -> SetColumns:
 
 def shaped_table(
     records: Records, shape: Shape, names: SetColumns, *, first: int = 0, rng: np.random.Generator
-) -> "pyarrow.Table":
+) -> pa.Table:
     """One column per field; of an item set alone one column of lists, one row per person and item, or 0/1 columns.
 
     Persons are numbered from `first`; one without items has a row whose item is null.
     """
-    import pyarrow as pa
-
     field = records.domain.item_set
     if field is not None and shape == "wide":
         dense = records.to_dense(np.uint8)
@@ -349,7 +346,7 @@ def csv_line(values: Any, separator: str) -> bytes:
     return (separator.join(csv_cell(value, separator) for value in values) + "\n").encode()
 
 
-def written_table(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
+def written_table(table: pa.Table, domain: Domain) -> pa.Table:
     """The table with dates as texts where the domain says how they are written."""
     for field in domain.fields:
         if isinstance(field, ShapedNumber) and field.pattern is not None:
@@ -358,10 +355,8 @@ def written_table(table: "pyarrow.Table", domain: Domain) -> "pyarrow.Table":
     return table
 
 
-def csv_lines(table: "pyarrow.Table", domain: Domain, separator: str) -> bytes:
+def csv_lines(table: pa.Table, domain: Domain, separator: str) -> bytes:
     """One line per row; decimals have all their places (1.50)."""
-    import pyarrow.compute as pc
-
     places = {
         field.name: field.format.decimals
         for field in domain.fields
@@ -374,11 +369,8 @@ def csv_lines(table: "pyarrow.Table", domain: Domain, separator: str) -> bytes:
     return _joined(lines)
 
 
-def _cells(column: "pyarrow.ChunkedArray", separator: str, places: int | None) -> "pyarrow.Array":
+def _cells(column: pa.ChunkedArray, separator: str, places: int | None) -> pa.Array:
     """The cells of a column, each different value written once."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
     if pa.types.is_integer(column.type):
         return pc.fill_null(column.cast(pa.string()), "")
@@ -394,9 +386,6 @@ def _cells(column: "pyarrow.ChunkedArray", separator: str, places: int | None) -
 
 def _joined(lines: Any) -> bytes:
     """Arrow texts as lines."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not len(lines):
         return b""
     one_list = pa.ListArray.from_arrays(pa.array([0, len(lines)], type=pa.int32()), lines)
@@ -404,7 +393,7 @@ def _joined(lines: Any) -> bytes:
     return text + b"\n"
 
 
-def json_lines(table: "pyarrow.Table") -> bytes:
+def json_lines(table: pa.Table) -> bytes:
     """One object per row."""
     rows = table.to_pylist()
     return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
@@ -412,9 +401,6 @@ def json_lines(table: "pyarrow.Table") -> bytes:
 
 def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> Render:
     """One line per record: its items, separated."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = pa.array([cell(label) for label in field.items], type=pa.string())
 
     def render(records: Records, _: int) -> bytes:

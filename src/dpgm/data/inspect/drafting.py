@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraint
@@ -175,8 +177,6 @@ class _Column:
         self.units: list[Unit] = ["day", "hour", "minute", "second"]  # of which all moments are whole ones
 
     def see(self, column: Any, place: Any) -> None:
-        import pyarrow as pa
-
         self.rows += len(column)
         kinds = pa.types
         if is_list(column.type):
@@ -201,9 +201,6 @@ class _Column:
             self._see_numbers(column, place)
 
     def _see_texts(self, texts: Any) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         texts = pc.utf8_trim_whitespace(texts.cast(pa.string()))
         absent = pc.or_kleene(texts.is_null(), pc.is_in(texts, value_set=pa.array(self._tokens, type=pa.string())))
         present = texts.filter(pc.invert(absent))
@@ -238,8 +235,6 @@ class _Column:
 
     def _plain(self, texts: Any) -> Any:
         """Texts with the marks that the options state made plain, where they are numbers."""
-        import pyarrow as pa
-
         if self._style.is_plain or not pa.types.is_string(texts.type):
             return texts
         try:

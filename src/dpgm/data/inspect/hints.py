@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.values import without_signs
@@ -66,9 +68,6 @@ def number_hint(cells: Collection[str], stripped: Sequence[str] = ()) -> str | N
     "numbers with a decimal comma and a currency or percent sign: read them with --strip-from-numbers '€' --decimal , \
 --thousands '.'"
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not cells:
         return None
     texts = without_signs(pa.array(sorted(cells), type=pa.string()), stripped)
