@@ -9,15 +9,13 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
 
-from dpgm.data.formats import Shape
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import MARK, TextBlock, blocks_of
+from dpgm.data.read.lines import MARK, blocks_of
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
@@ -25,27 +23,11 @@ from dpgm.errors import InputError, UsageError
 
 SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
+_MARK_IN_CELL = "a quotation mark stands within a cell; put the whole cell in quotes and double the mark."
 _NUMBER = re.compile(
     r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
 _BINARY = {"0", "1", "true", "false"}  # how 0/1 columns are written
-
-
-@dataclass(frozen=True)
-class RowLayout:
-    """How the rows of a delimited file are laid out.
-
-    `certain`: the names cannot be a record, so that messages may repeat them.
-    """
-
-    separator: str
-    header: bool
-    names: tuple[str, ...]
-    certain: bool
-
-
-class MarkInCellError(csv.Error):
-    """A quotation mark is inside a cell."""
 
 
 def split_cells(row: bytes, separator: str) -> list[str]:
@@ -55,13 +37,12 @@ def split_cells(row: bytes, separator: str) -> list[str]:
     next such row. It is refused: the first one would be read and the others lost.
 
     Raises:
-        MarkInCellError: the text is more than one row of cells.
-        csv.Error: a cell is too long.
+        csv.Error: the text is more than one row of cells (`_MARK_IN_CELL`), or a cell is too long.
     """
     rows = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=separator)
     cells = next(rows, [])
     if next(rows, None) is not None:
-        raise MarkInCellError
+        raise csv.Error(_MARK_IN_CELL)
     return cells
 
 
@@ -69,38 +50,30 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
     """The cells of one row; `where` names it if it cannot be read."""
     try:
         return split_cells(row, separator)
-    except MarkInCellError:
-        raise InputError(
-            f"{where()}: a quotation mark stands within a cell; put the whole cell in quotes and double the mark."
-        ) from None
-    except csv.Error:
-        raise InputError(f"{where()}: a cell is longer than 128 kB; correct the file.") from None
+    except csv.Error as error:
+        fault = _MARK_IN_CELL if str(error) == _MARK_IN_CELL else "a cell is longer than 128 kB; correct the file."
+        raise InputError(f"{where()}: {fault}") from None
 
 
-def layout_of(
-    first_row: bytes, options: ReadOptions, default: str, place: str, *, draft: bool = False
-) -> RowLayout:
-    """The layout of a file, from its first line, the options and the domain.
+def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool = False) -> Columns:
+    """A delimited file as named columns, known from its first line, the options and the domain.
 
     Args:
-        first_row: the first line that is not left out.
-        options: how the file is read.
+        source: the file.
+        options: how it is read.
         default: the separator, if nothing else is stated.
-        place: where that line is, for messages.
         draft: the columns are fields of a table, even if no domain says so: one is being drafted.
     """
-    separator, header, certain = default, options.header, True
-    candidates = (options.separator,) if options.separator is not None else _candidates(default)
-    if header is not False and options.named_columns:
-        named = [mark for mark in candidates if _names_all(first_row, mark, options.named_columns)]
-        # A line that lacks a name is refused later, in a sentence that names the column.
-        separator = named[0] if named else max(candidates, key=lambda mark: _count(first_row, mark))
-        header, certain = True, bool(named) or options.header is True
-    elif header:
-        separator = max(candidates, key=lambda mark: _count(first_row, mark))
-    else:
-        separator = candidates[0]
-    cells = cells_of(first_row, separator, lambda: place)
+    first, place = _first_row(source, options)
+    stated = options.stated_shape is not None
+    if not stated and not options.header and not _zeros_and_ones(first, options.separator or default):
+        raise UsageError(
+            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), `--shape"
+            " wide` (one 0/1 column per item), --person and --item (one row per person and item), or, for a table,"
+            " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
+        )
+    separator, header, certain = _separator(first, options, default)
+    cells = cells_of(first, separator, lambda: place)
     if len(cells) > _MAX_COLUMNS:
         raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
     if header is None:
@@ -108,26 +81,48 @@ def layout_of(
     names = _names(cells, header, options, place)
     if header and (draft or options.table_domain is not None):
         names = distinct_names(names)
-    return RowLayout(separator, header, names, certain)
+    chunks = _chunks(source, options, names, separator, header)
+    return Columns(str(source), names, (), chunks, certain, shape=None if stated or header else "wide")
 
 
-def _candidates(default: str) -> tuple[str, ...]:
-    return (default, *(mark for mark in SEPARATORS if mark != default))
+def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
+    """The first row that is not left out, and where it is."""
+    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
+        for at, row in enumerate(block.rows()):
+            if is_kept(row, options.comment):
+                return row, block.place(at)
+    raise InputError(f"{source}: holds no records; give a file with at least one.")
 
 
-def _names_all(row: bytes, separator: str, names: tuple[str, ...]) -> bool:
-    try:
-        cells = split_cells(row, separator)
-    except csv.Error:
-        return False
-    return set(names) <= set(distinct_names([plain_name(cell.strip()) for cell in cells]))
+def _zeros_and_ones(row: bytes, separator: str) -> bool:
+    """Whether a first line is a record of 0/1 columns and can be nothing else: names would have to differ."""
+    cells = [cell.strip() for cell in row.split(separator.encode())]
+    return len(cells) > 2 and set(cells) <= {b"0", b"1"}
 
 
-def _count(row: bytes, separator: str) -> int:
-    try:
-        return len(split_cells(row, separator))
-    except csv.Error:
-        return 0
+def _separator(first: bytes, options: ReadOptions, default: str) -> tuple[str, bool | None, bool]:
+    """The separator; whether the first line is a header, where that is clear; and whether its names are certain."""
+
+    def cells(mark: str) -> list[str]:
+        try:
+            return split_cells(first, mark)
+        except csv.Error:
+            return []
+
+    def names_all(mark: str) -> bool:
+        return set(options.named_columns) <= set(distinct_names([plain_name(cell.strip()) for cell in cells(mark)]))
+
+    marks = (default, *(mark for mark in SEPARATORS if mark != default))
+    if options.separator is not None:
+        marks = (options.separator,)
+    if options.header is not False and options.named_columns:
+        # A line that lacks a name is refused later, in a sentence that names the column.
+        named = next((mark for mark in marks if names_all(mark)), None)
+        separator = named or max(marks, key=lambda mark: len(cells(mark)))
+        return separator, True, named is not None or options.header is True
+    if options.header:
+        return max(marks, key=lambda mark: len(cells(mark))), True, True
+    return marks[0], options.header, True
 
 
 def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
@@ -217,54 +212,24 @@ def holds_lines_of_items(options: ReadOptions) -> bool:
     return options.shape == "basket" and not options.header and options.item is None and options.person is None
 
 
-def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool = False) -> Columns:
-    """A delimited file as named columns; with `draft` they are fields of a table, even without a domain."""
-    first, place = _first_row(source, options)
-    if options.stated_shape is None and not options.header and not _zeros_and_ones(first, options, default):
-        raise UsageError(
-            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), `--shape"
-            " wide` (one 0/1 column per item), --person and --item (one row per person and item), or, for a table,"
-            " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
-        )
-    layout = layout_of(first, options, default, place, draft=draft)
-    shape: Shape | None = "wide" if options.stated_shape is None and not layout.header else None
-    return Columns(str(source), layout.names, (), _chunks(source, options, layout), layout.certain, shape=shape)
-
-
-def _zeros_and_ones(row: bytes, options: ReadOptions, default: str) -> bool:
-    """Whether a first line is a record of 0/1 columns and can be nothing else: names would have to differ."""
-    cells = [cell.strip() for cell in row.split((options.separator or default).encode())]
-    return len(cells) > 2 and set(cells) <= {b"0", b"1"}
-
-
-def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
-    """The first row that is not left out, and where it is."""
+def _chunks(
+    source: Input, options: ReadOptions, names: tuple[str, ...], separator: str, header: bool
+) -> Iterator[Chunk]:
+    needed = options.columns_to_read(names)
     for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
-        for at, row in enumerate(block.rows()):
-            if is_kept(row, options.comment):
-                return row, block.place(at)
-    raise InputError(f"{source}: holds no records; give a file with at least one.")
+        text, count = block.text, len(block.ends)
+        place: Place = block.place
+        if b"\n\n" in text or text.startswith(b"\n") or options.comment is not None or header:
+            rows, place = block.kept(lambda row: is_kept(row, options.comment))
+            if header and rows:
+                header, rows, place = False, rows[1:], _one_below(place)
+            text, count = b"".join(row + b"\n" for row in rows), len(rows)
+        if text:
+            yield Chunk(_parse(text, count, names, needed, separator, place), place)
 
 
-def _chunks(source: Input, options: ReadOptions, layout: RowLayout) -> Iterator[Chunk]:
-    skip_header, comment = layout.header, options.comment
-    needed = options.columns_to_read(layout.names)
-    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
-        text, kept = block.text, None
-        if b"\n\n" in text or text.startswith(b"\n") or comment is not None or skip_header:
-            rows = block.rows()
-            kept = [at for at, row in enumerate(rows) if is_kept(row, comment)]
-            if skip_header and kept:
-                kept, skip_header = kept[1:], False
-            text = b"".join(rows[at] + b"\n" for at in kept)
-        if not text:
-            continue
-
-        def place(row: int, block: TextBlock = block, kept: list[int] | None = kept) -> str:
-            return block.place(row if kept is None else kept[row])
-
-        count = len(block.ends) if kept is None else len(kept)
-        yield Chunk(_parse(text, count, layout.names, needed, layout.separator, place), place)
+def _one_below(place: Place) -> Place:
+    return lambda row: place(row + 1)
 
 
 def _parse(
@@ -302,10 +267,7 @@ def _parse(
             f"{place(0)} or after: the text cannot be read as rows of cells; check its quotes."
         ) from None
     if table.num_rows + len(ragged) != rows:
-        raise InputError(
-            f"{place(0)} or after: a quotation mark stands within a cell; put the whole cell in quotes and double"
-            " the mark."
-        )
+        raise InputError(f"{place(0)} or after: {_MARK_IN_CELL}")
     if ragged:
         number, cells = ragged[0]
         raise InputError(

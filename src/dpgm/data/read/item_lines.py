@@ -53,12 +53,14 @@ def _chunks(
     blocks: Iterable[TextBlock], file: str, options: ReadOptions, separator: str, integers: bool
 ) -> Iterator[Chunk]:
     items = items_of(file, options)
+    comment = None if options.comment is None else options.comment.encode()
     marks = [mark for mark in _MARKS if mark != separator.encode()]
     for block in blocks:
         text, rows = block.text, None
         place: Place = block.place
-        if options.comment is not None:
-            text, rows, place = _without_comments(block, options.comment)
+        if comment is not None:
+            rows, place = block.kept(lambda row: not row.startswith(comment))
+            text = b"".join(row + b"\n" for row in rows)
         if not text:
             continue
         found = plain_cells(text, separator) if integers or separator != " " else None
@@ -81,14 +83,6 @@ def _chunks(
 
 def _chunk(cells: pa.Array, lengths: NDArray[np.int64], place: Place) -> Chunk:
     return Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
-
-
-def _without_comments(block: TextBlock, comment: str) -> tuple[bytes, list[bytes], Place]:
-    """The text and the rows of a block that are no comments, and the place of each."""
-    rows = block.rows()
-    kept = [at for at, row in enumerate(rows) if not row.startswith(comment.encode())]
-    chosen = [rows[at] for at in kept]
-    return b"".join(row + b"\n" for row in chosen), chosen, lambda row: block.place(kept[row])
 
 
 def plain_cells(text: bytes, separator: str) -> "_Cells | None":

@@ -7,23 +7,23 @@ alphabets, one row could change how the next is read.
 """
 
 import codecs
-import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.read.opening import Input, open_bytes
+from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
 
 BLOCK = 4 << 20
 MAX_LINE = 32 << 20
 MARK = b"\xef\xbb\xbf"
-_TITLE = 1 << 16  # bytes read at a time while lines are left out
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
 UTF8 = "utf-8"
@@ -34,7 +34,6 @@ ENCODINGS = (
     *("mac-roman", "koi8-r", "koi8-u", "gbk", "gb18030", "big5", "shift-jis", "cp932", "euc-jp", "euc-kr", "cp949"),
 )
 _KNOWN = {codecs.lookup(name).name: name for name in ENCODINGS}
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,12 @@ class TextBlock:
         ends = self.ends[first:stop]
         starts = [int(self.ends[first - 1]) + 1 if first else 0, *(ends[:-1] + 1).tolist()]
         return [self.text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+
+    def kept(self, keep: Callable[[bytes], bool]) -> tuple[list[bytes], Place]:
+        """The rows to keep, and the place of each."""
+        rows = self.rows()
+        kept = [at for at, row in enumerate(rows) if keep(row)]
+        return [rows[at] for at in kept], lambda row: self.place(kept[row])
 
     def line_of(self, row: int) -> int:
         """The line in the file at which a row starts."""
@@ -92,11 +97,6 @@ def _one_line_end(data: bytes, quoted: bool) -> bytes:
     return np.delete(array, before_newline).tobytes()
 
 
-def _refuse_utf16(data: bytes, file: str) -> None:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
-
-
 def _without_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
     """Text without a byte order mark at the start of a row, be it the first one or any other."""
     if MARK not in text:
@@ -122,69 +122,78 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         ) from None
 
 
-def text_blocks(stream: IO[bytes], file: str, *, quoted: bool = False, skip_lines: int = 0) -> Iterator[TextBlock]:
-    """Blocks of whole rows; with `quoted`, a line break within double quotes does not end a row.
+def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> Iterator[TextBlock]:
+    """The text of an input in blocks of whole rows; with `quoted`, a line break within double quotes ends no row.
 
     The first `skip_lines` lines are left out; lines keep their numbers in messages.
     """
-    carry, first_line, start = _after_lines(stream, file, skip_lines), 1 + skip_lines, skip_lines == 0
-    while True:
-        raw = stream.read(BLOCK)
-        data = carry + raw
-        if start:
-            _refuse_utf16(data, file)
-            start = False
-        if not raw:
-            if not data:
-                return
-            if data[-1:] not in (b"\n", b"\r"):
-                data += b"\n"
-        pending = b""
-        if raw and data.endswith(b"\r"):  # its newline may come with the next block
-            data, pending = data[:-1], b"\r"
-        data = _one_line_end(data, quoted)
-        ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
-        cut = int(ends[-1]) + 1 if len(ends) else 0
-        text, carry = data[:cut], data[cut:] + pending
-        if text:
-            _check_text(text, first_line, file)
-            text = _without_marks(text, ends)
-            yield TextBlock(text, first_line, file, quoted)
-            first_line += text.count(b"\n")
-        if not raw and carry:
-            raise InputError(f"{file}: line {first_line}: a quote is opened and never closed; correct the file.")
-        if len(carry) > MAX_LINE:
-            _check_text(carry[:BLOCK].rsplit(b"\n", 1)[0], first_line, file)
-            raise InputError(
-                f"{file}: line {first_line}: the line, or a quoted cell that starts in it, is longer than"
-                f" {MAX_LINE >> 20} MB; correct the file."
-            )
-        if not raw:
-            return
-
-
-def _after_lines(stream: IO[bytes], file: str, count: int) -> bytes:
-    """Skip `count` lines; returns what was already read of the lines after them."""
-    data = b""
-    for number in range(1, count + 1):
-        while not (end := _LINE_END.search(data)) or end.end() == len(data):
-            more = stream.read(_TITLE)
-            data += more
-            if not more or len(data) > MAX_LINE:
-                break
-        end = _LINE_END.search(data)
-        if end is None:
-            raise InputError(f"{file}: ends at line {number}; leave out fewer lines with --skip-lines.")
-        data = data[end.end() :]
-    return data
-
-
-def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> Iterator[TextBlock]:
-    """The text of an input in blocks of whole rows."""
+    file, carry, first_line = str(source), b"", 1 + skip_lines
     with open_bytes(source) as stream:
+        pieces = _below(_as_utf8(stream, encoding, file), skip_lines, file)
+        for raw in chain(pieces, [b""]):  # the last is the end
+            data = carry + raw
+            if not raw and data and data[-1:] not in (b"\n", b"\r"):
+                data += b"\n"
+            pending = b""
+            if raw and data.endswith(b"\r"):  # its newline may come with the next block
+                data, pending = data[:-1], b"\r"
+            data = _one_line_end(data, quoted)
+            ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
+            cut = int(ends[-1]) + 1 if len(ends) else 0
+            text, carry = data[:cut], data[cut:] + pending
+            if text:
+                _check_text(text, first_line, file)
+                text = _without_marks(text, ends)
+                yield TextBlock(text, first_line, file, quoted)
+                first_line += text.count(b"\n")
+            if not raw and carry:
+                raise InputError(
+                    f"{file}: line {first_line}: a quote is opened and never closed; correct the file."
+                )
+            if len(carry) > MAX_LINE:
+                _check_text(carry[:BLOCK].rsplit(b"\n", 1)[0], first_line, file)
+                raise InputError(
+                    f"{file}: line {first_line}: the line, or a quoted cell that starts in it, is longer than"
+                    f" {MAX_LINE >> 20} MB; correct the file."
+                )
+
+
+def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
+    """The text of a stream as UTF-8, piece by piece."""
+    decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
+    raw = stream.read(BLOCK)
+    if encoding == UTF8 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
+    while raw:
+        following = stream.read(BLOCK)
         if encoding != UTF8:
-            stream = io.BufferedReader(AsUtf8(stream, encoding, str(source)), 1 << 20)
-        yield from text_blocks(stream, str(source), quoted=quoted, skip_lines=skip_lines)
+            try:
+                text = decoder.decode(raw, final=not following).encode()
+            except UnicodeError as error:
+                line += raw.count(b"\n", 0, error.start if isinstance(error, UnicodeDecodeError) else 0)
+                raise InputError(
+                    f"{file}: line {line} or near it: is not {encoding} text; correct --encoding."
+                ) from None
+            line += text.count(b"\n")
+            raw = text
+        if raw:
+            yield raw
+        raw = following
+
+
+def _below(pieces: Iterator[bytes], count: int, file: str) -> Iterator[bytes]:
+    """The text below the first `count` lines."""
+    data, at, left = b"", 0, count
+    for piece in chain(pieces, [b""]):
+        data, at = data[at:] + piece, 0
+        # A line end at the end of a piece may go on in the next.
+        while left and (end := _LINE_END.search(data, at)) and (end.end() < len(data) or not piece):
+            at, left = end.end(), left - 1
+        if not left:
+            break
+        if not piece or len(data) - at > MAX_LINE:
+            raise InputError(f"{file}: ends at line {count - left + 1}; leave out fewer lines with --skip-lines.")
+    yield from chain([data[at:]] if data[at:] else [], pieces)
 
 
 def first_block(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> TextBlock:
@@ -207,35 +216,3 @@ def checked_encoding(name: str) -> str:
         raise UsageError(
             f"`encoding` must be one of {', '.join(ENCODINGS)}; save the file as UTF-8 if it is another."
         ) from None
-
-
-class AsUtf8(io.RawIOBase):
-    """A stream of text in some encoding, as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, file: str) -> None:
-        self._stream, self._encoding, self._file = stream, encoding, file
-        self._decoder = codecs.getincrementaldecoder(encoding)("strict")
-        self._ready, self._lines, self._ended = b"", 1, False
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        """Some bytes of UTF-8; 0 at the end."""
-        while not self._ready and not self._ended:
-            raw = self._stream.read(_PIECE)
-            self._ended = not raw
-            try:
-                self._ready = self._decoder.decode(raw, final=self._ended).encode()
-            except UnicodeError as error:
-                end = error.start if isinstance(error, UnicodeDecodeError) else 0
-                line = self._lines + raw.count(b"\n", 0, end)
-                raise InputError(
-                    f"{self._file}: line {line} or near it: is not {self._encoding} text; correct --encoding."
-                ) from None
-            self._lines += self._ready.count(b"\n")
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
