@@ -7,7 +7,7 @@ RANDOMNESS = (
     "tests/mechanisms/test_randomness.py::test_two_system_sources_share_nothing",
     "tests/mechanisms/test_randomness.py::test_words_are_uniform_and_never_repeat",
 )
-CPU_NOISE = "[add_normals(part.numpy(), noise * sensitivity, grid, words) for part, words in parts]"
+CPU_NOISE = "[add_normals(part, noise * sensitivity, grid, words) for part, words in parts]"
 FILL = "            self.names_used.add(self.name)\n            self._noise.fill(out)\n"
 
 MUTANTS = (
@@ -120,7 +120,7 @@ MUTANTS = (
         (
             (
                 CPU_NOISE,
-                "[add_normals(part.numpy(), noise * sensitivity / 2, grid, words) for part, words in parts for _ in range(2)]",
+                "[add_normals(part, noise * sensitivity / 2, grid, words) for part, words in parts for _ in range(2)]",
             ),
         ),
         NOISE_LAW,

@@ -106,14 +106,16 @@ def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Ran
     apart = flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]
     if parallel.is_parallel() or not apart:
         flat = flat.contiguous()
-    lines = list(flat) if apart else [flat.reshape(-1)]  # rows that lie apart, each contiguous
-    pieces = [piece for line in lines for piece in line.split(CHUNK)]
-    owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())
-    lengths = [sum(len(piece) for piece in pieces[own]) for own in owned]
-    mine = owned[parallel.rank()]
+    # Arrays, one per line that lies apart: cutting tensors takes longer than the noise of a small network.
+    lines = flat.numpy() if apart else flat.reshape(1, -1).numpy()
+    pieces = [line[start : start + CHUNK] for line in lines for start in range(0, len(line), CHUNK)]
+    mine, lengths = slice(None), [flat.numel()]
+    if parallel.is_parallel():
+        owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())
+        mine, lengths = owned[parallel.rank()], [sum(len(piece) for piece in pieces[own]) for own in owned]
     parallel.sum_on_owners(flat, lengths)
     parts = zip(pieces[mine], randomness.words_of_pieces(len(pieces))[mine], strict=True) if noise > 0 else ()
-    finite = [add_normals(part.numpy(), noise * sensitivity, grid, words) for part, words in parts]
+    finite = [add_normals(part, noise * sensitivity, grid, words) for part, words in parts]
     parallel.from_owners(flat, lengths)
     if flat.data_ptr() != exact.data_ptr():
         exact.copy_(flat)

@@ -24,6 +24,7 @@ CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the 
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
 LARGEST = 2.0**63 * BELOW_ONE
 GRID = 2.0**-24  # what draws of records are rounded to: the precision of float32 at 1
+_LIMITS = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float32, np.float64)}
 HalfWords: TypeAlias = NDArray[np.uint32]
 
 
@@ -34,7 +35,7 @@ def add_normals(out: NDArray[Any], std: float, grid: float, randomness: WordFill
     """
     # Adding and subtracting 1.5 x 2^52 grid steps rounds a double to the grid.
     rounder = 1.5 * 2.0**52 * grid
-    limit = float(np.finfo(out.dtype).max)
+    limit = _LIMITS[out.dtype]
     add_pairs = _compiled() or _add_pairs_in_numpy
     finite = True
     for start in range(0, len(out), CHUNK):
