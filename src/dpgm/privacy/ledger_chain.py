@@ -49,7 +49,7 @@ class Chain:
     def documents(self) -> list[dict[str, Any]]:
         """All documents."""
         with closing(_connect(self.path)) as connection:
-            return _parsed(_read(connection, self.path), self.path)
+            return Writer(connection, self.path).documents()
 
     @contextmanager
     def writing(self) -> Iterator["Writer"]:
@@ -57,19 +57,20 @@ class Chain:
         with closing(_connect(self.path)) as connection, _transaction(connection, self.path):
             yield Writer(connection, self.path)
 
+    def _rows(self) -> list[tuple[int, str, str, str]]:
+        with closing(_connect(self.path)) as connection:
+            return _read(connection, self.path)
+
     def head(self) -> tuple[int, str]:
         """Number and hash of the last document."""
-        with closing(_connect(self.path)) as connection:
-            sequence, _, _, digest = _read(connection, self.path)[-1]
+        sequence, _, _, digest = self._rows()[-1]
         return sequence, digest
 
     def check(self) -> tuple[dict[int, str], str]:
         """The hashes up to the first fault, and what the fault is, if any."""
-        with closing(_connect(self.path)) as connection:
-            rows = _read(connection, self.path)
         previous = ""
         hashes: dict[int, str] = {}
-        for place, (sequence, before, document, digest) in enumerate(rows, start=1):
+        for place, (sequence, before, document, digest) in enumerate(self._rows(), start=1):
             if sequence != place:
                 return hashes, f"entry {place} is missing"
             if before != previous or digest != _hash(previous, document):
@@ -87,7 +88,16 @@ class Writer:
 
     def documents(self) -> list[dict[str, Any]]:
         """All documents."""
-        return _parsed(_read(self._connection, self._path), self._path)
+        rows = _read(self._connection, self._path)
+        if not rows:
+            raise ArtefactError(f"{self._path} is an empty ledger.")
+        try:
+            documents = [json.loads(document) for _, _, document, _ in rows]
+        except (ValueError, TypeError, RecursionError):
+            raise ArtefactError(f"{self._path} holds an entry that is not JSON; the ledger is damaged.") from None
+        if not all(isinstance(document, dict) for document in documents):
+            raise ArtefactError(f"{self._path} holds an entry that is not an object; the ledger is damaged.")
+        return documents
 
     def append(self, document: dict[str, Any]) -> None:
         """One more document."""
@@ -123,18 +133,6 @@ def _read(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str, st
         ).fetchall()
     except sqlite3.Error as error:
         raise ArtefactError(f"{path} cannot be read as a ledger: {error}.") from None
-
-
-def _parsed(rows: list[tuple[int, str, str, str]], path: Path) -> list[dict[str, Any]]:
-    if not rows:
-        raise ArtefactError(f"{path} is an empty ledger.")
-    try:
-        documents = [json.loads(document) for _, _, document, _ in rows]
-    except (ValueError, TypeError, RecursionError):
-        raise ArtefactError(f"{path} holds an entry that is not JSON; the ledger is damaged.") from None
-    if not all(isinstance(document, dict) for document in documents):
-        raise ArtefactError(f"{path} holds an entry that is not an object; the ledger is damaged.")
-    return documents
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
+from dpgm.privacy.renyi import trapezium
 
 NOT_VALID = "as printed; not a valid bound"
 FINE_GRID: NDArray[np.float64] = np.arange(1, 200, dtype=np.float64) * 0.005
@@ -98,15 +99,9 @@ def log_second_moment(moment: float, rate: float, noise: float) -> float:
 
 def _log_mean(power: float, farthest: float, rate: float, noise: float) -> float:
     """The log of E[(1 - q + q e^((2 x - 1) / 2 s²))^power] over x ~ N(0, s²), by the trapezium rule."""
-    mu = 1 / noise
     if farthest > _FARTHEST:
         return math.inf  # so large that no split that needs it can be the best
-    step = min(0.05, 0.1 / mu)
-    x = np.arange(-12.0, farthest + 12.0 + step, step)
-    exponent = mu * x - mu * mu / 2
-    log_ratio = np.where(
-        exponent > 30, math.log(rate) + exponent, np.log1p(rate * np.expm1(np.minimum(exponent, 30)))
-    )
-    logs = power * log_ratio - x * x / 2 + math.log(step / math.sqrt(2 * math.pi))
+    _, log_ratio, log_density = trapezium(1 / noise, rate, farthest)
+    logs = power * log_ratio + log_density
     peak = float(logs.max())
     return peak + math.log(float(np.exp(logs - peak).sum()))

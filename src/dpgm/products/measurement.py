@@ -84,18 +84,18 @@ def measurement_spends(
         3: (rule.lengths, first, rule.pairs_beside_triples * left, (1 - rule.pairs_beside_triples) * left),
         4: rule.quadruples_enumerated if listed else rule.quadruples,
     }[order]
-    names: tuple[str, ...] = (LENGTHS, *(NAMES[n] for n in range(1, order + 1)))
+    parts = dict(zip((LENGTHS, *(NAMES[n] for n in range(1, order + 1))), shares, strict=True))
     # Items alone: a pilot release of their counts, then scaled counts.
     if domain is not None and free == width and order > 1 and not listed:
-        pilot = () if piloted else (rule.pilot * shares[1],)
-        shares = (shares[0], *pilot, shares[1] - sum(pilot), *shares[2:])
-        names = (names[0], *names[1 : 1 + len(pilot)], SCALED, *names[2:])
+        pilot = {} if piloted else {ITEMS: rule.pilot * parts[ITEMS]}
+        scaled = {SCALED: parts.pop(ITEMS) - sum(pilot.values())}
+        parts = {LENGTHS: parts.pop(LENGTHS)} | pilot | scaled | parts
         if order == 2 and width > rule.popular_groups[0]:
-            shares, names = (*shares, rule.popular), (*names, POPULAR)
+            parts[POPULAR] = rule.popular
     if free == 0:
-        shares, names = shares[1:], names[1:]
-    total = sum(shares)
-    return tuple(Spend(name, share * part / total) for name, part in zip(names, shares, strict=True))
+        del parts[LENGTHS]
+    total = sum(parts.values())
+    return tuple(Spend(name, share * part / total) for name, part in parts.items())
 
 
 def _largest_sets(

@@ -22,7 +22,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
 from dpgm.statistics.item_tuples import NAMES, dense_on_device, places_of, possible_sets
-from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.record_lengths import Known, sums_held
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
 from dpgm.statistics.statistic import (
@@ -101,11 +101,7 @@ class CentredPairs:
         offsets = np.array(self.offsets, dtype=np.int64)
         rise = np.zeros(self.domain.width)
         rise[self.positions] = STEPS**2 - 2 * STEPS * offsets
-        record = np.repeat(np.arange(len(rows)), rows.lengths)
-        # whole numbers far below 2^53: the floating-point sums are exact
-        present = np.bincount(record, rise[rows.indices], minlength=len(rows)).astype(np.int64)
-        sizes: Ints = present + int((offsets**2).sum())
-        return sizes
+        return sums_held(rows, rise) + int((offsets**2).sum())
 
     def _sum(self, view: View) -> Tensor:
         size, place = len(self.positions), places_of(self.positions, self.domain)

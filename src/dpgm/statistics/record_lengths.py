@@ -90,6 +90,13 @@ class PopularLengths:
         return Query(count, sqrt(len(self.groups)), shape, grid=1.0)
 
 
+def sums_held(records: Records, numbers: Floats) -> Ints:
+    """Of every record the sum of whole numbers, one per position, over what it holds."""
+    record = np.repeat(np.arange(len(records)), records.lengths)
+    # far below 2^53: the floating-point sums are exact
+    return np.bincount(record, numbers[records.indices], minlength=len(records)).astype(np.int64)
+
+
 def counts_within(records: Records, chosen: NDArray[np.bool_]) -> Ints:
     """How many of the chosen positions every record holds."""
     running = np.zeros(len(records.indices) + 1, dtype=np.int64)

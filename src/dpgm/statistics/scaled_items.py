@@ -27,7 +27,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import LikelyRecords, Popular, candidate_limits, choose_bound, draw_likely, offsets_near
 from dpgm.statistics.item_counts import ITEMS, ItemCounts, possible_shares
-from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.record_lengths import Known, sums_held
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_alone
 from dpgm.statistics.statistic import (
@@ -145,11 +145,7 @@ class ScaledItems:
 
     def sizes(self, rows: Records) -> Ints:
         """The s of every record."""
-        record = np.repeat(np.arange(len(rows)), rows.lengths)
-        # whole numbers far below 2^53: the floating-point sums are exact
-        present = np.bincount(record, self.rises[rows.indices].astype(np.float64), minlength=len(rows))
-        sizes: Ints = present.astype(np.int64) + self.nothing
-        return sizes
+        return sums_held(rows, self.rises.astype(np.float64)) + self.nothing
 
     def _sum(self, view: View) -> Tensor:
         held, none = np.zeros(self.domain.width, dtype=np.int64), 0
