@@ -13,8 +13,7 @@ from dpgm.errors import DpgmError
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.events import Mechanism
-from dpgm.report.html import render_report, write_report
-from dpgm.report.sections import contact_sheet, length_chart, png_uri
+from dpgm.report.html import contact_sheet, length_chart, png_uri, render_report, write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"

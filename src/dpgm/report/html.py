@@ -1,23 +1,37 @@
-"""Render an evaluation as one self-contained HTML page."""
+"""An evaluation as one self-contained HTML page: what each section shows; the template lays it out."""
 
+import base64
 import math
+import struct
+import zlib
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
+from numpy.typing import NDArray
 
 from dpgm import __version__
 from dpgm.data.atomic import atomic_file
-from dpgm.evaluation.evaluate import Evaluation
+from dpgm.data.domain import Image
+from dpgm.data.records import Records, grey_values
+from dpgm.evaluation.column_metrics import ColumnComparison
+from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
+from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
-from dpgm.evaluation.verdict import column_faults, percent, share_text, verdict
+from dpgm.evaluation.verdict import column_faults, columns_off, percent, share_text, verdict
 from dpgm.privacy.certificate import Certificate
-from dpgm.report import sections
 
-_OPEN_CARDS = 8  # columns shown at once; the others unfold
-_NAMED_BARS = 7  # categories shown by name
+_MOST_BARS = 24
+_SHOWN = 8  # records, and frequent sets
+PAPER_NOTE = (
+    "Random items, up to the length of the longest record. Nearly all of these counts are 0, so “always answer 0” "
+    "looks excellent here: judge by the popular items above."
+)
 
 
 def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certificate | None = None) -> None:
@@ -37,38 +51,8 @@ def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certi
 
 def render_report(evaluation: Evaluation, *, certificate: Certificate | None = None) -> str:
     """The page as text."""
-    return str(
-        _template().render(
-            evaluation=evaluation,
-            verdict=verdict(evaluation),
-            tiles=sections.tiles(evaluation),
-            queries=sections.query_tables(evaluation),
-            lengths=sections.length_chart(evaluation),
-            together=sections.co_occurrence(evaluation),
-            table=sections.table_columns(evaluation),
-            columns=sections.columns(evaluation),
-            open_cards=_OPEN_CARDS,
-            named_bars=_NAMED_BARS,
-            samples=sections.samples(evaluation),
-            images=sections.images(evaluation),
-            frequent=sections.frequent(evaluation),
-            noun=sections.noun(evaluation),
-            extent=sections.extent(evaluation),
-            certificate=certificate,
-            words=_words(certificate),
-            version=__version__,
-        )
-    )
-
-
-def _words(certificate: Certificate | None) -> dict[str, Any] | None:
-    if certificate is None:
-        return None
-    return {
-        "paragraphs": epsilon_in_words(certificate.epsilon, certificate.delta, certificate.unit),
-        "belief": belief(certificate.epsilon),
-        "factor": factor(certificate.epsilon),
-    }
+    shown = {name: section(evaluation) for name, section in _SECTIONS.items()}
+    return str(_template().render(shown, evaluation=evaluation, certificate=certificate, version=__version__))
 
 
 @cache
@@ -76,12 +60,12 @@ def _template() -> jinja2.Template:
     folder = resources.files("dpgm.report")
     loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["value_text"] = value_text
+    environment.globals |= {"math": math, "value_text": value_text}
     environment.filters |= {
         "percent": percent,
         "share_text": share_text,
         "faults": column_faults,
-        "figures": sections.column_figures,
+        "figures": column_figures,
         "whole_numbers": lambda text: text.replace(" %", "\u00a0%"),  # never at the start of a line
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "share": lambda share: f"{100 * share:.3g} %",
@@ -90,42 +74,271 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def epsilon_in_words(epsilon: float, delta: float, unit: str) -> tuple[str, ...]:
-    """The guarantee as three plain paragraphs."""
-    chance = f"1 in {1 / delta:,.0f}" if delta > 0 else "0"
-    return (
-        f"Whatever anyone infers from the release about one {unit}, they could have inferred almost as well had that "
-        f"{unit} been left out: no probability grows by more than a factor of exp(epsilon) = {factor(epsilon)}, apart "
-        f"from an event of probability delta ({chance}).",
-        "This holds whatever else they know, and however many synthetic records are drawn.",
-        f"{strength(epsilon)} The smaller epsilon, the stronger the protection and the larger the noise.",
-    )
+def noun(evaluation: Evaluation) -> str:
+    """What a position of a record is called."""
+    return {"table": "value", "images": "pixel"}.get(evaluation.kind, "item")
 
 
-def belief(epsilon: float) -> str:
-    """How far a suspicion can grow, starting from an even chance.
-
-    >>> belief(1.0)
-    '73 %'
-    """
-    return f"{100 / (1 + math.exp(-epsilon)):.0f} %" if epsilon < 7 else "almost certainty"
-
-
-def factor(epsilon: float) -> str:
-    """exp(epsilon), readable.
-
-    >>> factor(1.0)
-    '2.72'
-    """
-    return f"{math.exp(epsilon):.3g}" if epsilon < 14 else "more than a million"
+def extent(evaluation: Evaluation) -> str:
+    """How much a record holds."""
+    fields = evaluation.real_sample.domain.fields
+    if evaluation.kind == "table":
+        return f"{len(fields):,} columns"
+    picture = next((field for field in fields if isinstance(field, Image)), None)
+    if picture is not None:
+        levels = "" if picture.levels == 2 else f" of {picture.levels} grey levels"
+        return f"images of {picture.height} × {picture.columns} pixels{levels}"
+    return f"{evaluation.width:,} items" if evaluation.kind == "sets" else f"{len(fields)} fields"
 
 
-def strength(epsilon: float) -> str:
-    """How strong a guarantee of that size is taken to be."""
-    if epsilon <= 1:
-        return "An epsilon of at most 1 is commonly regarded as strong protection."
-    if epsilon <= 3:
-        return "An epsilon between 1 and 3 is commonly regarded as solid protection."
-    if epsilon <= 10:
-        return "An epsilon between 3 and 10 is a moderate guarantee."
-    return "An epsilon above 10 promises little in theory."
+def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
+    """The few figures worth seeing first: value, label and note."""
+    tiles = []
+    what = noun(evaluation)
+    for length, number in ((1, "one"), (2, "two")) if evaluation.kind != "images" else ():
+        if errors := evaluation.query_means(length):
+            alone = errors.get("independent")
+            note = "" if alone is None else f"{percent(alone)} if {what}s were independent"
+            tiles.append((percent(errors[SYNTHETIC]), f"error of {number}-{what} counts", note))
+    if (table := evaluation.table) is not None:
+        note = f"{percent(table.mean_one_way)} for single columns"
+        tiles.append((percent(table.mean_total_variation), "distance of column pairs", note))
+    if evaluation.downstream:
+        best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
+        note = f"{percent(best.real)} when trained on real records"
+        tiles.append((percent(best.synthetic), f"accuracy of a {best.model}", note))
+    if (lengths := evaluation.lengths) is not None and evaluation.kind != "images":
+        note = f"{lengths.synthetic_mean:.2f} items per record, real {lengths.real_mean:.2f}"
+        tiles.append((percent(lengths.total_variation), "distance of record lengths", note))
+    if (sets := evaluation.frequent_sets) is not None:
+        note = f"of the {len(sets.real)} most frequent sets are found"
+        tiles.append((percent(sets.recall), "frequent item sets", note))
+    if evaluation.one_way is not None and evaluation.kind == "images":
+        gap = evaluation.one_way.mean_difference
+        tiles.append((percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
+    return tiles[:4]
+
+
+def columns(evaluation: Evaluation) -> tuple[ColumnComparison, ...]:
+    """All columns: those that are off first, the worst at the top."""
+    off = columns_off(evaluation)
+    return (*off, *(column for column in evaluation.columns if column not in off))
+
+
+def column_figures(column: ColumnComparison) -> list[tuple[str, str, str]]:
+    """The figures of one column: label, real and synthetic."""
+    sides = (column.real, column.synthetic)
+    figures: list[tuple[str, str, str]] = []
+
+    def add(label: str, real: str, synthetic: str) -> None:
+        figures.append((label, real, synthetic))
+
+    def value(number: float | None) -> str:
+        return value_text(column.kind, number)
+
+    if column.kind != "category":
+        medians, low, high = ([value(s.quantiles[at] if s.quantiles else None) for s in sides] for at in (2, 0, 4))
+        add("median", *medians)
+        add("mean", *(value(side.mean) for side in sides))
+        add("5 % lie below", *low)
+        add("95 % lie below", *high)
+        add("range", *("–" if s.low is None else f"{value(s.low)} to {value(s.high)}" for s in sides))
+    add(f"share of {column.mode}", share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
+    if any(side.missing for side in sides):
+        add("missing", *(share_text(side.missing) for side in sides))
+    add("different values", *(f"{side.distinct:,}" for side in sides))
+    return figures
+
+
+def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """One table of bars per workload and reading."""
+    what = noun(evaluation)
+    titles = {
+        ("popular", "all"): f"Records that hold all of the {what}s",
+        ("popular", "any"): f"Records that hold any of the {what}s",
+        ("paper", "all"): "The paper's random queries",
+        ("yours", "all"): f"Your queries: all of the {what}s",
+        ("yours", "any"): f"Your queries: any of the {what}s",
+    }
+
+    def label(workload: str, length: str) -> str:
+        if workload == "popular":
+            return f"1 {what}" if length == "1" else f"{length} {what}s"
+        return f"up to {length} of the longest record" if workload == "paper" else f"{length} queries"
+
+    tables = []
+    for (workload, reading), title in titles.items():
+        rows = [row for row in evaluation.queries if (row.workload, row.reading) == (workload, reading)]
+        if rows:
+            tables.append(
+                {
+                    "title": title,
+                    "rows": [(label(workload, row.length), row) for row in rows],
+                    "largest": max(max(row.mean.values()) for row in rows),
+                    "note": PAPER_NOTE if workload == "paper" else "",
+                    "main": (workload, reading) == ("popular", "all") or workload == "yours",
+                }
+            )
+    return tables
+
+
+def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Shares of records by length, in at most 24 steps."""
+    if evaluation.lengths is None:
+        return None
+    real, synthetic = evaluation.lengths.real, evaluation.lengths.synthetic
+    edges = _bins(real, synthetic)
+    bars: list[dict[str, Any]] = []
+    for low, high in pairwise(edges):
+        last = high == edges[-1] and high - low > 1 and high >= len(real)
+        label = f"{low}" if high - low == 1 else f"{low}+" if last else f"{low}–{high - 1}"
+        shares = {"real": float(real[low:high].sum()), "synthetic": float(synthetic[low:high].sum())}
+        bars.append({"label": label} | shares)
+    every = -(-len(bars) // 9)  # as many labels as a phone has room for
+    ticks = [
+        {"column": at + 1, "span": every, "label": bars[at]["label"].split("–")[0]}
+        for at in range(0, len(bars) - every + 1, every)
+    ]
+    tallest = max(max(bar["real"], bar["synthetic"]) for bar in bars) or 1.0
+    return {"bars": bars, "tallest": tallest, "ticks": ticks}
+
+
+def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
+    """Edges of the bars: one per length where that fits, and one for each nearly empty end."""
+    shorter = np.maximum(np.cumsum(real), np.cumsum(synthetic))
+    longer = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
+    tail = int(np.flatnonzero(longer >= 0.002).max(initial=0)) + 1
+    head = int(np.argmax(shorter >= 0.002))
+    head = head if head >= _MOST_BARS // 3 else 0
+    step = -(-(tail - head) // _MOST_BARS)
+    return sorted({0, *range(head, tail, step), tail if step == 1 else len(real), len(real)})
+
+
+def _off_diagonal(*matrices: NDArray[np.float64]) -> float:
+    """The largest value of square matrices outside their diagonals."""
+    return max(float(matrix[~np.eye(len(matrix), dtype=bool)].max()) for matrix in matrices)
+
+
+def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Two heat maps on one scale, and the names of their rows."""
+    if (measured := evaluation.co_occurrence) is None:
+        return None
+    names = [evaluation.names[at] for at in measured.positions]
+    return {"measured": measured, "names": names, "full": _off_diagonal(measured.real, measured.synthetic)}
+
+
+def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Association of columns on both sides, and the distance of every pair."""
+    if (measured := evaluation.table) is None:
+        return None
+    single = zip(measured.fields, np.diag(measured.total_variation).tolist(), strict=True)
+    full = max(_off_diagonal(measured.total_variation), 1e-9)
+    return {"measured": measured, "single": sorted(single, key=lambda field: -field[1]), "full": full}
+
+
+def frequent(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """The most frequent real sets of at least two items, and how often the synthetic data holds them."""
+    if evaluation.frequent_sets is None or evaluation.kind == "table":
+        return []
+    ours = dict(evaluation.frequent_sets.synthetic)
+    names = evaluation.names
+    return [
+        {"items": [names[at] for at in items], "real": share, "synthetic": ours.get(items)}
+        for items, share in evaluation.frequent_sets.real
+        if len(items) > 1
+    ][:_SHOWN]
+
+
+def samples(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Records side by side, as chips of items or as rows of a table."""
+    if evaluation.kind == "images":
+        return None
+    header: list[str] | None = None
+    sides: list[Any]
+    if evaluation.row_samples is not None:
+        header = [column.name for column in evaluation.columns]
+        sides = [rows[:_SHOWN] for rows in evaluation.row_samples]
+    else:
+        both = (evaluation.real_sample, evaluation.synthetic_sample)
+        if evaluation.kind == "table":
+            header = [field.name for field in evaluation.real_sample.domain.fields]
+            sides = [_rows(records, evaluation.names) for records in both]
+        else:
+            sides = [_chips(records, evaluation.names) for records in both]
+    return {"header": header, "real": sides[0], "synthetic": sides[1]}
+
+
+def _chips(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows = [records.indices[start:stop] for start, stop in pairwise(records.indptr[: _SHOWN + 1])]
+    return [{"items": [names[at] for at in row[:9]], "more": max(0, len(row) - 9)} for row in rows]
+
+
+def _rows(records: Records, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    columns = []
+    for number, (field, start) in enumerate(zip(records.domain.fields, records.domain.offsets, strict=True)):
+        texts = [name.removeprefix(field.name).lstrip("= ") for name in names[start : start + field.width]] + ["–"]
+        columns.append([texts[code] for code in field_codes(records, number)[:_SHOWN]])
+    return list(zip(*columns, strict=True))
+
+
+def images(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Sample images of both sides, and the mean image of every label."""
+    if evaluation.label_images is None:
+        return None
+    fields = evaluation.real_sample.domain.fields
+    picture = next(field for field in fields if isinstance(field, Image))
+    samples = [grey_values(r, picture) for r in (evaluation.real_sample, evaluation.synthetic_sample)]
+    labels = len(evaluation.label_images[0])
+    sheets = [png_uri(contact_sheet(images, 8)) for images in samples]
+    means = [png_uri(contact_sheet(images, min(labels, 10))) for images in evaluation.label_images]
+    return {
+        "count": len(evaluation.real_sample),
+        "real": sheets[0],
+        "synthetic": sheets[1],
+        "labels": labels,
+        "mean_real": means[0],
+        "mean_synthetic": means[1],
+    }
+
+
+def png_uri(pixels: NDArray[np.uint8]) -> str:
+    """A grey image (height, width) as a PNG data URI."""
+    height, width = pixels.shape
+
+    def part(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # every row starts with filter type 0
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    packed = zlib.compress(rows.tobytes(), 9)
+    data = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", packed) + part(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(data).decode("ascii")
+
+
+def contact_sheet(images: NDArray[np.floating], columns: int) -> NDArray[np.uint8]:
+    """Images (count, height, width) with values in [0, 1], side by side as dark ink on white."""
+    count, height, width = images.shape
+    gap = max(1, width // 14)
+    rows = -(-count // columns)
+    sheet = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap), 255, dtype=np.uint8)
+    for at, image in enumerate(images):
+        top, left = gap + at // columns * (height + gap), gap + at % columns * (width + gap)
+        ink = 255 - np.clip(image * 255, 0, 255).astype(np.uint8)
+        sheet[top : top + height, left : left + width] = ink
+    return sheet
+
+
+_SECTIONS: Mapping[str, Callable[[Evaluation], Any]] = {
+    "verdict": verdict,
+    "tiles": tiles,
+    "queries": query_tables,
+    "lengths": length_chart,
+    "together": co_occurrence,
+    "table": table_columns,
+    "columns": columns,
+    "samples": samples,
+    "images": images,
+    "frequent": frequent,
+    "noun": noun,
+    "extent": extent,
+}
