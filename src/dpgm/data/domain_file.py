@@ -35,22 +35,8 @@ from typing import Any, TypeAlias, get_args
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.conditions import Rule, check_values
-from dpgm.data.domain import (
-    Boolean,
-    Categorical,
-    Date,
-    DateTime,
-    Domain,
-    Field,
-    Identifier,
-    Ignored,
-    Image,
-    ItemSet,
-    Numeric,
-    Origin,
-    ShapedNumber,
-    Unread,
-)
+from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, Numeric, ShapedNumber, Unread
+from dpgm.data.fields import is_whole
 from dpgm.data.formats import Layout
 from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
@@ -61,13 +47,16 @@ DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
 DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator takes the line out
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
-_CLASSES: dict[str, type[Any]] = {
-    made.kind: made  # type: ignore[attr-defined]
-    for made in (
-        ItemSet, Image, Categorical, Boolean, Numeric, Date, DateTime, ShapedNumber, Identifier, Ignored
-    )
-}  # fmt: skip
+_CLASSES: dict[str, type[Any]] = {made.kind: made for made in (*get_args(Field), *get_args(Unread))}
 _LAYOUT_KEYS = ("shape", "person", "item")
+# What the values of some keys must be.
+_TYPES: dict[str, tuple[Any, str]] = {
+    "label": (str | None, "the name of a field"),
+    "layout": (dict | None, "a mapping with the key `shape`"),
+    **dict.fromkeys((DRAFTED, "integer", "missing", "discover"), (bool, "true or false")),
+    **dict.fromkeys(("fields", "constraints", "items", "values", "specials"), (list, "a list")),
+    **dict.fromkeys(("atoms", "edges", "weights", "starts", "clock"), (list, "a list")),
+}
 
 
 def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -129,46 +118,33 @@ def domain_from_plain(plain: object) -> Domain:
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key `fields`.")
     _check_keys(plain, ("fields",), ("label", "constraints", "layout", DRAFTED), "the domain")
-    if not isinstance(plain["fields"], list):
-        raise UsageError("`fields` of the domain must be a list.")
-    label = plain.get("label")
-    if label is not None and not isinstance(label, str):
-        raise UsageError("`label` of the domain must be the name of a field.")
-    rules = plain.get("constraints", [])
-    if not isinstance(rules, list):
-        raise UsageError("`constraints` of the domain must be a list.")
-    described: tuple[Any, ...] = tuple(
-        _field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)
-    )
-    drafted = plain.get(DRAFTED, False)
-    if not isinstance(drafted, bool):
-        raise UsageError(f"`{DRAFTED}` of the domain must be true or false.")
-    origin: Origin = "drafted" if drafted else "stated"
+    described: list[Any] = [_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)]
+    layout = plain.get("layout")
+    if layout is not None:
+        _check_keys(layout, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
     return Domain(
-        described, label, constraints=tuple(rules), origin=origin, layout=_layout_from(plain.get("layout"))
+        tuple(described),
+        plain.get("label"),
+        constraints=tuple(plain.get("constraints", ())),
+        origin="drafted" if plain.get(DRAFTED, False) else "stated",
+        layout=None if layout is None else Layout(**layout),
     )
-
-
-def _layout_from(plain: object) -> Layout | None:
-    if plain is None:
-        return None
-    if not isinstance(plain, dict):
-        raise UsageError("`layout` of the domain must be a mapping with the key `shape`.")
-    _check_keys(plain, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
-    return Layout(plain["shape"], plain.get("person"), plain.get("item"))
 
 
 def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
     for key in needed:
         if key not in plain:
             raise UsageError(f"{what} lacks the key `{key}`; add it.")
-    for key in plain:
-        if key not in needed and key not in allowed:
-            known = (*needed, *allowed)
+    known = (*needed, *allowed)
+    for key, value in plain.items():
+        if key not in known:
             raise UsageError(
                 f"{what} has the unknown key {str(key)[:60]!r}{near(key, known)}; remove it, the keys are"
                 f" {', '.join(known)}."
             )
+        wanted, rule = _TYPES.get(key, (object, ""))
+        if not isinstance(value, wanted):
+            raise UsageError(f"`{key}` of {what} must be {rule}.")
 
 
 def _field_from_plain(plain: object, at: int) -> Field | Unread:
@@ -180,32 +156,21 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
         raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(_KEYS)}{got}.")
     needed, allowed = _KEYS[kind]
     _check_keys(plain, ("name", "kind", *needed), allowed, f"field {at} of the domain")
-    for key in ("integer", "missing", "discover"):
-        if not isinstance(plain.get(key, False), bool):
-            raise UsageError(f"`{key}` of field {at} of the domain must be true or false.")
-    for key in ("items", "values", "specials", "atoms", "edges", "weights", "starts", "clock"):
-        if not isinstance(plain.get(key, []), list):
-            raise UsageError(f"`{key}` of field {at} of the domain must be a list.")
     for key, listing in (("items", "items"), ("values", "categorical")):
         if kind == listing and key not in plain and not plain.get("discover"):
             raise UsageError(f"field {at} of the domain lacks the key `{key}`; add it, or say `discover: true`.")
-    return _made(kind, plain)
-
-
-def _made(kind: str, plain: dict[str, Any]) -> Field | Unread:
-    """The keys of a field in a file are the arguments of its class; lists are tuples there."""
+    # The keys of a field in a file are the arguments of its class; lists are tuples there.
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
     if kind == "shaped":
-        values["format"] = _format_of(plain["name"], plain)
-        values = {key: value for key, value in values.items() if key not in ("type", "decimals", "unit")}
+        parts = [values.pop(key, default) for key, default in (("type", None), ("decimals", 0), ("unit", "day"))]
+        values["format"] = _format_of(plain["name"], *parts)
     made: Field | Unread = _CLASSES[kind](**values)
     return made
 
 
-def _format_of(name: object, plain: dict[str, Any]) -> NumberFormat:
-    kind, decimals, unit = plain["type"], plain.get("decimals", 0), plain.get("unit", "day")
-    valid_decimals = isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MAX_DECIMALS
-    if kind not in get_args(NumberKind) or not valid_decimals or unit not in get_args(Unit):
+def _format_of(name: object, kind: Any, decimals: Any, unit: Any) -> NumberFormat:
+    known = kind in get_args(NumberKind) and unit in get_args(Unit)
+    if not known or not is_whole(decimals, 0, MAX_DECIMALS):
         raise UsageError(f"field {str(name)[:60]!r}: its type, decimals or unit is not known; update dpgm.")
     return NumberFormat(kind, decimals if kind == "decimal" else 0, unit if kind == "datetime" else "day")
 
