@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dpgm.data.domain import Image
 from dpgm.data.records import Records
-from dpgm.data.writers import set_columns, shaped_table
+from dpgm.data.writers import shaped_table
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def to_arrow(records: Records, *, rng: np.random.Generator | None = None) -> pa.
     as_lists = layout is None or (layout.shape == "wide" and isinstance(domain.item_set, Image))
     rng = np.random.default_rng() if rng is None else rng
     shape = "basket" if layout is None or as_lists else layout.shape
-    return shaped_table(records, shape, set_columns(domain, layout), rng=rng)
+    return shaped_table(records, shape, layout, rng=rng)
 
 
 def to_pandas(records: Records, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":

@@ -14,7 +14,6 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeAlias
@@ -78,7 +77,7 @@ class RecordWriter:
         self._format = format_of(path, format)
         self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
-        self._columns = set_columns(domain, layout)
+        self._layout = layout
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
         self._stack = ExitStack()
@@ -129,7 +128,7 @@ class RecordWriter:
         return _text(raw, header, render, self._format.gzip)
 
     def _table(self, records: Records, first: int) -> Any:
-        return shaped_table(records, self._shape, self._columns, first=first, rng=self._rng)
+        return shaped_table(records, self._shape, self._layout, first=first, rng=self._rng)
 
     def _written(self, records: Records, first: int) -> Any:
         return written_table(self._table(records, first), self.domain)
@@ -142,7 +141,8 @@ class RecordWriter:
         separator = "\t" if name == "tsv" else ","
         if field is not None and name == "fimi":
             return b"", render_baskets(field, " ", str)
-        if field is not None and self._shape == "basket" and self._columns.lines:
+        lines = self._layout is None or (self._layout.shape == "basket" and self._layout.item is None)
+        if field is not None and self._shape == "basket" and lines:
             return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
         if field is not None and self._shape == "wide":
             return csv_line(field.items, separator), render_binary_csv(separator)
@@ -281,47 +281,27 @@ def _compress(path: Path) -> None:
         packed.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class SetColumns:
-    """What the columns of item sets are called: of persons, of items, of lists; or whether CSV has plain `lines`."""
-
-    person: str
-    item: str
-    lists: str
-    lines: bool
-
-
-def set_columns(domain: Domain, layout: Layout | None) -> SetColumns:
-    """The names of columns: those of the layout where it has them."""
-    field = domain.item_set
-    name = "items" if field is None else field.name
-    if layout is None:
-        return SetColumns("person", "item", name, lines=True)
-    person, item = layout.person or "person", layout.item or "item"
-    if person == item:
-        person = f"{person}_id"
-    return SetColumns(person, item, layout.item or name, lines=layout.shape == "basket" and layout.item is None)
-
-
 def shaped_table(
-    records: Records, shape: Shape, names: SetColumns, *, first: int = 0, rng: np.random.Generator
+    records: Records, shape: Shape, layout: Layout | None, *, first: int = 0, rng: np.random.Generator
 ) -> pa.Table:
     """One column per field; of an item set alone one column of lists, one row per person and item, or 0/1 columns.
 
-    Persons are numbered from `first`; one without items has a row whose item is null.
+    Columns are named as the layout has them. Persons are numbered from `first`; one without items has a row whose item
+    is null.
     """
     field = records.domain.item_set
+    person, item = (None, None) if layout is None else (layout.person, layout.item)
     if field is not None and shape == "wide":
         dense = records.to_dense(np.uint8)
         return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
     if field is not None and shape == "long":
-        empty = records.lengths == 0
-        codes = np.insert(records.indices.astype(np.int32), records.indptr[:-1][empty], -1)
+        person, item = person or "person", item or "item"
+        codes = np.insert(records.indices.astype(np.int32), records.indptr[:-1][records.lengths == 0], -1)
         persons = np.repeat(np.arange(first, first + len(records)), np.maximum(records.lengths, 1))
         items = label_array(field.items).take(pa.array(codes, mask=codes < 0))
-        return pa.table({names.person: persons, names.item: items})
+        return pa.table({f"{person}_id" if person == item else person: persons, item: items})
     table = decode(records, rng=rng)
-    return table if field is None else table.rename_columns([names.lists])
+    return table if field is None else table.rename_columns([item or field.name])
 
 
 def csv_cell(value: object, separator: str) -> str:
