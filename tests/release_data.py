@@ -15,7 +15,7 @@ from dpgm.privacy.certificate import Certificate
 from dpgm.products.model import Products
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
-from dpgm.synthesis.readme import statements_of
+from dpgm.synthesis.readme import MADE_IN_MEMORY, statements_of
 from dpgm.synthesis.release import Release
 from synthesis_data import SETS, some_records
 
@@ -44,7 +44,7 @@ def some_release(domain: Domain = SETS, **changes: Any) -> Release:
         "software": "dpgm 0.1.0",
         "model": generator.architecture,
         "files": {},
-        "statements": statements_of(None),
+        "statements": statements_of(MADE_IN_MEMORY),
         "epsilon_replace_one": replace_one_epsilon(plan.mechanisms, plan.delta),
         "plan": plan.public_numbers(),
     }

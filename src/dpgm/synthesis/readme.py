@@ -19,6 +19,7 @@ KINDS_JUDGED = (
 )
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
+MADE_IN_MEMORY = Source("row", items_assumed_public=False, shape="basket")  # of records that no reader made
 STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC, KINDS_JUDGED)
 
 
@@ -30,16 +31,14 @@ def several_rows(rows: int) -> str:
     )
 
 
-def statements_of(
-    source: Source | None, found: Sequence[str] = (), domain: Domain | None = None
-) -> tuple[str, ...]:
+def statements_of(source: Source, found: Sequence[str] = (), domain: Domain | None = None) -> tuple[str, ...]:
     """What was assumed when the records were read, in sentences that the certificate and the README carry."""
     sentences = [PUBLIC_OPEN if found else PUBLIC]
-    if source is None or source.unit == "row":
+    if source.unit == "row":
         sentences.append(PER_ROW)
-    if source is not None and source.rows_per_person > 1:
+    if source.rows_per_person > 1:
         sentences.append(several_rows(source.rows_per_person))
-    if source is not None and source.items_assumed_public:
+    if source.items_assumed_public:
         sentences.append(ITEMS_ASSUMED_PUBLIC)
     origins = {"declared": (DOMAIN_ASSUMED_PUBLIC,), "judged": (KINDS_JUDGED,)}
     return (*sentences, *(() if domain is None else origins.get(domain.origin, ())), *found)

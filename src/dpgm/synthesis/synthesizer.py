@@ -41,7 +41,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
 from dpgm.synthesis.plan import Plan, check_memory, make_plan
-from dpgm.synthesis.readme import SEEDED, statements_of
+from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
 
@@ -160,19 +160,15 @@ class Synthesizer:
             mark = books.commit(gateway, generator)
         noise = books.noise_sources(randomness)
         certificate = _certify(plan, gateway, generator, source, records.domain, *noise, mark)
-        domain = found.domain
-        if source is not None and source.layout is not None:
-            domain = replace(domain, layout=source.layout)
+        domain = found.domain if source.layout is None else replace(found.domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         self.dtypes_ = read.dtypes
         return self
 
-    def _plan_for(
-        self, records: Records, source: Source | None, plan: Plan | None, resumed: str | Path | None
-    ) -> Plan:
+    def _plan_for(self, records: Records, source: Source, plan: Plan | None, resumed: str | Path | None) -> Plan:
         records.domain.refuse_draft()
-        rows = 1 if source is None else source.rows_per_person
+        rows = source.rows_per_person
         _, total = parallel.place_of(len(records))  # of all processes that fit together
         if plan is None and resumed is not None:
             first = Checkpoint.saved_plan(Path(resumed)).to_json() if parallel.rank() == 0 else {}
@@ -264,16 +260,16 @@ class Synthesizer:
         return html_table("Synthesizer, not fitted", facts)
 
 
-def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> Source | None:
-    """How the records were read, if that is known and such records can be fitted here."""
+def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> Source:
+    """How the records were read, unless such records cannot be fitted here."""
     if read.source is not None and source is not None:
         raise UsageError("`source` is for records that were read before; of a frame leave it out.")
-    source = read.source if source is None else source
-    if source is not None and source.rows_per_person > 1 and parallel.is_parallel():
+    source = source or read.source or MADE_IN_MEMORY
+    if source.rows_per_person > 1 and parallel.is_parallel():
         raise UsageError(
             "several rows per person are chosen by a secret order of one process; fit with one process."
         )
-    if source is not None and source.rows_per_person > 1 and resume:
+    if source.rows_per_person > 1 and resume:
         raise UsageError(
             "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
             " folder, which costs the budget anew."
@@ -285,7 +281,7 @@ def _certify(
     plan: Plan,
     gateway: Gateway,
     generator: Generator,
-    source: Source | None,
+    source: Source,
     domain: Domain,
     sources: frozenset[str],
     private: bool,
@@ -298,7 +294,7 @@ def _certify(
         delta=plan.delta,
         adjacency=plan.adjacency,
         epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),
-        unit="row" if source is None else source.unit,
+        unit=source.unit,
         records=plan.records,
         planned=plan.mechanisms,
         mechanisms=gateway.spent,
