@@ -96,11 +96,6 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
-def print_error(kind: str, message: str) -> None:
-    """One plain line on stderr."""
-    typer.echo(f"dpgm: error[{kind}]: {printable(message)}", err=True)
-
-
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     if is_first():
         typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
@@ -131,45 +126,40 @@ def run(arguments: list[str]) -> int:
     try:
         with process_group(arguments):
             result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
-    except _CommandLineError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
-            typer.echo(error.format_message(), err=True)
-            return 2
-        print_error("E-USAGE", str(error.format_message()))
-        return 2
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("dpgm: interrupted", err=True)
         return 130
-    except DpgmError as error:
-        print_error(error.kind, str(error))
-        if debug:
+    except Exception as error:
+        code = _explain(error)
+        if debug and not isinstance(error, _CommandLineError):
             traceback.print_exc()
-        return 1 if isinstance(error, CheckFailed) else 2
-    except BrokenPipeError:  # whoever read stdout has enough; what is left in its buffer has nowhere to go
+        return code
+    return int(result) if isinstance(result, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Say in one line what ended a command; returns its exit code."""
+    kind, message = "E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where."
+    if isinstance(error, _CommandLineError):
+        if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
+            typer.echo(error.format_message(), err=True)
+            return 2
+        kind, message = "E-USAGE", str(error.format_message())
+    elif isinstance(error, DpgmError):
+        kind, message = error.kind, str(error)
+    elif isinstance(error, BrokenPipeError):  # whoever read stdout has enough; its buffer has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
-    except MemoryError:
-        print_error("E-RESOURCE", "not enough memory; use a smaller input or a larger machine.")
-        return 2
-    except OSError as error:
-        print_error("E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}.")
-        if debug:
-            traceback.print_exc()
-        return 2
-    except Exception as error:
-        if (
-            isinstance(error, RuntimeError) and rank_and_size()[1] > 1
-        ):  # how a process notices that another one is gone
-            if is_first():
-                print_error(
-                    "E-RESOURCE", "another process of this fit stopped; see its message, then add --resume."
-                )
+    elif isinstance(error, MemoryError):
+        kind, message = "E-RESOURCE", "not enough memory; use a smaller input or a larger machine."
+    elif isinstance(error, OSError):
+        kind, message = "E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}."
+    elif isinstance(error, RuntimeError) and rank_and_size()[1] > 1:  # how the end of another process is noticed
+        if not is_first():
             return 2
-        print_error("E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where.")
-        if debug:
-            traceback.print_exc()
-        return 2
-    return int(result) if isinstance(result, int) else 0
+        kind, message = "E-RESOURCE", "another process of this fit stopped; see its message, then add --resume."
+    typer.echo(f"dpgm: error[{kind}]: {printable(message)}", err=True)
+    return 1 if isinstance(error, CheckFailed) else 2
 
 
 def load_commands() -> None:

@@ -209,15 +209,12 @@ class RecordFilter:
         assert table is not None
         kind = table.schema.field(name).type
         missing = np.isnan(numbers)
+        plain = np.where(missing, 0, numbers)
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            seconds = pa.array(
-                np.where(missing, 0, np.rint(np.where(missing, 0, numbers) * 86_400)).astype(np.int64), mask=missing
-            )
+            seconds = pa.array(np.rint(plain * 86_400).astype(np.int64), mask=missing)
             column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
         else:
-            integer = pa.types.is_integer(kind)
-            plain = np.rint(np.where(missing, 0, numbers)) if integer else np.where(missing, 0, numbers)
-            column = pc.cast(pa.array(plain, mask=missing), kind)
+            column = pc.cast(pa.array(np.rint(plain) if pa.types.is_integer(kind) else plain, mask=missing), kind)
         table = table.set_column(table.column_names.index(name), name, column)
         encoded = TableEncoder(self._domain).encode(table)
         return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
