@@ -121,11 +121,7 @@ def _check_folder_of(path: Path, force: bool) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse an output that cannot be written, before hours of work go into it.
-
-    Raises:
-        DiskError: the folder is missing, read-only or full.
-    """
+    """Refuse an output whose folder is missing, read-only or full, before hours of work go into it."""
     target = Path(path)
     _check_folder_of(target, force=True)
     with _disk_errors(target):
@@ -137,12 +133,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def check_output(
     path: str | os.PathLike[str], *, force: bool, inputs: Iterable[str | os.PathLike[str] | None] = ()
 ) -> None:
-    """Refuse an output file that cannot be written, exists already (unless `force`) or is one of the inputs.
-
-    Raises:
-        DiskError: it cannot be written.
-        UsageError: it exists or is an input.
-    """
+    """Refuse an output file that cannot be written, exists already (unless `force`) or is one of the inputs."""
     check_writable(path)
     target = Path(path)
     for one in inputs:
@@ -186,10 +177,7 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
 
     With `force=False` an existing `path` is refused; with `private` only the owner may read it. On any error the
-    temporary file is removed and `path` is as it was before.
-
-    Raises:
-        DiskError: the output cannot be written (no space, read-only, no such folder).
+    temporary file is removed and `path` is as it was before; one of the disk is told as a `DiskError`.
     """
     target = Path(path)
     _check_folder_of(target, force)
@@ -208,9 +196,6 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
     """Gives an empty temporary folder beside `path`; on success flushes all of it and renames it to `path`.
 
     An existing `path` is refused unless `force`, by which it is replaced (moved aside, then removed).
-
-    Raises:
-        DiskError: the output cannot be written.
     """
     target = Path(path)
     _check_folder_of(target, force)

@@ -60,11 +60,7 @@ _TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=",
 
 
 def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
-    """One condition on these fields of a domain, such as `age >= 65 and sex = female`.
-
-    Raises:
-        UsageError: the text is not a condition on these fields.
-    """
+    """One condition on these fields of a domain, such as `age >= 65 and sex = female`."""
     reader = _Reader(text, {field.name: field for field in fields})
     parts = reader.parts()
     if len(parts) > 1:
@@ -75,13 +71,7 @@ def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
 def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[str] = ()) -> Constraint:
     """One constraint of a domain file: a text, `{unique: [..]}` or `{fields: [..], allowed: [[..], ..]}`.
 
-    Args:
-        plain: as read from the file.
-        fields: the fields of the domain.
-        others: further columns that samples hold, such as identifiers.
-
-    Raises:
-        UsageError: it is none of these, or refers to other fields.
+    `others` are further columns that samples hold, such as identifiers.
     """
     by_name = {field.name: field for field in fields}
     if isinstance(plain, str):

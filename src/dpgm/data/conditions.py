@@ -142,11 +142,7 @@ def labels_of(field: Any) -> list[str]:
 
 
 def check_values(condition: Condition, domain: "Domain") -> None:
-    """Refuse values that a field does not list, and numbers compared with fields of labels.
-
-    Raises:
-        UsageError: one sentence that names the field.
-    """
+    """Refuse values that a field does not list, and numbers compared with fields of labels."""
     for one in comparisons(condition):
         only_missing = isinstance(one, OneOf) and set(one.values) == {None}
         for name in () if only_missing else _names(one):

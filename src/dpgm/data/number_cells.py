@@ -106,13 +106,8 @@ def grid_of(
 ) -> Grid:
     """The grid of a number in [low, high] (ticks).
 
-    Args:
-        low: the lowest tick.
-        high: the highest tick.
-        format: what ticks stand for.
-        scale: how finely small and large numbers are told apart.
-        specials: values that have cells of their own, for which nothing is counted.
-        day: ticks of a day, where all borders shall lie at midnight; else 0.
+    `specials` have cells of their own, for which nothing is counted; `day` is the ticks of a day, where all borders
+    shall lie at midnight.
     """
     if not format.in_steps:
         edges = _curve(low, high, scale, _FINEST * (high - low))

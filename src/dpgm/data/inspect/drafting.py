@@ -80,11 +80,7 @@ def draft_table(
 ) -> Drafted:
     """A domain drafted from the columns of a table, everything but names and kinds left open.
 
-    Args:
-        columns: the columns.
-        options: how the file is read.
-        drop: columns to ignore.
-        kinds: what a column is, by its name (one of `KINDS`), where the curator knows better.
+    `drop` are columns to ignore; `kinds` say what a column is (one of `KINDS`), where the curator knows better.
     """
     stated = dict(kinds or {})
     for name in (*drop, *stated):
