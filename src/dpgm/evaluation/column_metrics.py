@@ -124,11 +124,7 @@ def compare_column(column: RawColumn) -> ColumnComparison:
 
 
 def correlations(columns: Sequence[RawColumn]) -> Correlations:
-    """Correlations of every pair of numbers or dates.
-
-    Raises:
-        UsageError: fewer than two such columns.
-    """
+    """Correlations of every pair of numbers or dates; refuses fewer than two such columns."""
     chosen = [column for column in columns if column.kind != "category"]
     if len(chosen) < 2:
         raise UsageError("the data has fewer than two columns of numbers or dates.")

@@ -41,9 +41,6 @@ class QueryError:
     mean: float
     median: float
     per_query: NDArray[np.float64]
-    real: NDArray[np.int64]
-    synthetic: NDArray[np.float64]  # scaled to the number of real records
-    reading: Reading = "all"
 
 
 def item_frequencies(records: Records) -> NDArray[np.int64]:
@@ -58,9 +55,6 @@ def popular_queries(records: Records, length: int, count: int = 300, seed: int =
     """`count` queries of `length` distinct items, drawn in proportion to how often they occur.
 
     Values of one table column exclude each other, so at most one of them enters a query.
-
-    Raises:
-        UsageError: fewer than `length` items (or columns) occur at all.
     """
     validation.whole(at_least=1, length=length, count=count)
     weights = item_frequencies(records).astype(np.float64)
@@ -120,10 +114,10 @@ def count_queries(records: Records, queries: Queries, reading: Reading = "all") 
     plans = [place[query[np.argsort(frequency[query], kind="stable")]] for query in positions]
     counts = np.zeros(len(positions), dtype=np.int64)
     rows = max(64, _BLOCK_BYTES // (len(used) + 1) // 64 * 64)
+    count = _count_all if reading == "all" else _count_any
     for block in records.chunks(min(rows, 65536)):
         bits = packed_bits(block, place, len(used))
-        for at, plan in enumerate(plans):
-            counts[at] += _count_all(bits, plan, len(block)) if reading == "all" else _count_any(bits, plan)
+        counts += [count(bits, plan, len(block)) for plan in plans]
     return counts
 
 
@@ -146,11 +140,8 @@ def _count_all(bits: NDArray[np.uint64], plan: NDArray[np.int64], rows: int) -> 
     return int(np.bitwise_count(both).sum())
 
 
-def _count_any(bits: NDArray[np.uint64], plan: NDArray[np.int64]) -> int:
-    either = np.zeros(bits.shape[1], dtype=np.uint64)
-    for item in plan:
-        either |= bits[item]
-    return int(np.bitwise_count(either).sum())
+def _count_any(bits: NDArray[np.uint64], plan: NDArray[np.int64], rows: int) -> int:
+    return int(np.bitwise_count(np.bitwise_or.reduce(bits[plan], axis=0)).sum())
 
 
 def query_error(
@@ -162,28 +153,19 @@ def query_error(
     sanity: float = SANITY,
     real_counts: NDArray[np.int64] | None = None,
 ) -> QueryError:
-    """Relative errors of the synthetic answers, scaled to the number of real records.
+    """Relative errors of the synthetic answers, scaled to the number of real records; for the curator only.
 
-    Args:
-        real: the real records. The result is for the curator only.
-        synthetic: records over the same domain.
-        queries: sets of positions.
-        reading: whether a record must hold all items of a query, or any.
-        sanity: share of the records below which a true count is not taken as the yardstick.
-        real_counts: the real answers, if they are known already.
-
-    Raises:
-        UsageError: no queries, no records, or different domains.
+    True counts below the share `sanity` of the records are not taken as the yardstick. `real_counts` are the real
+    answers, if they are known already.
     """
     check_comparable(real, synthetic)
     if len(queries) == 0:
         raise UsageError("the workload holds no queries; give at least one.")
     validation.fraction(sanity=sanity)
     truth = count_queries(real, queries, reading) if real_counts is None else real_counts
-    scale = np.float64(len(real) / len(synthetic))
-    answers = count_queries(synthetic, queries, reading).astype(np.float64) * scale
-    errors = np.abs(answers - truth) / np.maximum(truth, sanity * len(real))
-    return QueryError(float(errors.mean()), float(np.median(errors)), errors, truth, answers, reading)
+    answers = count_queries(synthetic, queries, reading) * (len(real) / len(synthetic))
+    errors: NDArray[np.float64] = np.abs(answers - truth) / np.maximum(truth, sanity * len(real))
+    return QueryError(float(errors.mean()), float(np.median(errors)), errors)
 
 
 def read_workload(path: str | Path, domain: Domain) -> tuple[tuple[int, ...], ...]:
@@ -201,7 +183,7 @@ def read_workload(path: str | Path, domain: Domain) -> tuple[tuple[int, ...], ..
                 place.setdefault(f"{field.name}={names[start + at]}", start + at)
     queries = []
     for number, items in _lines(path):
-        where = f"{path}, query {number}" if path.suffix == ".json" else f"{path}, line {number}"
+        where = f"{path}, {'query' if path.suffix == '.json' else 'line'} {number}"
         unknown = [item for item in items if item not in place]
         if unknown:
             raise InputError(f"{where}: the item {unknown[0][:40]!r} is not in the domain; correct or remove it.")
@@ -223,7 +205,13 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
     if path.suffix == ".json":
-        return _from_json(path, text)
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} is not valid JSON; write a list of lists of items.") from error
+        if not isinstance(value, list) or not all(isinstance(query, list) for query in value):
+            raise InputError(f"{path} must hold a list of lists of items.")
+        return [(at, [str(item) for item in query]) for at, query in enumerate(value, 1)]
     if path.suffix == ".dat":
         return [(at, line.split()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
     try:
@@ -231,13 +219,3 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
     except csv.Error as error:
         raise InputError(f"{path} is not comma-separated text: {error}.") from error
     return [(at, [cell.strip() for cell in row]) for at, row in enumerate(rows, 1) if any(row)]
-
-
-def _from_json(path: Path, text: str) -> list[tuple[int, list[str]]]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON; write a list of lists of items.") from error
-    if not isinstance(value, list) or not all(isinstance(query, list) for query in value):
-        raise InputError(f"{path} must hold a list of lists of items.")
-    return [(at, [str(item) for item in query]) for at, query in enumerate(value, 1)]

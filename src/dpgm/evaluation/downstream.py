@@ -43,16 +43,9 @@ def split(records: Records, share: float = 0.25, most: int = 5_000, seed: int = 
 def downstream(
     real: Records, synthetic: Records, test: Records | None = None, seed: int = 0
 ) -> tuple[Accuracy, ...]:
-    """Accuracies of classifiers of the domain's label, tested on real records.
+    """Accuracies of classifiers of the domain's label, tested on real records that no fit has seen.
 
-    Args:
-        real: real records; a quarter of them, at most 5,000, is set aside for testing if `test` is None.
-        synthetic: records over the same domain.
-        test: real records that no fit has seen.
-        seed: of the split and the models.
-
-    Raises:
-        UsageError: the domain names no label, the label takes one value only, or scikit-learn is missing.
+    If `test` is None, a quarter of the real records, at most 5,000, is set aside for testing.
     """
     check_comparable(real, synthetic)
     label = label_field(real.domain)

@@ -32,11 +32,7 @@ class LengthDistance:
 
 
 def record_lengths(real: Records, synthetic: Records) -> LengthDistance:
-    """Compare how many items records hold.
-
-    Raises:
-        UsageError: the domain has no item set or image, so that every record has the same length.
-    """
+    """Compare how many items records hold; refuses tables."""
     check_comparable(real, synthetic)
     if real.domain.is_table:
         raise UsageError("every row of a table has the same length.")
@@ -122,6 +118,14 @@ def most_frequent(records: Records, most: int) -> NDArray[np.int64]:
     return order[counts[order] > 0].astype(np.int64)
 
 
+def _paired_positions(real: Records, synthetic: Records, most: int) -> NDArray[np.int64]:
+    check_comparable(real, synthetic)
+    positions = most_frequent(real, most)
+    if len(positions) < 2:
+        raise UsageError("fewer than two items occur in the real data.")
+    return positions
+
+
 def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """Records that hold both positions, (n, n) for the n positions asked; the diagonal holds single counts."""
     total = np.zeros((len(positions), len(positions)), dtype=np.int64)
@@ -147,10 +151,7 @@ class TwoWay:
 
 def two_way(real: Records, synthetic: Records, most: int = MOST_PAIRED) -> TwoWay:
     """Compare pairs among the `most` positions most frequent in the real data."""
-    check_comparable(real, synthetic)
-    positions = most_frequent(real, most)
-    if len(positions) < 2:
-        raise UsageError("fewer than two items occur in the real data.")
+    positions = _paired_positions(real, synthetic, most)
     ours, theirs = (pair_counts(records, positions) / len(records) for records in (real, synthetic))
     upper = np.triu_indices(len(positions), 1)
     cells = []
@@ -184,10 +185,7 @@ class CoOccurrence:
 
 def co_occurrence(real: Records, synthetic: Records, most: int = 20) -> CoOccurrence:
     """Conditional shares of the `most` items most frequent in the real data."""
-    check_comparable(real, synthetic)
-    positions = most_frequent(real, most)
-    if len(positions) < 2:
-        raise UsageError("fewer than two items occur in the real data.")
+    positions = _paired_positions(real, synthetic, most)
     shares = []
     for records in (real, synthetic):
         counts = pair_counts(records, positions).astype(np.float64)
@@ -274,11 +272,7 @@ class TablePairs:
 
 
 def table_pairs(real: Records, synthetic: Records) -> TablePairs:
-    """Compare every pair of categorical and numeric columns.
-
-    Raises:
-        UsageError: the domain has fewer than two such columns.
-    """
+    """Compare every pair of categorical and numeric columns; refuses domains with fewer than two."""
     check_comparable(real, synthetic)
     columns = [at for at, block in enumerate(real.domain.blocks) if block.softmax]
     if len(columns) < 2:
