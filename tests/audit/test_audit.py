@@ -130,7 +130,7 @@ def test_a_pipeline_without_noise_is_caught(monkeypatch):
     trials = run_trials(CASES["A"], 20)
     mechanisms, delta = CASES["A"].plan.mechanisms, CASES["A"].plan.delta
     assert not gates.gate_of_guesses(trials, gates.most_right(mechanisms)).passed
-    assert gates.lower_bound(trials, mechanisms, delta) > CASES["A"].epsilon
+    assert gates.lower_bound(trials, mechanisms, delta) > CASES["A"].plan.epsilon
 
 
 def test_audits_are_asked_for_by_name_and_need_some_fits():

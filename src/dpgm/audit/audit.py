@@ -124,7 +124,7 @@ def _audit(configuration: Configuration, fits: int, pool: Executor | None, progr
         configuration=configuration.name,
         sentence=configuration.sentence,
         fits=fits,
-        epsilon=configuration.epsilon,
+        epsilon=configuration.plan.epsilon,
         delta=delta,
         epsilon_lower=lower_bound(trials, mechanisms, delta),
         epsilon_assumption_free=assumption_free(trials, delta),
