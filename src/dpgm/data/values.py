@@ -38,6 +38,11 @@ _FIRST = 20  # texts that tell most patterns apart, before all are read
 ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 
 
+def numbered(prefix: str, numbers: Sequence[int]) -> Place:
+    """Places such as `x.xlsx: row 7`, from the number of each row."""
+    return lambda row: f"{prefix} {numbers[row]}"
+
+
 def in_column(place: Place, name: str | int) -> Place:
     """Places that also tell the column."""
     return lambda row: f"{place(row)}, column {name!r}"

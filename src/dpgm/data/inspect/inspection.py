@@ -21,7 +21,7 @@ from dpgm.data.items import flat_column
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
 from dpgm.data.read.delimited import SEPARATORS, is_kept, split_cells
-from dpgm.data.read.json_lines import array_elements, line_elements
+from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
 from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import ReadKeywords, ReadOptions, options_from
@@ -356,7 +356,7 @@ def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
 def _json_rows(source: Input, options: ReadOptions) -> list[Any]:
     rows: list[Any] = []
     if format_name(source, options) == "json":
-        return next((some for some, _ in array_elements(source, options.encoding)), rows)
+        return next((some for some, _ in json_rows(source, options.encoding, array=True)), rows)
     for line in first_block(source, quoted=False, encoding=options.encoding).rows():
         if line.strip():
             try:
@@ -369,8 +369,7 @@ def _json_rows(source: Input, options: ReadOptions) -> list[Any]:
 def _json_members(source: Input, options: ReadOptions) -> dict[str, bool]:
     """The members of all objects of a file, in the order of their first rows, and which hold lists."""
     members: dict[str, bool] = {}
-    read = array_elements if format_name(source, options) == "json" else line_elements
-    for rows, _ in read(source, options.encoding):
+    for rows, _ in json_rows(source, options.encoding, array=format_name(source, options) == "json"):
         for row in rows:
             if isinstance(row, dict):
                 for name, value in row.items():

@@ -5,7 +5,7 @@ domain and not from the cells, as in delimited text.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,7 @@ from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.delimited import distinct_names
 from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import object_texts, scalar_text
+from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
 
 _ROWS = 16_384
@@ -65,30 +65,30 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
         ) from None
     _check_size(source)
     fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
-    except MemoryError:
-        raise
-    except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
-        raise InputError(fault) from None
+    book = _quietly(
+        lambda: openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False), fault
+    )
     try:
         values = _sheet(book, source).iter_rows(values_only=True)
         for number in range(1, 1 << 31):
-            try:
-                with warnings.catch_warnings():  # they repeat cells, such as a date beyond all calendars
-                    warnings.simplefilter("ignore")
-                    row = next(values, None)
-            except MemoryError:
-                raise
-            except Exception:
-                raise InputError(fault) from None
+            row = _quietly(lambda: next(values, None), fault)
             if row is None:
                 return
             yield _texts(row, f"{source}: row {number}")
     finally:
         book.close()
+
+
+def _quietly(read: Callable[[], Any], fault: str) -> Any:
+    """What `read` gives, without warnings: they repeat cells, such as a date beyond all calendars."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read()
+    except MemoryError:
+        raise
+    except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
+        raise InputError(fault) from None
 
 
 def _sheet(book: Any, source: Input) -> Any:
@@ -134,21 +134,13 @@ def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:
 
 
 def _chunks(source: Input, names: tuple[str, ...], skip: int) -> Iterator[Chunk]:
-    numbered = islice(enumerate(_rows(source), start=1), skip, None)
-    filled = ((number, row) for number, row in numbered if row)
+    filled = ((number, row) for number, row in islice(enumerate(_rows(source), start=1), skip, None) if row)
     while piece := list(islice(filled, _ROWS)):
-        numbers = [number for number, _ in piece]
         for number, row in piece:
             if len(row) > len(names):
                 raise InputError(
                     f"{source}: row {number}: has {len(row)} cells where {len(names)} are expected; correct the row."
                 )
-
-        def place(row: int, numbers: list[int] = numbers) -> str:
-            return f"{source}: row {numbers[row]}"
-
-        columns = [
-            object_texts([row[at] if at < len(row) else None for _, row in piece], place)
-            for at in range(len(names))
-        ]
-        yield Chunk(pa.table(columns, names=list(names)), place)
+        columns = zip(*((*row, *[None] * (len(names) - len(row))) for _, row in piece), strict=True)
+        table = pa.table([pa.array(column, type=pa.string()) for column in columns], names=list(names))
+        yield Chunk(table, numbered(f"{source}: row", [number for number, _ in piece]))

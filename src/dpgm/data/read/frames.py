@@ -29,7 +29,7 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import discovering, domain_of_schema
 from dpgm.data.records import Records, concatenate
 from dpgm.data.table import TableEncoder
-from dpgm.data.values import Place, in_column, object_lists, object_texts, seconds_of
+from dpgm.data.values import Place, in_column, numbered, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -288,11 +288,8 @@ def _refuse_repeated(names: Sequence[str], known: list[str]) -> None:
 
 
 def _chunks(table: pa.Table) -> list[Chunk]:
-    def place(start: int) -> Place:
-        return lambda row: f"row {start + row + 1}"
-
-    starts = range(0, max(table.num_rows, 1), _CHUNK)
-    return [Chunk(table.slice(start, _CHUNK), place(start)) for start in starts]
+    rows, starts = range(1, table.num_rows + 2), range(0, max(table.num_rows, 1), _CHUNK)
+    return [Chunk(table.slice(start, _CHUNK), numbered("row", rows[start:])) for start in starts]
 
 
 def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
@@ -317,10 +314,7 @@ def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> 
 
     Columns of objects are read value by value, so that a value of another type changes no other row.
     """
-
-    def place(row: int) -> str:
-        return f"row {row + 1}, column {name!r}"
-
+    place = in_column(numbered("row", range(1, len(series) + 2)), name)
     try:
         if isinstance(field, (ItemSet, Image)):
             return object_lists([_listed(value) for value in series.tolist()], place)

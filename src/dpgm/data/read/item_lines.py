@@ -24,7 +24,7 @@ from dpgm.data.read.lines import TextBlock, blocks_of
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import row_pointers
-from dpgm.data.values import Place
+from dpgm.data.values import Place, numbered
 from dpgm.errors import InputError
 
 _NAME = "items"
@@ -186,7 +186,7 @@ def msweb_columns(source: Input, options: ReadOptions) -> Columns:
         raise InputError(f"{source}: lists no areas (A lines); give --domain FILE.")
     domain = Domain((ItemSet("areas", tuple(sorted(areas))),)) if areas else None
     cells = pa.array(votes, type=pa.int64())
-    chunk = _chunk(cells, np.array(lengths), lambda row: f"{source}: record {row + 1}")
+    chunk = _chunk(cells, np.array(lengths), numbered(f"{source}: record", range(1, len(lengths) + 1)))
     return _columns(source, [chunk], options.public_domain or domain)
 
 

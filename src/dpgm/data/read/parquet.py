@@ -12,6 +12,7 @@ from dpgm.data.items import is_list
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.values import numbered
 from dpgm.errors import InputError, ResourceError
 
 _BATCH, _SMALL_BATCH = 65_536, 8_192  # rows at once; where memory is limited
@@ -146,9 +147,6 @@ def _chunks(source: Input, columns: list[str], groups: list[int] | None, size: i
                 ) from None
             if batch is None:
                 return
-
-            def place(row: int, start: int = start) -> str:
-                return f"{source}: row {start + row + 1}"
-
-            yield Chunk(pa.Table.from_batches([_with_texts(batch, source)]), place)
+            rows = range(start + 1, start + 1 + batch.num_rows)
+            yield Chunk(pa.Table.from_batches([_with_texts(batch, source)]), numbered(f"{source}: row", rows))
             start += batch.num_rows
