@@ -6,6 +6,7 @@ bounds, bins and categories are found privately by the fit. Kinds are judged by 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,13 @@ from dpgm.data.domain import (
     Unread,
 )
 from dpgm.data.inspect.hints import (
-    CodeCounts,
-    DateOrders,
     called_id,
+    code_hint,
     date_hint,
+    follows_soon,
     names_persons,
     number_hint,
+    ordered_dates,
     text_hint,
 )
 from dpgm.data.items import flat_column, is_list
@@ -97,15 +99,9 @@ def draft_table(
             )
     stated |= dict.fromkeys(drop, "ignored")
     seen = {name: _Column(name, options) for name in columns.names}
-    orders = DateOrders()
     for chunk in columns.chunks:
-        dates = {}
         for name, column in seen.items():
-            cells = flat_column(chunk.table, name)
-            column.see(cells, chunk.place)
-            if (seconds := column.seconds(cells, chunk.place)) is not None:
-                dates[name] = seconds
-        orders.see(dates)
+            column.see(flat_column(chunk.table, name), chunk.place)
     fields: list[Field | Unread] = []
     left_out, confirm = [], []
     for name, column in seen.items():
@@ -128,13 +124,14 @@ def draft_table(
             " with --kind COLUMN=KIND."
         )
     domain = Domain(tuple(fields))  # type: ignore[arg-type]
-    dated = tuple(one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure)
-    pairs = orders.found(dated)
+    dated = [one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure]
+    dates = {name: seen[name].dates for name in dated}
+    pairs = ordered_dates(dates)
     rules = (_rule(first, last, domain) for first, last in pairs)
     follows: dict[str, str] = {}
     for first, last in pairs:
-        if orders.is_close(first, last) and first not in follows and last not in (*follows, *follows.values()):
-            follows[last] = first
+        if first not in follows and last not in (*follows, *follows.values()):
+            follows |= {last: first} if follows_soon(dates[first], dates[last]) else {}
     told = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
     return Drafted(
         domain,
@@ -161,40 +158,34 @@ class _Column:
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self._tokens, self._style = name, ("", *options.missing), options.number_style
         self.rows = self.gone = self.decimals = self.padded = 0
-        self.number = self.whole = self.rising = self.plain = True
+        self.number = self.plain = True
         self.lists = self.truth = False
         self.values: set[str] = set()
-        self.codes = CodeCounts()
-        self.least, self.last, self.largest = np.inf, -np.inf, -np.inf
         self.temporal: str | None = None
         self.patterns: list[str | None] = [None, *DATE_PATTERNS]
         self.sure = True  # dates of all rows were read in one pattern
         self._read_as: set[str | None] = set()
-        self.units: list[Unit] = ["day", "hour", "minute", "second"]  # of which all moments are whole ones
+        self._numbers: list[NDArray[np.float64]] = []  # those that are not missing
+        self._dates: list[NDArray[np.float64]] = []  # seconds of all rows, NaN where missing or no dates
 
     def see(self, column: Any, place: Any) -> None:
         self.rows += len(column)
         kinds = pa.types
-        if is_list(column.type):
-            self.lists = True
-            return
-        if kinds.is_boolean(column.type):
-            self.truth = True
-        if kinds.is_duration(column.type) or kinds.is_time(column.type):
-            self.plain = False
-            return
+        self.lists = self.lists or is_list(column.type)
+        self.truth = self.truth or kinds.is_boolean(column.type)
         if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
             self.temporal = "date" if kinds.is_date(column.type) else "datetime"
             self.gone += column.null_count
-            return
-        try:
-            texts = as_texts(column, place)
-        except InputError:
+        elif kinds.is_duration(column.type) or kinds.is_time(column.type):
             self.plain = False
-            return
-        self._see_texts(texts)
-        if self.number:
-            self._see_numbers(column, place)
+        elif not is_list(column.type):
+            try:
+                self._see_texts(as_texts(column, place))
+                if self.number:
+                    self._see_numbers(column, place)
+            except InputError:
+                self.plain = False
+        self._dates.append(self._seconds(column, place))
 
     def _see_texts(self, texts: Any) -> None:
         texts = pc.utf8_trim_whitespace(texts.cast(pa.string()))
@@ -220,14 +211,7 @@ class _Column:
         except InputError:
             self.number = False
             return
-        present = numbers[~gone]
-        if len(present):
-            self.whole = self.whole and bool(np.array_equal(present, np.floor(present)))
-            inside = np.concatenate([[self.last], present])
-            self.rising = self.rising and bool((inside[1:] > inside[:-1]).all())
-            self.last = float(present[-1])
-            self.least, self.largest = min(self.least, present.min()), max(self.largest, present.max())
-            self.codes.see(present)
+        self._numbers.append(numbers[~gone])
 
     def _plain(self, texts: Any) -> Any:
         """Texts with the marks that the options state made plain, where they are numbers."""
@@ -239,11 +223,30 @@ class _Column:
             self.number = False
             return texts
 
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        return np.concatenate([np.empty(0), *self._numbers])
+
+    @cached_property
+    def dates(self) -> NDArray[np.float64]:
+        return np.concatenate([np.empty(0), *self._dates])
+
+    @cached_property
+    def whole(self) -> bool:
+        return self.number and np.array_equal(self.numbers, np.floor(self.numbers))
+
+    @cached_property
+    def unit(self) -> Unit:
+        """The coarsest unit that all moments are whole ones of."""
+        present = self.dates[~np.isnan(self.dates)]
+        units: tuple[Unit, ...] = ("day", "hour", "minute")
+        return next((unit for unit in units if not (present % SECONDS[unit]).any()), "second")
+
     @property
     def is_code(self) -> bool:
         """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
         many = self.padded >= _PADDED * (self.rows - self.gone)
-        return self.number and self.whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
+        return self.whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
 
     @property
     def _repeats(self) -> bool:
@@ -254,7 +257,7 @@ class _Column:
     def hint(self) -> str | None:
         """Which options may read the column as what it is meant to be."""
         if self.number and not self.is_code:
-            told = self.codes.hint()
+            told = code_hint(self.numbers)
             if told is None and self.whole and names_persons(self.name) and self._repeats:
                 return f"if it tells persons with several rows each, say --person '{self.name}'"
             return told
@@ -270,10 +273,11 @@ class _Column:
             )
         return told
 
-    def seconds(self, column: Any, place: Any) -> "NDArray[np.float64] | None":
-        """Dates of some rows as seconds, NaN where missing; None if they are none."""
+    def _seconds(self, column: Any, place: Any) -> NDArray[np.float64]:
+        """Dates of some rows as seconds, NaN where missing or where they are none."""
+        nothing = np.full(len(column), np.nan)
         if self.temporal is None and (not self.patterns or not self.values or self.truth):
-            return None
+            return nothing
         pattern = None if self.temporal is not None else self.patterns[0]
         self._read_as.add(pattern)
         self.sure = self.sure and len(self._read_as) == 1
@@ -281,9 +285,7 @@ class _Column:
             moments, gone = seconds_of(column, place, self._tokens, pattern)
         except InputError:
             self.sure = False
-            return None
-        present = moments[~gone]
-        self.units = [unit for unit in self.units if unit == "second" or not (present % SECONDS[unit]).any()]
+            return nothing
         return np.where(gone, np.nan, moments)
 
     def kind(self) -> tuple[str, str]:
@@ -296,7 +298,7 @@ class _Column:
         if self.truth:
             return "boolean", "true or false"
         if self.temporal is not None:
-            days = self.units[0] == "day" and filled > 0  # a date at midnight is a date
+            days = self.unit == "day" and filled > 0  # a date at midnight is a date
             return "date" if days else self.temporal, self._about_dates()
         if not self.values:
             return "ignored", "no row has a value in it"
@@ -311,8 +313,9 @@ class _Column:
             return "categorical", f"{told} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
             all_differ = len(self.values) == filled and filled >= _ENOUGH
-            numbered = self.largest - self.least < _NUMBERED * filled  # hardly any number between is left out
-            if self.whole and all_differ and (self.rising or called_id(self.name) or numbered):
+            numbered = np.ptp(self.numbers) < _NUMBERED * filled  # hardly any number between is left out
+            rising = (np.diff(self.numbers) > 0).all()
+            if self.whole and all_differ and (rising or called_id(self.name) or numbered):
                 return "identifier", "whole numbers that differ in every row: an identifier"
             if self.whole and self.decimals < _MONEY:
                 return "integer", f"whole numbers{constant}; their range is found privately"
@@ -321,7 +324,7 @@ class _Column:
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
             # Spreadsheets write midnight beside a day.
-            return "date" if self.units[0] == "day" else "datetime", self._about_dates()
+            return "date" if self.unit == "day" else "datetime", self._about_dates()
         if telling and not any(" " in value or len(value) > _LONG for value in self.values):
             return "identifier", "texts that differ in nearly every row: an identifier"
         if telling:
@@ -336,13 +339,13 @@ class _Column:
         """The column as a field of this kind, everything else left open."""
         pattern = self.patterns[0] if self.patterns else None
         if kind in ("number", "integer"):
-            whole = self.number and self.whole and self.decimals < _MONEY and kind != "number"
+            whole = self.whole and self.decimals < _MONEY and kind != "number"
             places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
             return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer" or whole, decimals=places)
         if kind == "date":
             return Date(self.name, DISCOVER, DISCOVER, pattern=pattern)
         if kind == "datetime":
-            unit: Unit = "minute" if self.units[0] == "day" else self.units[0]
+            unit: Unit = "minute" if self.unit == "day" else self.unit
             return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=pattern)
         if kind == "boolean":
             return Boolean(self.name, missing=self.gone > 0)

@@ -7,7 +7,6 @@ guesses nothing, because it would have to look at other rows.
 
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 
@@ -58,7 +57,6 @@ _STANDS_OUT = 3  # times as many rows as all its neighbours together
 ENOUGH_ROWS = 20  # rows with both dates, from which an order may be more than chance
 _MOST_COLUMNS = 20
 _SOON = 0.25  # of the standard deviation of the first date: then the time between says more than the second date
-_DAY = 86_400
 
 
 def number_hint(cells: Collection[str], stripped: Sequence[str] = ()) -> str | None:
@@ -181,101 +179,61 @@ def _words(name: str) -> set[str]:
     return set(re.split(r"[^a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
 
 
-class CodeCounts:
-    """How often a column of numbers holds each possible code, and where its other numbers lie."""
+def unknown_codes(numbers: NDArray[np.float64]) -> tuple[float, ...]:
+    """Codes at either end of the other numbers: far from them all, or held by many more rows than those near it.
 
-    def __init__(self) -> None:
-        self._rows = 0
-        self._counts = np.zeros(len(CODES), dtype=np.int64)
-        self._near = np.zeros(len(CODES), dtype=np.int64)
-        self._low, self._high = np.inf, -np.inf
-
-    def see(self, numbers: NDArray[np.float64]) -> None:
-        """Count some numbers, none of them missing."""
-        self._rows += len(numbers)
-        at = np.minimum(np.searchsorted(CODES, numbers), len(CODES) - 1)
-        alike = CODES[at] == numbers
-        self._counts += np.bincount(at[alike], minlength=len(CODES))
-        others = np.sort(numbers[~alike])
-        if len(others):
-            self._low, self._high = min(self._low, float(others[0])), max(self._high, float(others[-1]))
-        ends = [
-            np.searchsorted(others, CODES - _NEAR, side="left"),
-            np.searchsorted(others, CODES + _NEAR, side="right"),
-        ]
-        self._near += ends[1] - ends[0]
-
-    def found(self) -> tuple[float, ...]:
-        """Codes at either end of the other numbers: far from them all, or held by many more rows than those near it.
-
-        >>> counts = CodeCounts()
-        >>> counts.see(np.array([18.0, 35.0, 60.0, 71.0, 999.0, 999.0, 999.0, -1.0, 9.0]))
-        >>> counts.found()
-        (999.0,)
-        """
-        if not np.isfinite(self._low):
-            return ()
-        span = max(self._high - self._low, 1.0)
-        found = []
-        for code, rows, near in zip(CODES.tolist(), self._counts.tolist(), self._near.tolist(), strict=True):
-            share = _SMALL_SHARE if abs(code) < _SMALL and code != -1 else _LEAST_SHARE
-            if rows < max(_LEAST_ROWS, share * self._rows) or self._low <= code <= self._high:
-                continue
-            alone_below = code < 0 <= self._low
-            apart = max(code - self._high, self._low - code) > _FAR * span
-            if alone_below or apart or (abs(code) >= _SMALL and rows > _STANDS_OUT * near):
-                found.append(code)
-        return tuple(found)
-
-    def hint(self) -> str | None:
-        """What to write into a drafted domain."""
-        listed = ", ".join(f"{code:g}" for code in self.found())
-        if not listed:
-            return None
-        return (
-            f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
-            " the draft"
-        )
+    >>> unknown_codes(np.array([18.0, 35.0, 60.0, 71.0, 999.0, 999.0, 999.0, -1.0, 9.0]))
+    (999.0,)
+    """
+    is_code = np.isin(numbers, CODES)
+    codes, counts = np.unique(numbers[is_code], return_counts=True)
+    others = np.sort(numbers[~is_code])
+    if not len(others):
+        return ()
+    low, high = float(others[0]), float(others[-1])
+    close = np.searchsorted(others, codes + _NEAR, "right") - np.searchsorted(others, codes - _NEAR, "left")
+    found = []
+    for code, rows, near in zip(codes.tolist(), counts.tolist(), close.tolist(), strict=True):
+        share = _SMALL_SHARE if abs(code) < _SMALL and code != -1 else _LEAST_SHARE
+        if rows < max(_LEAST_ROWS, share * len(numbers)) or low <= code <= high:
+            continue
+        alone_below = code < 0 <= low
+        apart = max(code - high, low - code) > _FAR * max(high - low, 1.0)
+        if alone_below or apart or (abs(code) >= _SMALL and rows > _STANDS_OUT * near):
+            found.append(code)
+    return tuple(found)
 
 
-class DateOrders:
-    """How pairs of date columns lie to each other."""
+def code_hint(numbers: NDArray[np.float64]) -> str | None:
+    """What to write into a drafted domain where numbers seem to stand for "unknown"."""
+    listed = ", ".join(f"{code:g}" for code in unknown_codes(numbers))
+    if not listed:
+        return None
+    return (
+        f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
+        " the draft"
+    )
 
-    def __init__(self) -> None:
-        # By pair: rows whose first date is before the second, rows where they are equal, and the sum of days between.
-        self._pairs: dict[tuple[str, str], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
-        # By column: number, sum and sum of squares of its dates, in days.
-        self._moments: dict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
 
-    def see(self, seconds: Mapping[str, NDArray[np.float64]]) -> None:
-        """Compare the dates of some rows, NaN where one is missing."""
-        for pair in permutations(list(seconds)[:_MOST_COLUMNS], 2):
-            first, second = seconds[pair[0]], seconds[pair[1]]
-            gap = np.nansum(second - first) / _DAY
-            self._pairs[pair] += [(first < second).sum(), (first == second).sum(), gap]
-        for name, dates in seconds.items():
-            days = dates[~np.isnan(dates)] / _DAY
-            self._moments[name] += [len(days), days.sum(), (days**2).sum()]
+def ordered_dates(dates: Mapping[str, NDArray[np.float64]]) -> list[tuple[str, str]]:
+    """Pairs of columns whose first date never comes after the second; none that follows from two others.
 
-    def is_close(self, first: str, second: str) -> bool:
-        """Whether the second date follows soon: by a fraction of how far the first ones lie apart, on average."""
-        before, equal, gap = self._pairs[first, second]
-        count, total, squares = self._moments[first]
-        spread = max(squares / count - (total / count) ** 2, 0.0) ** 0.5
-        return bool(gap / (before + equal) < _SOON * spread)
+    Dates are given by column, row by row, NaN where missing.
+    """
+    columns = list(dates)[:_MOST_COLUMNS]
+    holds = []
+    for first, last in permutations(columns, 2):
+        gaps = dates[last] - dates[first]
+        before = (gaps > 0).sum()
+        if before and not (gaps < 0).any() and before + (gaps == 0).sum() >= ENOUGH_ROWS:
+            holds.append((first, last))
+    return [
+        (first, last)
+        for first, last in holds
+        if not any((first, middle) in holds and (middle, last) in holds for middle in columns)
+    ]
 
-    def found(self, columns: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Pairs of these columns whose first never comes after the second; none that follows from two others."""
-        holds = [
-            (first, last)
-            for first, last in permutations(columns, 2)
-            if (pair := self._pairs.get((first, last))) is not None
-            and pair[0]
-            and not self._pairs[last, first][0]
-            and pair[0] + pair[1] >= ENOUGH_ROWS
-        ]
-        return [
-            (first, last)
-            for first, last in holds
-            if not any((first, middle) in holds and (middle, last) in holds for middle in columns)
-        ]
+
+def follows_soon(first: NDArray[np.float64], last: NDArray[np.float64]) -> bool:
+    """Whether dates follow others soon: by a fraction of how far the first ones lie apart, on average."""
+    return bool(np.nanmean(last - first) < _SOON * np.nanstd(first))
