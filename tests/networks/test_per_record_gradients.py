@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.networks.clipped_gradients import BlockViews
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.networks.clipped_gradients import SLACK, BlockViews
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE
 from model_references import (
@@ -74,3 +76,17 @@ def test_float32_agrees_with_float64(name):
     batch, order = segmented(model, parameters.float(), records, routed, draws.float())
     norms = batch.squared_norms(model.factors(batch)).sqrt()
     assert torch.allclose(norms, torch.linalg.vector_norm(wanted, dim=1)[order], rtol=1e-5)
+
+
+@pytest.mark.parametrize("arrange", [segmented, padded])
+def test_norms_of_wide_records_are_not_understated_in_float32(arrange):
+    """A norm that is too small by more than the slack of clipping would let a record add more than the bound."""
+    model = VAE(Domain.of_items(100_000), (1,), 1)
+    records = Records.from_lists([[], [5]], model.domain)
+    parameters = torch.full((1, model.layout.size), 0.01)
+    batch, _ = arrange(model, parameters, records, np.zeros(2, dtype=np.int64), torch.zeros(2, 1))
+    factors = model.factors(batch)
+    last = next(factor for factor in factors if factor.delta.shape[-1] == 100_000)
+    true = last.delta.double().square().sum(-1) * (last.activation.values.double().square().sum(-1) + 1)
+    found = batch.squared_norms([last]).double()
+    assert (found.sqrt() * SLACK >= true.sqrt()).all()
