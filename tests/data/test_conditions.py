@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpgm.data.condition_text import parse_condition, parse_constraint
-from dpgm.data.conditions import All, Linear, Not, OneOf, Rule, Unique, Values, check_values, truth
-from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.conditions import All, AnyOf, Linear, Not, OneOf, Rule, Unique, Values, check_values, truth
+from dpgm.data.domain import Boolean, Categorical, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain, load_domain, save_domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -95,6 +95,16 @@ def test_labels_are_taken_as_they_are_written(text, label):
     condition = parse_condition(text.format(label), fields)
     assert condition == OneOf("code", (label,))
     check_values(condition, Domain(fields))
+
+
+def test_allowed_rows_may_hold_booleans_and_nothing_as_yaml_reads_them():
+    fields = (Boolean("insured", missing=True), Categorical("plan", ("basic", "none")))
+    rule = parse_constraint({"fields": ["insured", "plan"], "allowed": [[True, "basic"], [None, "none"]]}, fields)
+    check_values(rule.condition, Domain(fields))
+    assert rule.condition == AnyOf((
+        All((All((OneOf("insured", ("true",)), Not(OneOf("insured", (None,))))), OneOf("plan", ("basic",)))),
+        All((OneOf("insured", (None,)), OneOf("plan", ("none",)))),
+    ))  # fmt: skip
 
 
 def test_sums_may_have_brackets_and_quoted_fields():

@@ -61,11 +61,7 @@ _TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=",
 
 def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
     """One condition on these fields of a domain, such as `age >= 65 and sex = female`."""
-    reader = _Reader(text, {field.name: field for field in fields})
-    parts = reader.parts()
-    if len(parts) > 1:
-        raise reader.wrong()
-    return parts[0]
+    return _Reader(text, {field.name: field for field in fields}).parts(1)[0]
 
 
 def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[str] = ()) -> Constraint:
@@ -75,10 +71,7 @@ def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[st
     """
     by_name = {field.name: field for field in fields}
     if isinstance(plain, str):
-        reader = _Reader(plain, by_name)
-        claim, *when = reader.parts()
-        if len(when) > 1:
-            raise reader.wrong()
+        claim, *when = _Reader(plain, by_name).parts(2)
         return Rule(claim, when[0] if when else None, plain)
     if isinstance(plain, dict) and set(plain) == {"unique"}:
         names = [plain["unique"]] if isinstance(plain["unique"], str) else plain["unique"]
@@ -119,7 +112,7 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
         raise UsageError(
             f"`allowed` of a constraint must list 1 to {_MAX_COMBINATIONS:,} rows with one value per field."
         )
-    distinct = list(dict.fromkeys(tuple(map(str, row)) for row in rows))
+    distinct = list(dict.fromkeys(tuple(map(written, row)) for row in rows))
     # Where a row lists `missing`, a missing value is a value like the others; else it matches any value.
     definite = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
 
@@ -129,6 +122,15 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
 
     parts = (All(tuple(listed(name, value) for name, value in zip(names, row, strict=True))) for row in distinct)
     return Rule(AnyOf(tuple(parts)), None, plain)
+
+
+def written(value: object) -> str:
+    """A value of Python or YAML as a condition writes it.
+
+    >>> written(True), written(None), written(5)
+    ('true', 'missing', '5')
+    """
+    return MISSING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def one_of(field: Any, values: Sequence[str]) -> Condition:
@@ -181,8 +183,8 @@ class _Reader:
             " `married = never if age < 15`, with quotes around names and values of several words."
         )
 
-    def parts(self) -> list[Condition]:
-        """The conditions before and after every `if`."""
+    def parts(self, most: int) -> list[Condition]:
+        """The condition, or those before and after an `if`."""
         sources: list[list[str]] = [[]]
         text, at = self._text.strip(), 0
         while at < len(text):
@@ -197,6 +199,8 @@ class _Reader:
             else:
                 sources[-1].append(f"_{len(self._words)}")
                 self._words.append((kind, word[1:-1] if kind == "quoted" else word))
+        if len(sources) > most:
+            raise self.wrong()
         try:
             return [self._condition(ast.parse(" ".join(one), mode="eval").body, 1) for one in sources]
         except (SyntaxError, RecursionError, MemoryError):
