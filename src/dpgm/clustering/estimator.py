@@ -1,5 +1,6 @@
 """Private kernel k-means with the interface of scikit-learn, and how well clusters match labels."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from dpgm.validation import one_of, positive, whole
 LENGTH_FACTOR = 2.0  # records longer than this many times the expected length count less in the profile
 
 
+@dataclass(eq=False, repr=False)
 class PrivateKernelKMeans:
     """Differentially private kernel k-means on random Fourier features (Algorithm 2 of the paper, corrected).
 
@@ -69,36 +71,20 @@ class PrivateKernelKMeans:
     (True, (GaussianRelease(noise=5.0, count=5), GaussianRelease(noise=5.0, count=5)))
     """
 
-    def __init__(
-        self,
-        clusters: int,
-        *,
-        count_noise: float,
-        sum_noise: float,
-        cluster_steps: int = 10,
-        features: int | None = None,
-        gamma: float | None = None,
-        kernel: Literal["rbf", "laplacian", "linear"] = "rbf",
-        phase: bool = False,
-        profile_noise: float | None = None,
-        starts: int = STARTS,
-        shrink: bool = True,
-        memory_limit: int = MEMORY_LIMIT,
-        device: str = "cpu",
-    ) -> None:
-        self.clusters = clusters
-        self.count_noise = count_noise
-        self.sum_noise = sum_noise
-        self.cluster_steps = cluster_steps
-        self.features = features
-        self.gamma = gamma
-        self.kernel = kernel
-        self.phase = phase
-        self.profile_noise = profile_noise
-        self.starts = starts
-        self.shrink = shrink
-        self.memory_limit = memory_limit
-        self.device = device
+    clusters: int
+    _: KW_ONLY
+    count_noise: float
+    sum_noise: float
+    cluster_steps: int = 10
+    features: int | None = None
+    gamma: float | None = None
+    kernel: Literal["rbf", "laplacian", "linear"] = "rbf"
+    phase: bool = False
+    profile_noise: float | None = None
+    starts: int = STARTS
+    shrink: bool = True
+    memory_limit: int = MEMORY_LIMIT
+    device: str = "cpu"
 
     def fit(
         self,

@@ -57,7 +57,7 @@ class ImageFeatures:
 
     def __init__(self, design: EmbeddingDesign, *, device: torch.device | str = "cpu") -> None:
         self.design = design
-        self._transforms: dict[str, _CosineTransform | _GaborTransform] = {
+        self._transforms = {
             name: _transform(name, design, device)
             for name in dict.fromkeys(feature_set.transform for feature_set in design.sets)
         }
@@ -95,35 +95,42 @@ class ImageFeatures:
         return torch.cat(places)
 
 
-class _CosineTransform:
-    """Damped cosine coefficients w_f DCT(x) with w_f = 1 / (1 + f² / damping); small weights are left out."""
+@dataclass(frozen=True, eq=False)
+class _Transform:
+    """Products of images with one matrix, or the moduli of those with two (cosines and sines)."""
 
-    def __init__(self, height: int, columns: int, rules: MapRules, device: torch.device | str) -> None:
+    matrices: tuple[Tensor, ...]  # (pixels, width)
+    smoothing: float = 0.0
+    strength: float = 1.0
+
+    @property
+    def width(self) -> int:
+        return self.matrices[0].shape[1]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if len(self.matrices) == 1:
+            return images @ self.matrices[0]
+        cosines, sines = self.matrices
+        squares = (images @ cosines).square() + (images @ sines).square()
+        return (squares + self.smoothing).sqrt() * self.strength
+
+
+def _transform(name: Transform, design: EmbeddingDesign, device: torch.device | str) -> _Transform:
+    """Of a set of features, on a device.
+
+    Strokes are waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength. Cosine coefficients
+    are damped, w_f DCT(x) with w_f = 1 / (1 + f² / damping); those of small weights are left out.
+    """
+    height, columns, rules = design.height, design.columns, design.map
+    if name == "dct":
         weights = 1 / (1 + squared_frequencies(height, columns).flatten() / rules.damping)
         chosen = torch.nonzero(weights > rules.least_weight).flatten()
-        self._matrix = (cosine_images(height, columns, chosen) * weights[chosen, None]).to(device)
-        self.width = len(chosen)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return images @ self._matrix.T
-
-
-class _GaborTransform:
-    """Modulus of waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength."""
-
-    def __init__(
-        self, height: int, columns: int, waves: tuple[float, ...], rules: MapRules, device: torch.device | str
-    ) -> None:
-        side = math.sqrt(height * columns)
-        windowed = [_windowed_waves(height, columns, side / ratio, rules) for ratio in waves]
-        self._smoothing, self._strength = rules.smoothing, rules.strength * math.sqrt(2 / len(waves))
-        self._cosines = torch.cat([cosine for cosine, _ in windowed]).T.contiguous().to(device)
-        self._sines = torch.cat([sine for _, sine in windowed]).T.contiguous().to(device)
-        self.width = self._cosines.shape[1]
-
-    def __call__(self, images: Tensor) -> Tensor:
-        squares = (images @ self._cosines).square() + (images @ self._sines).square()
-        return (squares + self._smoothing).sqrt() * self._strength
+        return _Transform(((cosine_images(height, columns, chosen) * weights[chosen, None]).to(device).T,))
+    waves = rules.waves if name == "gabor" else rules.waves_middle
+    side = math.sqrt(height * columns)
+    windowed = [_windowed_waves(height, columns, side / ratio, rules) for ratio in waves]
+    cosines, sines = (torch.cat(parts).T.contiguous().to(device) for parts in zip(*windowed, strict=True))
+    return _Transform((cosines, sines), rules.smoothing, rules.strength * math.sqrt(2 / len(waves)))
 
 
 def _windowed_waves(height: int, columns: int, wavelength: float, rules: MapRules) -> tuple[Tensor, Tensor]:
@@ -146,16 +153,6 @@ def _windowed_waves(height: int, columns: int, wavelength: float, rules: MapRule
 def _centres(size: int, rules: MapRules) -> Tensor:
     places = min(rules.places, size)
     return (torch.arange(places) + 0.5) * (size / places) - 0.5
-
-
-def _transform(
-    name: Transform, design: EmbeddingDesign, device: torch.device | str
-) -> _CosineTransform | _GaborTransform:
-    height, columns, rules = design.height, design.columns, design.map
-    if name == "dct":
-        return _CosineTransform(height, columns, rules, device)
-    waves = rules.waves if name == "gabor" else rules.waves_middle
-    return _GaborTransform(height, columns, waves, rules, device)
 
 
 def cosine_basis(size: int) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, concatenate, index_dtype, level_bits
+from dpgm.data.records import Records, concatenate, level_bits
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import cosine_images, squared_frequencies
 from dpgm.images.layout import ImageLayout
@@ -137,10 +137,7 @@ class ImageGenerator:
         dense[:, self._layout.start : self._layout.start + image.width] = level_bits(levels.numpy(), image)
         if self._layout.labelled:
             dense[np.arange(len(classes)), self._layout.label_start + classes.numpy()] = True
-        rows, columns = np.nonzero(dense)
-        indptr = np.zeros(len(dense) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=len(dense)), out=indptr[1:])
-        return Records(self.domain, indptr, columns.astype(index_dtype(self.domain.width)))
+        return Records.from_dense(dense, self.domain)
 
 
 def _check_architecture(architecture: Mapping[str, Any], layout: ImageLayout) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.compute import layer_kernels, sparse_kernels
-from dpgm.data.records import Records
+from dpgm.data.records import Records, row_pointers
 from dpgm.mechanisms.query import View
 from dpgm.networks.outputs import Outputs
 from dpgm.networks.per_record_gradients import Activation, Block, Factor, Layout, Model, Signal, Squares, _Records
@@ -97,9 +97,7 @@ def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArr
     routed = np.asarray(view.kept["clusters"])[rows]
     # Small numbers are sorted by radix, in a fraction of the time.
     order = np.argsort(routed.astype(np.uint16) if clusters <= 2**16 else routed, kind="stable")
-    bounds = np.zeros(clusters + 1, dtype=np.int64)
-    np.cumsum(np.bincount(routed, minlength=clusters), out=bounds[1:])
-    return rows[order], bounds
+    return rows[order], row_pointers(np.bincount(routed, minlength=clusters))
 
 
 class BlockViews:
@@ -147,8 +145,7 @@ class SegmentedBatch:
 
     def _gather(self) -> None:
         """Copy the records: sorted by model they are in another order than they lie in memory."""
-        pointers = np.zeros(len(self._lengths) + 1, dtype=np.int64)
-        np.cumsum(self._lengths, out=pointers[1:])
+        pointers = row_pointers(self._lengths)
         copy = self._workspace.array("items", int(pointers[-1]), self._csr[1].dtype)
         sparse_kernels.gather(self._csr, pointers, copy)
         self._csr = (pointers, copy, np.arange(len(self._lengths)))

@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, index_dtype
+from dpgm.data.records import Records, concatenate, index_dtype, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.rbm import RBM
-from dpgm.networks.rules import LARGEST_PARAMETER, SHARES_OFF
+from dpgm.networks.rules import LARGEST_PARAMETER, MOST_CLUSTERS, MOST_POINTS, SHARES_OFF, is_size
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
 
 CHUNK = 4096  # records generated at a time: their logits stay in the cache
-MOST_CLUSTERS = 100_000
-MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +72,12 @@ class Mixture:
         """
         sizes = dict(architecture)
         clusters, with_chains = sizes.pop("clusters", None), sizes.pop("with_chains", None)
-        if not isinstance(clusters, int) or isinstance(clusters, bool) or not 1 <= clusters <= MOST_CLUSTERS:
+        if not is_size(clusters, MOST_CLUSTERS):
             raise ArtefactError("the model's number of clusters is not valid; get the release again.")
         if not isinstance(with_chains, bool) or (with_chains and sizes.get("kind") != RBM.kind):
             raise ArtefactError("the model's architecture is not valid; get the release again.")
         points = sizes.pop("points", None)
-        if points is not None and (
-            sizes.get("kind") != VAE.kind
-            or not isinstance(points, int)
-            or isinstance(points, bool)
-            or not 1 <= points <= MOST_POINTS
-        ):
+        if points is not None and (sizes.get("kind") != VAE.kind or not is_size(points, MOST_POINTS)):
             raise ArtefactError("the model's number of latent points is not valid; get the release again.")
         model = model_of(sizes, domain)
         expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
@@ -137,22 +130,22 @@ class Mixture:
         """
         if self.products is not None:
             return self.products.sample(count, generator=generator)
-        weights = self.weights.double().clamp(min=0)
-        which = torch.multinomial(weights, count, replacement=True, generator=generator) if count else None
-        counts = [0] * len(weights) if which is None else torch.bincount(which, minlength=len(weights)).tolist()
-        indices: list[np.ndarray[Any, Any]] = []
-        lengths: list[np.ndarray[Any, Any]] = []
+        if count == 0:
+            return Records.from_lists([], self.domain)
+        weights, parts = self.weights.double().clamp(min=0), []
+        which = torch.multinomial(weights, count, replacement=True, generator=generator)
+        counts = torch.bincount(which, minlength=len(weights)).tolist()
         for s, number in enumerate(counts):
             chains = None if self.chains is None else self.chains[s : s + 1]
             for start in range(0, number, CHUNK):
                 logits = self.model.generate(
                     self.parameters[s : s + 1], chains, min(CHUNK, number - start), generator=generator
                 )
-                columns, found = self.model.outputs.draw_sparse(logits, generator=generator)
-                indices.append(columns)
-                lengths.append(found)
-        drawn = _assemble(indices, lengths, self.domain)
-        if len(counts) == 1 or which is None:
+                columns, lengths = self.model.outputs.draw_sparse(logits, generator=generator)
+                columns = columns.astype(index_dtype(self.domain.width), copy=False)
+                parts.append(Records(self.domain, row_pointers(lengths), columns))
+        drawn = concatenate(parts)
+        if len(counts) == 1:
             return drawn
         # Networks made their records one after another; put them where the draw of `which` has them.
         places = np.argsort(which.numpy(), kind="stable")
@@ -183,12 +176,3 @@ def model_of(architecture: Mapping[str, Any], domain: Domain) -> VAE | RBM:
     if kind == RBM.kind:
         return RBM.from_architecture(architecture, domain)
     raise ArtefactError("the release's kind of network is not known to this version of dpgm.")
-
-
-def _assemble(indices: list[Any], lengths: list[Any], domain: Domain) -> Records:
-    indptr = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
-    kind = index_dtype(domain.width)
-    if not lengths:
-        return Records(domain, indptr, np.empty(0, dtype=kind))
-    np.cumsum(np.concatenate(lengths), out=indptr[1:])
-    return Records(domain, indptr, np.concatenate(indices).astype(kind))

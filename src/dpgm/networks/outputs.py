@@ -43,11 +43,6 @@ class Outputs:
         """First and end columns of the softmax blocks."""
         return _columns(self.softmax)
 
-    @cached_property
-    def bernoulli_ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and end columns of the Bernoulli ranges."""
-        return _columns(self.bernoulli)
-
     def probabilities(self, logits: Tensor) -> Tensor:
         """Logits (..., m) into probabilities, in place."""
         for start, stop in self.bernoulli:
@@ -107,8 +102,7 @@ class Outputs:
             shares = torch.softmax(logits[:, start:stop], -1)
             chosen[:, number] = _choose(shares, generator) + start
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
-        starts, stops = self.bernoulli_ranges
-        return sparse_kernels.draw_rows(logits.numpy(), starts, stops, chosen.numpy(), keys)
+        return sparse_kernels.draw_rows(logits.numpy(), *_columns(self.bernoulli), chosen.numpy(), keys)
 
 
 def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

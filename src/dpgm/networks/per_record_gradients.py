@@ -12,10 +12,11 @@ and one optimiser call serve them all. A model that is not of this shape can use
 delta is the whole per-record gradient (`autograd_factor`): slower, same guarantee.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import torch
@@ -24,9 +25,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-
-if TYPE_CHECKING:
-    from dpgm.networks.outputs import Outputs
+from dpgm.networks.outputs import Outputs
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class Batch(Protocol):
         ...
 
     def reconstruct(
-        self, block: Block, activation: Signal, outputs: "Outputs"
+        self, block: Block, activation: Signal, outputs: Outputs
     ) -> tuple[Tensor, Squares | None, Tensor]:
         """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input."""
         ...
@@ -181,54 +180,51 @@ class Batch(Protocol):
         ...
 
 
-class Model(Protocol):
-    """A generative network as plain tensors; it knows nothing of privacy.
+@dataclass(frozen=True)
+class Model(ABC):
+    """A generative network over a domain, as plain tensors; it knows nothing of privacy.
 
     `factors` is called on private records inside a query. Everything else sees released values only.
     """
 
+    domain: Domain
     kind: ClassVar[str]
 
-    @property
-    def domain(self) -> Domain:
-        """The records' public domain."""
-        ...
+    @cached_property
+    def outputs(self) -> Outputs:
+        """How logits become records."""
+        return Outputs.of(self.domain.blocks)
 
     @property
+    @abstractmethod
     def layout(self) -> Layout:
         """The parameter blocks."""
-        ...
-
-    @property
-    def outputs(self) -> "Outputs":
-        """How logits become records."""
-        ...
 
     @property
     def draws(self) -> int:
         """Standard normal numbers a record needs in one pass."""
-        ...
+        return 0
 
     @property
+    @abstractmethod
     def architecture(self) -> dict[str, object]:
         """Sizes as plain JSON values, from which the model can be made again."""
-        ...
 
+    @abstractmethod
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Random starting parameters, (clusters, P)."""
-        ...
 
+    @abstractmethod
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
         """A copy of (k, P) parameters whose generator starts at item frequencies (k, m)."""
-        ...
 
+    @abstractmethod
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """One factor per block for a batch; deltas are gradients of a loss summed within each record."""
-        ...
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:
-        """Public state carried from step to step (the chains of an RBM), or None."""
-        ...
+        """Public state carried from step to step (the chains of an RBM); None where there is nothing to carry."""
+        return None
 
     def advance(
         self,
@@ -239,14 +235,14 @@ class Model(Protocol):
         *,
         generator: torch.Generator,
     ) -> None:
-        """Move the public state on and add its part to the mean gradient (k, P), both in place."""
-        ...
+        """Move the public state, where there is one, on and add its part to the mean gradient (k, P), both in place."""
+        raise NotImplementedError
 
+    @abstractmethod
     def generate(
         self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
     ) -> Tensor:
         """Output logits (count, m) of generated records from one model's parameters (1, P) and state (1, ...)."""
-        ...
 
 
 def autograd_factor(block: Block, loss: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch) -> Factor:

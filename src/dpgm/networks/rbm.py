@@ -16,21 +16,19 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout
-from dpgm.networks.rules import RULES
+from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Model
+from dpgm.networks.rules import RULES, is_size
 from dpgm.validation import whole
 
 
 @dataclass(frozen=True)
-class RBM:
+class RBM(Model):
     """An RBM over a domain; softmax fields are groups of visible units of which one is on.
 
     `chains` Gibbs chains per model run along with training, one sweep per step; a generated record is the end of
     `sweeps` sweeps from one of them (or from noise).
     """
 
-    domain: Domain
     hidden: int = RULES.hidden
     chains: int = RULES.chains
     sweeps: int = RULES.sweeps
@@ -55,19 +53,9 @@ class RBM:
         if set(architecture) != {"kind", *names}:
             raise ArtefactError("the model's architecture is not that of an RBM; get the release again.")
         sizes = [architecture[name] for name in names]
-        if any(not isinstance(s, int) or isinstance(s, bool) or not 1 <= s <= 1_000_000 for s in sizes):
+        if not all(is_size(size) for size in sizes):
             raise ArtefactError("the model's architecture has an impossible size; get the release again.")
         return cls(domain, *sizes)
-
-    @property
-    def draws(self) -> int:
-        """The data phase is deterministic."""
-        return 0
-
-    @cached_property
-    def outputs(self) -> Outputs:
-        """How logits become records."""
-        return Outputs.of(self.domain.blocks)
 
     @cached_property
     def layout(self) -> Layout:

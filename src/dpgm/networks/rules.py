@@ -1,7 +1,7 @@
 """Tuned numbers of the mixtures of networks, each with its reason; all of them public."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,11 @@ from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.settings import FamilySettings
 
-# Not tuned: parameters of a release beyond this are refused; shares may miss 1 by so much, as float32 sums do.
+# Not tuned. Parameters and sizes of a release beyond these are refused; shares may miss 1 by so much, as float32 sums
+# do.
 LARGEST_PARAMETER = 1e30
+LARGEST_SIZE = 1_000_000
+MOST_CLUSTERS = MOST_POINTS = 100_000
 SHARES_OFF = 1e-3
 MOST_FREQUENT = 0.5  # of the start frequencies: a stated mean length may exceed the number of items
 
@@ -116,6 +119,11 @@ class NetworkRules:
 
 
 RULES = NetworkRules()
+
+
+def is_size(value: object, most: int = LARGEST_SIZE) -> TypeGuard[int]:
+    """Whether a value of an untrusted file can be a size."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def assumed_mean_length(domain: Domain | None, rules: NetworkRules = RULES) -> float | None:

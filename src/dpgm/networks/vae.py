@@ -17,17 +17,15 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Signal
-from dpgm.networks.rules import RULES
+from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Model, Signal
+from dpgm.networks.rules import RULES, is_size
 from dpgm.validation import whole
 
 
 @dataclass(frozen=True)
-class VAE:
+class VAE(Model):
     """A variational autoencoder over a domain: hidden layer sizes of the encoder, and the latent size."""
 
-    domain: Domain
     hidden: tuple[int, ...] = (RULES.hidden,)
     latent: int = RULES.latent
     kind: ClassVar[str] = "vae"
@@ -52,7 +50,7 @@ class VAE:
         hidden, latent = architecture.get("hidden"), architecture.get("latent")
         if set(architecture) != {"kind", "hidden", "latent"} or not isinstance(hidden, list) or not hidden:
             raise ArtefactError("the model's architecture is not that of a VAE; get the release again.")
-        if len(hidden) > 16 or not all(_is_size(size) for size in [*hidden, latent]):
+        if len(hidden) > 16 or not all(is_size(size) for size in [*hidden, latent]):
             raise ArtefactError("the model's architecture has an impossible size; get the release again.")
         return cls(domain, tuple(hidden), latent)  # type: ignore[arg-type]
 
@@ -60,11 +58,6 @@ class VAE:
     def draws(self) -> int:
         """Standard normal numbers a record needs in one pass."""
         return self.latent
-
-    @cached_property
-    def outputs(self) -> Outputs:
-        """How logits become records."""
-        return Outputs.of(self.domain.blocks)
 
     @cached_property
     def layout(self) -> Layout:
@@ -139,21 +132,6 @@ class VAE:
                 slope = batch.back(self._encoder[i], slope)
         return found
 
-    def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:
-        """Nothing is carried from step to step."""
-        return None
-
-    def advance(
-        self,
-        state: Tensor,
-        parameters: Tensor,
-        norm_bound: float | Tensor,
-        gradient: Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> None:
-        """Nothing to move on."""
-
     def generate(
         self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
     ) -> Tensor:
@@ -199,7 +177,3 @@ class VAE:
         """Product signal (k, n, inputs) @ matrix + bias, of each model."""
         matrix = self.layout.matrix(parameters, block)
         return torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000
