@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -81,29 +81,27 @@ class _Tilted:
         return fft.rfft(folded.astype(np.longdouble) if precise else folded) ** self.times
 
 
+@dataclass(frozen=True, eq=False)
 class Composed:
     """A composed loss: tilted masses on a window, with what lies outside bounded from above."""
 
-    def __init__(
-        self,
-        grid: float,
-        first: int,
-        masses: Floats,
-        infinity: float,
-        tilt: float,
-        log_moment: float,
-        noise: float,
-        complete: bool,
-    ) -> None:
-        self.grid, self.first, self.masses, self.infinity = grid, first, masses, infinity
-        self._tilt, self._noise, self._log_moment = tilt, noise, log_moment
-        self._complete = complete  # no loss lies above the window
-        # Sums over all losses from each grid point up, as logarithms: tilts take them out of floating point's range.
-        losses = grid_points(first, len(masses), grid)
+    grid: float
+    first: int
+    masses: Floats
+    infinity: float
+    _tilt: float
+    _log_moment: float
+    _noise: float
+    _complete: bool  # no loss lies above the window
+
+    @cached_property
+    def _sums(self) -> tuple[Floats, Floats]:
+        """Sums of P and of Q over the losses from each grid point up, as logarithms: tilts leave the range of floats."""
+        losses = grid_points(self.first, len(self.masses), self.grid)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(masses, 0.0)) + (log_moment - tilt * losses)
-        self._upper = np.logaddexp.accumulate(logs[::-1])[::-1]
-        self._lower = np.logaddexp.accumulate((logs - losses)[::-1])[::-1]
+            logs = np.log(np.maximum(self.masses, 0.0)) + (self._log_moment - self._tilt * losses)
+        upper, lower = (np.logaddexp.accumulate(numbers[::-1])[::-1] for numbers in (logs, logs - losses))
+        return upper, lower
 
     @property
     def lowest(self) -> float:
@@ -126,8 +124,8 @@ class Composed:
         if self.delta(self.lowest) <= delta:
             return self.lowest
         start = max(0, -self.first)
-        losses = grid_points(self.first + start, len(self._upper) - start, self.grid)
-        upper, lower = self._upper[start:], self._lower[start:]
+        upper, lower = (sums[start:] for sums in self._sums)
+        losses = grid_points(self.first + start, len(upper), self.grid)
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = upper + np.log(-np.expm1(np.minimum(losses + lower - upper, 0.0)))
         outside = np.log(self._noise) + self._log_moment - self._tilt * losses
@@ -150,9 +148,10 @@ class Composed:
 
     def _sums_above(self, epsilon: float) -> tuple[float, float]:
         place = max(0, math.floor(epsilon / self.grid) + 1 - self.first)
-        if place >= len(self._upper):
+        if place >= len(self.masses):
             return -math.inf, -math.inf
-        return float(self._upper[place]), float(self._lower[place])
+        upper, lower = self._sums
+        return float(upper[place]), float(lower[place])
 
 
 def _exp(value: float) -> float:
@@ -201,31 +200,6 @@ def _window(parts: Sequence[_Tilted], mass: float) -> tuple[int, int, bool]:
     return low, high, high == highest
 
 
-class Part(Protocol):
-    """Something that can be put on a grid of losses and composed."""
-
-    def width(self, tail: float) -> float:
-        """How far the losses of one run reach, leaving out outcomes of probability `tail` at either end."""
-        ...
-
-    def variance(self, tail: float) -> float:
-        """Variance of the composed loss, roughly."""
-        ...
-
-    def added_variance(self, grid: float, tail: float) -> float:
-        """What connecting the dots of a grid adds to that variance."""
-        ...
-
-    def on_grid(self, grid: float, tail: float) -> Loss:
-        """The loss on a grid, dominating the exact one."""
-        ...
-
-    @property
-    def runs(self) -> int:
-        """How many outcomes are drawn in all."""
-        ...
-
-
 class Refined(NamedTuple):
     """A composed loss, its epsilon, and about how much of that epsilon is owed to the grid."""
 
@@ -235,7 +209,7 @@ class Refined(NamedTuple):
 
 
 def refined(
-    parts: Sequence[Part],
+    parts: Sequence["Part"],
     delta: float,
     tilt: float,
     *,
@@ -335,6 +309,9 @@ class Envelope:
         infinity = float(profile[-1])
         result[0] = max(0.0, 1.0 - infinity - float(result[1:].sum()))
         return Loss(grid, first, result, infinity)
+
+
+Part: TypeAlias = Pair | Envelope  # what can be put on a grid of losses and composed
 
 
 def _profile(masses: Floats, infinity: float, losses: Floats) -> Floats:
