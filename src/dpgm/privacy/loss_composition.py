@@ -96,7 +96,7 @@ class Composed:
 
     @cached_property
     def _sums(self) -> tuple[Floats, Floats]:
-        """Sums of P and of Q over the losses from each grid point up, as logarithms: tilts leave the range of floats."""
+        """Sums of P and of Q over the losses from each grid point up, as logarithms, since tilts leave the range."""
         losses = grid_points(self.first, len(self.masses), self.grid)
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(self.masses, 0.0)) + (self._log_moment - self._tilt * losses)

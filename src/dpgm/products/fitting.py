@@ -46,7 +46,7 @@ class Targets:
     """What a generator should show, as far as it was measured, and how to fit it."""
 
     profile: (
-        Tensor  # (m,) share of the records that hold each position; the start, and what components are pulled to
+        Tensor  # (m,) share of the records that hold each position; what components start from, and are pulled to
     )
     moments: Sequence[Target[Expected]]
     lengths: Target[LengthGroups] | None

@@ -9,7 +9,7 @@ width gamma and the number of features.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -49,6 +49,9 @@ class FourierFeatures:
         offsets: (f,) int16, the phases b in parts of a turn; zero for the paired map.
         phase: which of the two maps.
     """
+
+    grid: ClassVar[float] = 1.0 / UNIT
+    norm_bound: ClassVar[float] = 1.0
 
     gamma: float
     kernel: Kernel
@@ -128,16 +131,6 @@ class FourierFeatures:
         return int(self.angles.shape[1]) * (1 if self.phase else 2)
 
     @property
-    def grid(self) -> float:
-        """What one unit of `quantised` stands for."""
-        return 1.0 / UNIT
-
-    @property
-    def norm_bound(self) -> float:
-        """Every feature vector is at most this long, whatever the record."""
-        return 1.0
-
-    @property
     def box(self) -> tuple[float, float]:
         """Every feature lies in here, whatever the record."""
         return -math.sqrt(2 / self.features), math.sqrt(2 / self.features)
@@ -175,6 +168,9 @@ class FourierFeatures:
 class IdentityFeatures:
     """The record itself, of norm at most sqrt(m): the standard private k-means of Blum et al."""
 
+    grid: ClassVar[float] = 1.0
+    box: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
     width: int
 
     @property
@@ -183,19 +179,9 @@ class IdentityFeatures:
         return self.width
 
     @property
-    def grid(self) -> float:
-        """Ones are ones."""
-        return 1.0
-
-    @property
     def norm_bound(self) -> float:
         """A record with every item has this norm."""
         return math.sqrt(self.width)
-
-    @property
-    def box(self) -> tuple[float, float]:
-        """Entries are 0 or 1."""
-        return 0.0, 1.0
 
     def quantised(self, records: Records, device: str = "cpu") -> Tensor:
         """(n, m) int16 zeros and ones."""

@@ -4,7 +4,7 @@ Of all items (`RecordLengths`), or of groups of popular ones (`PopularLengths`).
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import ClassVar
 
@@ -37,16 +37,10 @@ class RecordLengths:
     def query(self) -> Query:
         """Lengths 0 .. longest, at most 512; a record is in one bin."""
         longest = int(min(self.domain.item_positions.sum(), LONGEST))
-        free = self.domain.item_positions
+        return Query(partial(self._sum, longest), 1.0, (longest + 1,), grid=1.0)
 
-        def count(view: View) -> Tensor:
-            total = np.zeros(longest + 1, dtype=np.int64)
-            for chunk in view.rows.pieces():
-                lengths = chunk.lengths if free.all() else counts_within(chunk, free)
-                total += np.bincount(np.minimum(lengths, longest), minlength=longest + 1)
-            return torch.from_numpy(total)
-
-        return Query(count, 1.0, (longest + 1,), grid=1.0)
+    def _sum(self, longest: int, view: View) -> Tensor:
+        return _histograms(view.rows, self.domain.item_positions[None], longest)[0]
 
 
 @dataclass(frozen=True)
@@ -75,19 +69,24 @@ class PopularLengths:
 
     def query(self) -> Query:
         """One row per group: 0 .. as many items as the largest has; a record is in one bin of every row."""
-        shape = (len(self.groups), max(map(len, self.groups)) + 1)
+        longest = max(map(len, self.groups))
+        return Query(partial(self._sum, longest), sqrt(len(self.groups)), (len(self.groups), longest + 1), grid=1.0)
+
+    def _sum(self, longest: int, view: View) -> Tensor:
         inside = np.zeros((len(self.groups), self.domain.width), dtype=np.bool_)
         for row, group in zip(inside, self.groups, strict=True):
             row[list(group)] = True
+        return _histograms(view.rows, inside, longest)
 
-        def count(view: View) -> Tensor:
-            total = np.zeros(shape, dtype=np.int64)
-            for chunk in view.rows.pieces():
-                for counts, chosen in zip(total, inside, strict=True):
-                    counts += np.bincount(counts_within(chunk, chosen), minlength=len(counts))
-            return torch.from_numpy(total)
 
-        return Query(count, sqrt(len(self.groups)), shape, grid=1.0)
+def _histograms(rows: Records, inside: NDArray[np.bool_], longest: int) -> Tensor:
+    """One row per row of `inside`: how many records hold 0 .. `longest`, or more, of the positions that it marks."""
+    total = np.zeros((len(inside), longest + 1), dtype=np.int64)
+    for chunk in rows.pieces():
+        for counts, chosen in zip(total, inside, strict=True):
+            held = np.minimum(counts_within(chunk, chosen), longest)
+            counts += np.bincount(held, minlength=longest + 1)
+    return torch.from_numpy(total)
 
 
 def sums_held(records: Records, numbers: Floats) -> Ints:
@@ -99,6 +98,8 @@ def sums_held(records: Records, numbers: Floats) -> Ints:
 
 def counts_within(records: Records, chosen: NDArray[np.bool_]) -> Ints:
     """How many of the chosen positions every record holds."""
+    if chosen.all():
+        return records.lengths
     running = np.zeros(len(records.indices) + 1, dtype=np.int64)
     np.cumsum(chosen[records.indices], out=running[1:])
     return running[records.indptr[1:]] - running[records.indptr[:-1]]
