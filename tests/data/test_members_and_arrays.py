@@ -11,7 +11,7 @@ import dpgm
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.frames import read_frame
-from dpgm.errors import InputError
+from dpgm.errors import InputError, UsageError
 
 
 def objects(path, count=60):
@@ -103,3 +103,30 @@ def test_a_row_with_two_values_of_a_column_is_refused(tmp_path, ending):
     domain = Domain(fields) if ending != "idx" else Domain((Categorical("a", ("w", "x", "y", "z")),))
     with pytest.raises(InputError, match=r"row .*exactly one of them must be 1"):
         dpgm.read_records(path, domain=domain)
+
+
+@pytest.mark.parametrize("dtype", ["object", "category"])
+def test_a_number_beyond_64_bits_changes_how_no_other_row_is_read(dtype):
+    import pandas
+
+    frame = pandas.DataFrame({"n": pandas.Series([1, 2, 10**30], dtype=object).astype(dtype)})
+    numbers = read_frame(frame, Domain((Numeric("n", 0, 10, 5),))).records
+    assert numbers.indices.tolist() == [0, 1, 4]  # brought to the end of the range
+    with pytest.raises(InputError, match="row 3, column 'n': the value is not one of those"):
+        read_frame(frame, Domain((Categorical("n", ("1", "2")),)))
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
+def test_one_column_cannot_hold_both_persons_and_items(package):
+    import pandas
+    import pyarrow as pa
+
+    table = pa.table({"a": ["x", "y"]})
+    with pytest.raises(UsageError, match="columns of a layout must differ"):
+        read_frame(
+            table if package == "pyarrow" else pandas.DataFrame({"a": ["x"]}),
+            None,
+            person="a",
+            item="a",
+            discover=True,
+        )

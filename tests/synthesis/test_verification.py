@@ -13,6 +13,7 @@ from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.signatures import create_keys, read_private_key
 from dpgm.strategy.settings import Config
+from dpgm.synthesis import verification
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import load, sign
 from release_data import edit, rehash, rewrite_readme, some_release
@@ -457,3 +458,11 @@ def test_rules_that_make_no_sense_are_refused_in_a_sentence(folder, value):
         (folder / "certificate.json").write_text(json.dumps(changed))
         with pytest.raises(dpgm.DpgmError):
             load(folder)
+
+
+def test_a_check_whose_reason_is_an_empty_text_has_failed(folder, monkeypatch):
+    def odd(certificate):
+        raise UsageError("; what is before the semicolon is the reason")
+
+    monkeypatch.setattr(verification, "plan_of", odd)
+    assert {"certificate text", "mechanisms of such a fit"} <= set(failed(folder))

@@ -13,6 +13,7 @@ precedence and brackets, with placeholders instead of names and values; nothing 
 
 import ast
 import datetime
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -154,9 +155,10 @@ def _compared(field: Any, operator: Operator, value: str) -> Linear:
 
 
 def _number(text: str) -> float | None:
-    """A number, or a date in days since 1970."""
+    """A finite number, or a date in days since 1970."""
     try:
-        return float(text)
+        number = float(text)
+        return number if math.isfinite(number) else None
     except ValueError:
         pass
     try:
@@ -249,7 +251,10 @@ class _Reader:
                 return _added(((), 0.0), self._sum(inner), -1.0 if isinstance(op, ast.USub) else 1.0)
         kind, text = self._word(node)
         if kind in ("number", "date"):
-            return (), _number(text) or 0.0
+            number = _number(text)
+            if number is None:  # no such day, or beyond all numbers
+                raise self.wrong()
+            return (), number
         if text not in self._fields:
             raise UsageError(
                 f"the condition {self._text[:80]!r} refers to {text[:60]!r}, which is not a field of the"

@@ -150,7 +150,7 @@ def stated_domain(certificate: Certificate) -> Domain | None:
 
 def _check(name: str, why: str | None) -> Check:
     """A check that held unless there is a reason why not."""
-    return Check(name, not why, why or "")
+    return Check(name, why is None, why or "")
 
 
 def _same(found: str, written: str) -> str | None:

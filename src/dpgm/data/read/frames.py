@@ -41,7 +41,7 @@ _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
 )
-_NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+_NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns
     """Some columns of a frame, categories written out; with `infer` Python objects become what they look like."""
     known = _names(data)
     _refuse_repeated(known, known)
-    table = _table(data, [name for name in names if name in known], infer=infer)
+    table = _table(data, [name for name in dict.fromkeys(names) if name in known], infer=infer)
     table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
     kinds = {entry.name: entry.type for entry in table.schema}
     return Columns(
