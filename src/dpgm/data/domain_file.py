@@ -1,26 +1,13 @@
-"""Domains as small YAML or JSON files.
-
-A domain file lists fields in order, each with its name and kind:
+"""Domains as small YAML or JSON files: fields in order, each with its name, its kind and the arguments of its class.
 
     label: income            # optional: the field to predict
-    fields:
-      - {name: stations, kind: items, items: [north, south]}
-      - {name: scan, kind: image, height: 28, columns: 28}
+    fields:                  # docs/data.md has one of every kind
+      - {name: age, kind: numeric, low: 17, high: 90, integer: true}
       - {name: income, kind: categorical, values: [low, high], missing: true}
-      - {name: insured, kind: boolean}
-      - {name: age, kind: numeric, low: 17, high: 90, integer: true}          # bins are found privately
-      - {name: visits, kind: numeric, low: 0, high: 99, bins: 20, integer: true}     # twenty equal bins
-      - {name: bill, kind: numeric, low: 0, high: discover, decimals: 2, specials: [0], scale: log}
-      - {name: admitted, kind: date, low: 2015-01-01, high: 2025-12-31}
-      - {name: left, kind: date, low: 2015-01-01, high: 2025-12-31, after: admitted}   # the time since is modelled
-      - {name: seen, kind: datetime, low: 2015-01-01, high: 2025-12-31, unit: minute}
-      - {name: diagnosis, kind: categorical, discover: true}                  # values are found privately
-      - {name: drugs, kind: items, discover: true}
-      - {name: patient, kind: identifier}      # never read; samples carry fresh ones
-      - {name: notes, kind: ignored}           # never read, not in samples
+      - {name: patient, kind: identifier}
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
-    layout: {shape: long, person: user, item: sku}   # optional, item sets: how samples are written
+    layout: {shape: long, person: user, item: sku}   # optional, for one item set: how samples are written
 
 A release holds numbers as they were found, of the kind `shaped`: popular values, borders and weights of fine cells.
 Nothing else is accepted: no other keys, no key twice, no YAML tags.

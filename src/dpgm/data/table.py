@@ -174,31 +174,26 @@ class TableEncoder:
         if self._suffix:
             texts = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), re.escape(self._suffix) + "$", "")
         known = self._items[field.name]
-        # A token for "missing" that the domain lists as a value is that value.
-        codes = np.full(len(texts), -1, dtype=np.int64)
-        valid = texts.is_valid().to_numpy(zero_copy_only=False)
-        present = texts.filter(valid)
-        if isinstance(known, KnownItems) and known.integers:
-            is_integer = pc.match_substring_regex(pc.utf8_trim_whitespace(present), r"^-?[0-9]{1,18}$")
-            valid[valid] = is_integer.to_numpy(zero_copy_only=False)
-            present = present.filter(is_integer)
-        if isinstance(known, Vocabulary):
+        readable = texts.is_valid()
+        if isinstance(known, Vocabulary):  # a token for "missing" that a domain lists as a value is that value
             tokens = pa.array(self._missing, type=pa.string())
-            stated = pc.invert(pc.is_in(pc.utf8_trim_whitespace(present), value_set=tokens))
-            valid[valid] = stated.to_numpy(zero_copy_only=False)
-            codes[valid] = known.from_texts(present.filter(stated), where)
-            return codes
-        codes[valid] = known.from_texts(present, where)
+            readable = pc.and_not(readable, pc.is_in(pc.utf8_trim_whitespace(texts), value_set=tokens))
+        elif isinstance(known, KnownItems) and known.integers:
+            is_integer = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), r"^-?[0-9]{1,18}$")
+            readable = pc.fill_null(is_integer, False)
+        codes = np.full(len(texts), -1, dtype=np.int64)
+        codes[readable.to_numpy(zero_copy_only=False)] = known.from_texts(texts.filter(readable), where)
         unknown = codes < 0
-        if unknown.any():
-            if not field.missing:
-                row = int(np.argmax(unknown))
-                is_missing = not texts[row].is_valid or texts[row].as_py().strip() in self._missing
-                fault = "missing" if is_missing else "not one of those the domain lists"
-                listing = "" if is_missing else "list the value if it is public, or "
-                advice = f"correct the file, or {listing}give the field `missing: true`"
-                raise InputError(f"{where(row)}: the value is {fault}; {advice}.")
-            codes[unknown] = len(field.values)
+        if isinstance(known, Vocabulary) or not unknown.any():
+            return codes
+        if not field.missing:
+            row = int(np.argmax(unknown))
+            is_missing = not texts[row].is_valid or texts[row].as_py().strip() in self._missing
+            fault = "missing" if is_missing else "not one of those the domain lists"
+            listing = "" if is_missing else "list the value if it is public, or "
+            advice = f"correct the file, or {listing}give the field `missing: true`"
+            raise InputError(f"{where(row)}: the value is {fault}; {advice}.")
+        codes[unknown] = len(field.values)
         return codes
 
 
