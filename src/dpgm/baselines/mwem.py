@@ -35,7 +35,7 @@ from dpgm.baselines.rules import RULES
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records
+from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
@@ -47,6 +47,7 @@ from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
+_HOLDING = "clipped records holding"
 _CHUNK = 8192  # records: float32 sums of so few are exact
 
 
@@ -195,11 +196,9 @@ class MwemStrategy(Strategy):
     measures: Mapping[str, Measures] = {
         **RecordLengths.words,
         SELECT: Measures(
-            "measure",
-            "clipped records holding each item and each pair, to find the worst",
-            "sqrt(sets of a record)",
+            "measure", f"{_HOLDING} each item and each pair, to find the worst", "sqrt(sets of a record)"
         ),
-        MEASURE: Measures("measure", "clipped records holding the chosen item or pair", "1"),
+        MEASURE: Measures("measure", f"{_HOLDING} the chosen item or pair", "1"),
     }
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
@@ -219,9 +218,8 @@ class MwemStrategy(Strategy):
         """Lengths, and half of the rest each for selecting and for measuring."""
         assert isinstance(settings, MwemSettings)
         half, rounds = (1 - RULES.lengths) / 2, settings.iterations
-        return Budget(
-            (Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)),
-        )
+        spends = Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
+        return Budget(spends)
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
@@ -230,10 +228,8 @@ class MwemStrategy(Strategy):
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Sorting the items of every record, and all pairs in every round."""
-        rounds = plan.mechanism(SELECT).count
-        return Work(
-            sizes.records * sizes.items * costs.mwem_item + rounds * math.comb(sizes.width, 2) * costs.mwem_pair
-        )
+        pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
+        return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -249,7 +245,7 @@ class MwemStrategy(Strategy):
         for done in range(rounds):
             context.progress("measure", done, rounds)
             noisy = gateway.release(SELECT, candidates.all_answers(), plan.noise(SELECT)).numpy() / count
-            chosen = _worst(noisy, weights, candidates)
+            chosen = candidates.worst(noisy, weights)
             query = candidates.members(chosen)
             answer = gateway.release(MEASURE, candidates.one_answer(chosen), plan.noise(MEASURE))
             weights.join(query[0], query[-1])
@@ -274,19 +270,19 @@ class MwemStrategy(Strategy):
         kinds = (sizes.dtype, items.dtype, tables.dtype) == (torch.int64, torch.int64, torch.float64)
         if not kinds or any(tensor.dim() != 1 for tensor in (sizes, items, tables)):
             raise ArtefactError("the groups of the release have another shape or type; get it again.")
-        counts, members = sizes.tolist(), items.tolist()
+        counts = sizes.tolist()
         sound = bool(counts) and all(1 <= size <= RULES.largest_group for size in counts)
-        if not sound or sorted(members) != list(range(domain.width)) or sum(counts) != domain.width:
+        if not sound or sorted(items.tolist()) != list(range(domain.width)) or sum(counts) != domain.width:
             raise ArtefactError("the groups of the release do not hold every item once; get it again.")
         if len(tables) != sum(2**size for size in counts):
             raise ArtefactError("the tables of the release have another size; get it again.")
-        groups, at, start = [], 0, 0
-        for size in counts:
-            table = tables[start : start + 2**size].numpy().copy()
-            if not (table >= 0).all() or abs(table.sum() - 1) > 1e-6:
-                raise ArtefactError("a table of the release does not hold probabilities; get it again.")
-            groups.append((members[at : at + size], table.reshape((2,) * size)))
-            at, start = at + size, start + 2**size
+        owned, cells = torch.split(items, counts), torch.split(tables, [2**size for size in counts])
+        if not bool((tables >= 0).all()) or any(abs(float(table.sum()) - 1) > 1e-6 for table in cells):
+            raise ArtefactError("a table of the release does not hold probabilities; get it again.")
+        groups = [
+            (mine.tolist(), table.numpy().copy().reshape((2,) * len(mine)))
+            for mine, table in zip(owned, cells, strict=True)
+        ]
         return WeightedGroups(domain, FactoredWeights.of_groups(groups, RULES.largest_group), cap)
 
 
@@ -313,13 +309,11 @@ class _Candidates:
         at = number - self.width
         return (int(self.upper[0][at]), int(self.upper[1][at]))
 
-    def estimates(self, weights: FactoredWeights) -> NDArray[np.float64]:
-        """What the current distribution answers."""
-        return np.concatenate([weights.single, weights.pairs[self.upper]])
-
-    def allowed(self, weights: FactoredWeights) -> NDArray[np.bool_]:
-        """Candidates that the factored distribution can take in."""
-        return np.concatenate([np.ones(self.width, dtype=np.bool_), weights.representable()[self.upper]])
+    def worst(self, noisy: NDArray[np.float64], weights: FactoredWeights) -> int:
+        """Of those that the factored distribution can take in, the candidate that it answers worst."""
+        gaps = np.abs(noisy - np.concatenate([weights.single, weights.pairs[self.upper]]))
+        gaps[self.width :][~weights.representable()[self.upper]] = -1.0
+        return int(gaps.argmax())
 
     def all_answers(self) -> Query:
         """Every candidate at once; a record of at most `cap` items enters cap + cap (cap - 1) / 2 of them."""
@@ -355,11 +349,6 @@ def _pair_counts(records: Records) -> NDArray[np.int64]:
     return total
 
 
-def _worst(noisy: NDArray[np.float64], weights: FactoredWeights, candidates: _Candidates) -> int:
-    gap = np.abs(noisy - candidates.estimates(weights))
-    return int(np.where(candidates.allowed(weights), gap, -1.0).argmax())
-
-
 def clip_records(records: Records, cap: int) -> Records:
     """At most `cap` items of every record, chosen by a fixed rule of the record alone.
 
@@ -374,9 +363,7 @@ def clip_records(records: Records, cap: int) -> Records:
     order = np.lexsort((rank, rows))
     within = np.arange(len(rows)) - records.indptr[:-1][rows]
     kept = np.sort(order[within < cap])
-    indptr = np.zeros(len(records) + 1, dtype=np.int64)
-    np.cumsum(np.minimum(records.lengths, cap), out=indptr[1:])
-    return Records(records.domain, indptr, records.indices[kept])
+    return Records(records.domain, row_pointers(np.minimum(records.lengths, cap)), records.indices[kept])
 
 
 MWEM = MwemStrategy()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.stats import hypergeom
 
 from dpgm.data.records import Records
 from dpgm.evaluation.raw_columns import RawColumn
@@ -75,15 +75,7 @@ def _copies(real: NDArray[np.uint64], synthetic: NDArray[np.uint64]) -> Copies:
 def _distinct(keys: NDArray[np.uint64], number: int) -> float:
     """How many different records `number` of them hold, on average over which ones are drawn."""
     counts = np.unique(keys, return_counts=True)[1]
-    others = len(keys) - counts
-    with np.errstate(invalid="ignore"):
-        missed = np.exp(
-            gammaln(others + 1)
-            - gammaln(others - number + 1)
-            + gammaln(len(keys) - number + 1)
-            - gammaln(len(keys) + 1)
-        )
-    return float((1 - np.where(others >= number, missed, 0.0)).sum())
+    return float(np.sum(1 - hypergeom.pmf(0, len(keys), counts, number)))
 
 
 def _marks(count: int, seed: int = 0) -> NDArray[np.uint64]:

@@ -117,7 +117,7 @@ def count_queries(records: Records, queries: Queries, reading: Reading = "all") 
     count = _count_all if reading == "all" else _count_any
     for block in records.chunks(min(rows, 65536)):
         bits = packed_bits(block, place, len(used))
-        counts += [count(bits, plan, len(block)) for plan in plans]
+        counts += np.array([count(bits, plan, len(block)) for plan in plans], dtype=np.int64)
     return counts
 
 

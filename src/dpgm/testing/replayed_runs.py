@@ -48,12 +48,10 @@ def assert_playback_invariant(
 ) -> None:
     """One tape, no data or any data: the same state, bit for bit.
 
-    The tape is recorded on datasets[0]; the run is repeated without data, and, the tape still answering, on
-    every other data set and (with_empty) on no rows at all. Pass data sets of different sizes.
-
     Args:
         run: the stage; it returns everything it made, internal state included.
-        datasets: the first is recorded, the others must not matter.
+        datasets: on the first a tape is recorded; the run is repeated without data and, the tape still answering, on
+            all of them. Pass data sets of different sizes.
         tapes: how many tapes are recorded.
         seed: of the first tape.
         allowance: the mechanisms of the plan, if the stage asks a metered gateway.
@@ -62,24 +60,22 @@ def assert_playback_invariant(
     Raises:
         AssertionError: the state or the list of calls depends on the data.
     """
-    others = [*datasets, datasets[0].rows(0, 0)] if with_empty else list(datasets)
+    others = [*datasets, datasets[0].rows(0, 0)] if with_empty else datasets
     for number in range(seed, seed + tapes):
         traced = TraceGateway(datasets[0], randomness=SeededRandomness(number), allowance=allowance)
         expected = run(traced)
         require(bool(traced.calls), "the run released nothing, so there is nothing to check")
-        played = PlaybackGateway(traced.tape, randomness=SeededRandomness(number), allowance=allowance)
-        _assert_same(expected, run(played), "without data")
-        require(played.calls == traced.calls, "the list of calls differs without data")
-        for index, records in enumerate(others):
-            source = SeededRandomness(number)
-            again = TraceGateway(records, randomness=source, tape=traced.tape, allowance=allowance)
-            _assert_same(expected, run(again), f"on data set {index}")
-            require(again.calls == traced.calls, f"the list of calls differs on data set {index}")
-
-
-def _assert_same(expected: Any, got: Any, where: str) -> None:
-    found = differences(expected, got)
-    require(not found, f"the state differs {where}, though the noisy values are the same: {', '.join(found[:8])}")
+        for index in range(-1, len(others)):
+            source, tape = SeededRandomness(number), traced.tape
+            again: PlaybackGateway | TraceGateway
+            if index < 0:
+                where, again = "without data", PlaybackGateway(tape, randomness=source, allowance=allowance)
+            else:
+                where = f"on data set {index}"
+                again = TraceGateway(others[index], randomness=source, tape=tape, allowance=allowance)
+            found = ", ".join(differences(expected, run(again))[:8])
+            require(not found, f"the state differs {where}, though the noisy values are the same: {found}")
+            require(again.calls == traced.calls, f"the list of calls differs {where}")
 
 
 def differences(a: Any, b: Any, path: str = "state") -> list[str]:
@@ -149,9 +145,7 @@ def sensitivity_ratios(
     pairs = _neighbours(run, records, record_to_add, positions, True, seed, allowance, rows_per_person)
     for without, with_it in pairs:
         for at, (call, a, b) in enumerate(zip(with_it.calls, without.exact, with_it.exact, strict=True)):
-            if (
-                at in with_it.vocabularies
-            ):  # sums over a private vocabulary: a value that is not there has the sum 0
+            if at in with_it.vocabularies:  # private; a value that is not there has the sum 0
                 a, b = _aligned(without.vocabularies[at], a, with_it.vocabularies[at], b)
             require(a.shape == b.shape, f"{call.name}: one more record changes the shape")
             a, b = a.double(), b.double()
