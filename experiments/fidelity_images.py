@@ -34,7 +34,7 @@ from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records, level_bits, nearest_levels
 from dpgm.images import fitting as image_fitting
 from dpgm.images import measurement as image_measurement
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import ImageLayout
 from dpgm.images.rules import RULES, ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness

@@ -6,8 +6,8 @@ import torch
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings
-from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 
 

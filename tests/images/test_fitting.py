@@ -6,9 +6,8 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
-from dpgm.images.features import EmbeddingDesign, FeatureSet
+from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
 from dpgm.images.fitting import RefinementSettings, fit_images
-from dpgm.images.layout import ImageLayout
 from dpgm.images.measurement import (
     GRID,
     ClassSizes,

@@ -12,9 +12,8 @@ from dpgm.data.writers import write_records
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate
-from dpgm.images.features import EmbeddingDesign, FeatureSet
+from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
 from dpgm.images.fitting import RefinementSettings, fit_images
-from dpgm.images.layout import ImageLayout
 from dpgm.images.measurement import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
 from dpgm.images.model import draw_levels, image_architecture
 from dpgm.mechanisms.query import View

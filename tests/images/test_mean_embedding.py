@@ -5,8 +5,7 @@ import torch
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures, ImageLayout
 from dpgm.images.measurement import GRID, ClassSizes, MeanEmbedding
 from dpgm.mechanisms.query import View
 

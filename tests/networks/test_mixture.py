@@ -10,7 +10,7 @@ from dpgm.compute import sparse_kernels
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.outputs import Outputs
+from dpgm.networks.model import Outputs
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE
 from model_references import MIXED, SETS

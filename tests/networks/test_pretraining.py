@@ -13,7 +13,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.clipped_gradients_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.per_record_gradients import Signal
+from dpgm.networks.model import Signal
 from dpgm.networks.refinement import pretrain
 from dpgm.networks.rules import RULES
 from dpgm.networks.vae import VAE

@@ -14,9 +14,8 @@ from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks import private_sgd
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
+from dpgm.networks.model import Block, Factor, Layout, Outputs, autograd_factor
 from dpgm.networks.optimizer import OptimizerSettings
-from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import Block, Factor, Layout, autograd_factor
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE

@@ -29,7 +29,7 @@ from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.per_record_gradients import Layout
+from dpgm.networks.model import Layout
 from dpgm.strategy.protocol import Progress, RunContext, silent
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan

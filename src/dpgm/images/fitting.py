@@ -16,8 +16,7 @@ from torch import Tensor
 
 from dpgm.compute.devices import matrix_precision
 from dpgm.data.domain import Domain
-from dpgm.images.features import ImageFeatures
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import ImageFeatures, ImageLayout
 from dpgm.images.measurement import ImageMeasurements, class_shares, mean_features
 from dpgm.images.model import (
     ImageGenerator,

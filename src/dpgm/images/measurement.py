@@ -15,8 +15,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures, ImageLayout
 from dpgm.images.rules import EmbeddingRules, ImageSettings, Transform
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View

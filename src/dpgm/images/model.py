@@ -24,8 +24,7 @@ from torch.nn import functional
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, level_bits
 from dpgm.errors import ArtefactError, UsageError
-from dpgm.images.features import cosine_images, squared_frequencies
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import ImageLayout, cosine_images, squared_frequencies
 from dpgm.images.rules import LARGEST_PARAMETER, OUTPUT_DAMPING, RULES, SHARES_OFF, ImageFitRules
 
 Parameters = dict[str, Tensor]

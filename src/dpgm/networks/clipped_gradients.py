@@ -15,8 +15,7 @@ from torch import Tensor
 from dpgm.compute import layer_kernels, sparse_kernels
 from dpgm.data.records import Records, row_pointers
 from dpgm.mechanisms.query import View
-from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import Activation, Block, Factor, Layout, Model, Signal, Squares, _Records
+from dpgm.networks.model import Activation, Block, Factor, Layout, Model, Outputs, Signal, Squares, _Records
 from dpgm.networks.workspace import Workspace, full_lines, on_lines
 
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above

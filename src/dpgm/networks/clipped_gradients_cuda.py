@@ -25,8 +25,7 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_histogram
 from dpgm.mechanisms.query import View
 from dpgm.networks.clipped_gradients import SLACK, sorted_by_model
-from dpgm.networks.outputs import Outputs
-from dpgm.networks.per_record_gradients import Activation, Block, Factor, Layout, Model, Signal, Squares, _Records
+from dpgm.networks.model import Activation, Block, Factor, Layout, Model, Outputs, Signal, Squares, _Records
 from dpgm.networks.workspace import Workspace
 
 CPU_LIMIT = 2**28  # bytes of resident records when run on the CPU: without numba, and in tests

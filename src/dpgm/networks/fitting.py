@@ -16,13 +16,13 @@ from dpgm.clustering.centers import centers_from_records, draw_initial_centers
 from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, Clustering, cache_limit, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.images.features import ImageLayout
 from dpgm.images.fitting import fit_image_generator
-from dpgm.images.layout import ImageLayout
 from dpgm.images.measurement import measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings
-from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture

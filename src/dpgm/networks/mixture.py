@@ -12,7 +12,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, index_dtype, row_pointers
 from dpgm.errors import ArtefactError
-from dpgm.networks.per_record_gradients import Model
+from dpgm.networks.model import Model
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import LARGEST_PARAMETER, MOST_CLUSTERS, MOST_POINTS, SHARES_OFF, is_size
 from dpgm.networks.vae import VAE

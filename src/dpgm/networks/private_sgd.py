@@ -27,8 +27,8 @@ from dpgm.mechanisms.query import Measures, Query
 from dpgm.networks.clipped_gradients import Pass, SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import DeviceNormBound, PaddedPass
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.model import Model
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
-from dpgm.networks.per_record_gradients import Model
 from dpgm.networks.rules import RULES
 from dpgm.networks.workspace import on_lines
 

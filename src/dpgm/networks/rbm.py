@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.per_record_gradients import RECORDS, Batch, Block, Factor, Layout, Model
+from dpgm.networks.model import RECORDS, Batch, Block, Factor, Layout, Model
 from dpgm.networks.rules import RULES, is_size
 from dpgm.validation import whole
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, STARTS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
-from dpgm.images.layout import ImageLayout
+from dpgm.images.features import ImageLayout
 from dpgm.images.measurement import image_spends
 from dpgm.images.rules import ImageSettings
 from dpgm.images.strategy import IMAGES, image_seconds

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.networks.per_record_gradients import Signal
+from dpgm.networks.model import Signal
 
 LINE = 16  # buffers' rows start at multiples of this many numbers: one cache line in float32
 MOST_VIEWS = 4096  # remembered; a batch's size is random, and of small batches the sizes soon repeat
