@@ -79,19 +79,16 @@ def condition_generator(
         return generator, 1.0, True
     if products is None:
         return generator, 1.0, False
-    regions: list[tuple[Box, ...]] = []
+    boxes: list[Box] = [{}]
     exact = True
     asked = [] if where is None else [(where, False)]
     for condition, unknown in [*((rule.condition, True) for rule in rules), *asked]:
         try:
             region = region_of(condition, domain, unknown=unknown)
-            common([*regions, region.boxes])
+            boxes, exact = common([boxes, region.boxes]), exact and region.exact
         except TooManyBoxesError:
             exact = False
-            continue
-        exact = exact and region.exact
-        regions.append(region.boxes)
-    made, chance = conditioned(products, common(regions))
+    made, chance = conditioned(products, boxes)
     if made is None and chance == 0:
         return generator, 0.0, False
     return (generator, 1.0, False) if made is None else (made, chance, exact)
