@@ -156,8 +156,8 @@ def fit(
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
     _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
-    asked = request(epsilon if planned is None else planned.target_epsilon)
-    synthesizer = _synthesizer(asked, device, seed, options)
+    config = request(epsilon if planned is None else planned.target_epsilon)
+    synthesizer = _synthesizer(config, device, seed, options)
     if options.memory is not None and options.cache is None:
         options = replace(options, cache=out.absolute().parent)
     records, source = _read(data, options, quiet)
@@ -166,7 +166,7 @@ def fit(
     near = None if public is None else read_records(public, replace(options, labels=None))
     total = place_of(len(records))[1]
     if planned is None and not resume:
-        planned = make_plan(replace(asked, rows_per_person=source.rows_per_person), total, records.domain)
+        planned = make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
         _announce_fit(total, records.domain, planned, device, options)
     explained = (UsageError, ArtefactError, BudgetError)  # say by themselves what was spent and what to do
@@ -191,19 +191,19 @@ def fit(
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
 
 
-def _synthesizer(asked: "Config", device: str, seed: int | None, options: "ReadOptions") -> "Synthesizer":
+def _synthesizer(config: "Config", device: str, seed: int | None, options: "ReadOptions") -> "Synthesizer":
     from dpgm.mechanisms.randomness import SeededRandomness
     from dpgm.synthesis.synthesizer import Synthesizer
 
     return Synthesizer(
-        asked.epsilon,
-        asked.delta,
-        asked.clusters,
-        asked.model,
-        asked.preset,
+        config.epsilon,
+        config.delta,
+        config.clusters,
+        config.model,
+        config.preset,
         device=device,
         randomness=None if seed is None else SeededRandomness(seed),
-        mean_length=asked.mean_length,
+        mean_length=config.mean_length,
         memory=options.memory,
     )
 

@@ -81,8 +81,8 @@ def condition_generator(
         return generator, 1.0, False
     boxes: list[Box] = [{}]
     exact = True
-    asked = [] if where is None else [(where, False)]
-    for condition, unknown in [*((rule.condition, True) for rule in rules), *asked]:
+    requested = [] if where is None else [(where, False)]
+    for condition, unknown in [*((rule.condition, True) for rule in rules), *requested]:
         try:
             region = region_of(condition, domain, unknown=unknown)
             boxes, exact = common([boxes, region.boxes]), exact and region.exact
@@ -380,7 +380,7 @@ def _tick_size(format: Any) -> float:
 
 
 def parse_where(where: Where | None, domain: Domain) -> Condition | None:
-    """All that is asked as one condition; None if nothing is.
+    """All that is requested as one condition; None if nothing is.
 
     A text is a label alone (`milk`), `field=value` with any label the domain lists, or a condition such as
     `age >= 65 and colour in [red, blue]`. A mapping gives a value or a list of values per field.

@@ -140,7 +140,7 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: D
     least = rules.apart_seen * std if std > rules.apart_noise * total else 0.0
     alone = np.where(noisy[:at] > least, _believed(noisy[:at], std, rules.rare_apart), 0.0)
     alone *= min(1.0, total / max(float(alone.sum()), 1e-12))
-    above, held = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
+    above, mass = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
     for starts in grid.levels:
         counts = noisy[at : at + len(starts)].copy()
         at += len(starts)
@@ -148,23 +148,23 @@ def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: D
             counts[apart] = -np.inf
         parts = np.zeros(len(starts))
         borders = np.searchsorted(starts, [*above, grid.cells])
-        slopes = _slopes(held, np.append(above, grid.cells))
+        slopes = _slopes(mass, np.append(above, grid.cells))
         for group, (first, last) in enumerate(pairwise(borders.tolist())):
             sizes = np.diff([*starts[first:last], grid.cells if last == len(starts) else starts[last]])
             own = counts[first:last]
             possible = own > -np.inf
-            if len(held) == 1 and len(grid.levels) > 1:
-                possible &= _within_sight(own, std, float(held[0]), len(apart) + 1, rules)
+            if len(mass) == 1 and len(grid.levels) > 1:
+                possible &= _within_sight(own, std, float(mass[0]), len(apart) + 1, rules)
             if possible.any():
                 middles = starts[first:last] + sizes / 2
                 middle = np.average(middles[possible], weights=sizes[possible])
                 shares = (sizes * np.maximum(1 + slopes[group] * (middles - middle), 0.0))[possible]
                 shares = shares / shares.sum()
-                part = _shared_out(own[possible], shares, float(held[group]), std, rules)
+                part = _shared_out(own[possible], shares, float(mass[group]), std, rules)
                 parts[first:last][possible] = part
-        above, held = starts, parts
-    held[apart] = alone
-    return held * total / max(float(held.sum()), 1e-12)
+        above, mass = starts, parts
+    mass[apart] = alone
+    return mass * total / max(float(mass.sum()), 1e-12)
 
 
 def estimate_hours(
@@ -178,23 +178,23 @@ def estimate_hours(
         return ()
     counts = noisy.copy()
     np.subtract.at(counts, hour_slot(np.array(list(found), dtype=np.float64), day), list(found.values()))
-    kept = counts > rules.far * std
+    present = counts > rules.far * std
     beside = counts > rules.beside * std
     for _ in counts:
-        kept |= beside & (np.roll(kept, 1) | np.roll(kept, -1))
-    hours = np.where(kept, counts, 0.0) if kept.any() else np.ones(len(counts))
+        present |= beside & (np.roll(present, 1) | np.roll(present, -1))
+    hours = np.where(present, counts, 0.0) if present.any() else np.ones(len(counts))
     return tuple(float(f"{weight:.4g}") for weight in hours)
 
 
-def _slopes(held: Floats, borders: NDArray[np.int64]) -> Floats:
+def _slopes(mass: Floats, borders: NDArray[np.int64]) -> Floats:
     """How the density rises within every group, per cell and as a share of it: the smaller of the rises to both sides.
 
     Where these have different signs, as at a peak, it is 0; and nowhere does the density fall below 0 within a group.
     """
     sizes, middles = np.diff(borders), (borders[:-1] + borders[1:]) / 2
-    if len(held) < 3:
-        return np.zeros(len(held))
-    density = held / sizes
+    if len(mass) < 3:
+        return np.zeros(len(mass))
+    density = mass / sizes
     rises = np.diff(density) / np.diff(middles)
     left, right = np.append(0.0, rises), np.append(rises, 0.0)
     slopes = np.where(left * right > 0, np.sign(left) * np.minimum(np.abs(left), np.abs(right)), 0.0)
@@ -280,13 +280,13 @@ def shape_number(
     edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)
     atoms = _atoms(field, edges, weights, found, own_cells, std, records, rules)
     own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1) & own_cells
-    held = {atom: float(found.get(atom, 0.0)) for atom in atoms}
+    weight_of = {atom: float(found.get(atom, 0.0)) for atom in atoms}
     for at in np.flatnonzero(own).tolist():
         if edges[at] not in field.special_ticks:  # of which nothing is counted in cells
-            held[float(edges[at])] = float(weights[at])
+            weight_of[float(edges[at])] = float(weights[at])
     if own.all() and len(atoms):
         shaped = ShapedNumber(field.name, field.format, atoms, (), (), (), missing=missing)
-        return Shaped(shaped, int(np.argmax([held[atom] for atom in atoms])))
+        return Shaped(shaped, int(np.argmax([weight_of[atom] for atom in atoms])))
     rest = np.where(own, 0.0, weights)
     starts = _bins(rest, std, records, rules)
     edges, rest, starts = _fewer_cells(edges, rest, starts)
@@ -300,7 +300,7 @@ def shape_number(
         clock,
         missing,
     )
-    masses = [*(held[atom] for atom in atoms), *np.add.reduceat(rest, starts)]
+    masses = [*(weight_of[atom] for atom in atoms), *np.add.reduceat(rest, starts)]
     return Shaped(shaped, int(np.argmax(masses)))
 
 
@@ -367,10 +367,10 @@ def _bins(weights: Floats, std: float, records: int, rules: DiscoveryRules) -> N
     total = float(weights.sum())
     count = max(1, min(rules.bins, int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
     upto, tail = np.cumsum(weights), rules.tail * records
-    wanted = total * np.arange(1, count) / count
+    quantiles = total * np.arange(1, count) / count
     if count > 2 and tail >= rules.least_bin * std and total / count > 2 * tail:
-        wanted = np.concatenate([[tail], wanted, [total - tail]])
-    borders = np.searchsorted(upto, wanted, side="left") + 1
+        quantiles = np.concatenate([[tail], quantiles, [total - tail]])
+    borders = np.searchsorted(upto, quantiles, side="left") + 1
     return np.unique(np.concatenate([[0], borders[borders < len(weights)]]))
 
 
