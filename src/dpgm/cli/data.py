@@ -4,17 +4,14 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+import dpgm
 from dpgm.cli.app import AS_JSON, FORCE, app, argument, option
 from dpgm.cli.options import DATA, takes_read_options
 from dpgm.cli.terminal import read_stdin
 from dpgm.errors import UsageError
-
-if TYPE_CHECKING:
-    from dpgm.data.read.options import ReadOptions
 
 
 class Town(StrEnum):
@@ -29,7 +26,7 @@ class Town(StrEnum):
 def inspect(
     data: str = DATA,
     *,
-    options: "ReadOptions",
+    options: "dpgm.ReadOptions",
     draft_domain: Path | None = option(
         "--draft-domain", "Write a draft domain (YAML or JSON) here.", metavar="FILE"
     ),
@@ -46,10 +43,8 @@ def inspect(
 
     Example: dpgm inspect visits.parquet --draft-domain domain.yaml
     """
-    from dpgm.data.inspect.inspection import inspect_file
-
     (data,) = read_stdin(data, look=True, folder=options.cache)  # type: ignore[assignment]
-    found = inspect_file(
+    found = dpgm.inspect_file(
         data, options, draft_domain=draft_domain, force=force, drop=drop or (), kinds=_kinds(kind or [])
     )
     if as_json:
@@ -100,16 +95,14 @@ def simulate(
 
     Example: dpgm simulate transit --records 100000 --out visits.parquet
     """
-    from dpgm.data.domain_file import save_domain
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
-    from dpgm.data.writers import RecordWriter
 
     chosen = TRANSIT if town is Town.transit else CDR
     count = chosen.records if records is None else records
     domain = town_domain(chosen)
-    with RecordWriter(out, domain, shape=shape, force=force) as writer:
+    with dpgm.RecordWriter(out, domain, shape=shape, force=force) as writer:
         for block in simulated_blocks(chosen, count, seed):
             writer.write(block)
     if domain_out is not None:
-        save_domain(domain, domain_out, force=force)
+        dpgm.save_domain(domain, domain_out, force=force)
     typer.echo(f"{writer.count:,} simulated records ({chosen.places:,} {chosen.field}) in {out}")

@@ -5,24 +5,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+import dpgm
 from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, QUIET, app, is_first, option, rank_and_size
 from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
+from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
-
-if TYPE_CHECKING:
-    from dpgm.data.domain import Domain
-    from dpgm.data.formats import Source
-    from dpgm.data.read.options import ReadOptions
-    from dpgm.data.records import Records
-    from dpgm.privacy.certificate import Certificate
-    from dpgm.strategy.settings import Config
-    from dpgm.synthesis.plan import Plan
-    from dpgm.synthesis.synthesizer import Synthesizer
 
 _FEW_RECORDS = 300  # times epsilon: below, noise is as large as most counts of a table (docs/guides/pitfalls.md)
 _STOPPING = "Stopping and going on"  # a group of options in help
@@ -34,7 +26,7 @@ def plan(
     *,
     epsilon: float = option(*EPSILON, ..., panel=PRIVACY),
     records: int = option("--records", "Public number of records.", ...),
-    request: Callable[..., "Config"],
+    request: Callable[..., "dpgm.Config"],
     domain: Path | None = option("--domain", "Domain file (YAML or JSON)."),
     items: int | None = option("--items", "Plan for an item set of this many items."),
     rows_per_person: int = option("--rows-per-person", "Records that a person has at most.", 1, metavar="K"),
@@ -47,18 +39,16 @@ def plan(
 
     Example: dpgm plan --epsilon 1 --records 100000
     """
-    from dpgm.data.atomic import atomic_file, check_output
-    from dpgm.data.domain import Domain
-    from dpgm.data.domain_file import load_domain
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
-    from dpgm.synthesis.plan import make_plan
 
     if out is not None:
         check_output(out, force=force, inputs=(domain,))
     if domain is not None and items is not None:
         raise UsageError("give --domain or --items, not both.")
-    described = load_domain(domain) if domain is not None else None if items is None else Domain.of_items(items)
-    made = make_plan(request(epsilon, rows_per_person=rows_per_person), records, described)
+    described = None if domain is None else dpgm.load_domain(domain)
+    if items is not None:
+        described = dpgm.Domain.of_items(items)
+    made = dpgm.make_plan(request(epsilon, rows_per_person=rows_per_person), records, described)
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
@@ -75,7 +65,7 @@ def plan(
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
 
 
-def _stage_rows(made: "Plan") -> list[dict[str, Any]]:
+def _stage_rows(made: "dpgm.Plan") -> list[dict[str, Any]]:
     from dpgm.synthesis.plan import describe, shares
 
     share = shares(made)
@@ -87,7 +77,7 @@ def _stage_rows(made: "Plan") -> list[dict[str, Any]]:
     ]
 
 
-def _print_plan(made: "Plan") -> None:
+def _print_plan(made: "dpgm.Plan") -> None:
     from rich.console import Console
 
     rows = [
@@ -119,10 +109,10 @@ def _print_plan(made: "Plan") -> None:
 def fit(
     data: str = DATA,
     *,
-    options: "ReadOptions",
+    options: "dpgm.ReadOptions",
     epsilon: float | None = option(*EPSILON, panel=PRIVACY),
     out: Path | None = option("--out -o", "Release folder to write.", panel=OUTPUT),
-    request: Callable[..., "Config"],
+    request: Callable[..., "dpgm.Config"],
     public: Path | None = option("--public", "Public records for initial cluster centres.", panel=GENERATOR),
     device: str = option("--device", "auto, cpu or cuda.", "auto", panel=GENERATOR),
     plan_file: Path | None = option("--plan", "A plan written by `dpgm plan --out`.", panel=PRIVACY),
@@ -143,10 +133,7 @@ def fit(
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
     from dpgm.compute.parallel import place_of
-    from dpgm.data.read.readers import read_records
-    from dpgm.privacy.ledger import Ledger
     from dpgm.synthesis.checkpoint import remove_checkpoint
-    from dpgm.synthesis.plan import make_plan
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
@@ -163,10 +150,10 @@ def fit(
     records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
-    near = None if public is None else read_records(public, replace(options, labels=None))
+    near = None if public is None else dpgm.read_records(public, replace(options, labels=None))
     total = place_of(len(records))[1]
     if planned is None and not resume:
-        planned = make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
+        planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
         _announce_fit(total, records.domain, planned, device, options)
     explained = (UsageError, ArtefactError, BudgetError)  # say by themselves what was spent and what to do
@@ -176,7 +163,7 @@ def fit(
             public=near,
             plan=planned,
             source=source,
-            ledger=Ledger.open(ledger) if ledger is not None and is_first() else None,
+            ledger=dpgm.Ledger.open(ledger) if ledger is not None and is_first() else None,
             checkpoint=folder,
             resume=resume,
             progress=progress,
@@ -191,11 +178,12 @@ def fit(
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
 
 
-def _synthesizer(config: "Config", device: str, seed: int | None, options: "ReadOptions") -> "Synthesizer":
+def _synthesizer(
+    config: "dpgm.Config", device: str, seed: int | None, options: "dpgm.ReadOptions"
+) -> "dpgm.Synthesizer":
     from dpgm.mechanisms.randomness import SeededRandomness
-    from dpgm.synthesis.synthesizer import Synthesizer
 
-    return Synthesizer(
+    return dpgm.Synthesizer(
         config.epsilon,
         config.delta,
         config.clusters,
@@ -233,7 +221,6 @@ def _default_checkpoint(out: Path) -> Path:
 
 def _clear_leftovers(out: Path) -> None:
     """Remove what a process left that was killed while it wrote this release or cleaned up after it."""
-    from dpgm.data.atomic import remove_leftovers
     from dpgm.synthesis.checkpoint import MODEL_FILE, remove_checkpoint
 
     folder = _default_checkpoint(out)
@@ -255,16 +242,15 @@ def _check_signing(key: Path, seed: int | None) -> None:
         )
 
 
-def _read_plan(file: Path, epsilon: float | None) -> "Plan":
-    from dpgm.synthesis.plan import read_plan
+def _read_plan(file: Path, epsilon: float | None) -> "dpgm.Plan":
 
-    planned = read_plan(file)
+    planned = dpgm.read_plan(file)
     if epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
     return planned
 
 
-def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Source]":
+def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Records, dpgm.Source]":
     """The share of the records that this process fits; the curator is told of items that one record alone holds."""
     from dpgm.data.inspect.inspection import rarity_warning
     from dpgm.data.read.readers import read_share
@@ -280,7 +266,7 @@ def _read(data: str, options: "ReadOptions", quiet: bool) -> "tuple[Records, Sou
 
 
 def _announce_fit(
-    total: int, domain: "Domain", planned: "Plan | None", device: str, options: "ReadOptions"
+    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", device: str, options: "dpgm.ReadOptions"
 ) -> None:
     from dpgm.data.read.gathering import bytes_of
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
@@ -298,7 +284,7 @@ def _announce_fit(
         announce(f"{expected} on a machine that does nothing else")
 
 
-def _announce_release(out: Path, certificate: "Certificate", domain: "Domain") -> None:
+def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:
     from dpgm.data.domain import Categorical
     from dpgm.synthesis.domain_discovery import NOTHING_FOUND
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import dpgm
 from dpgm.cli.app import AS_JSON, app, argument, option, printable
 from dpgm.cli.terminal import bars, figure
+from dpgm.data.atomic import atomic_file
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ def cost(
     as_json: bool = AS_JSON,
 ) -> None:
     """Epsilon of a schedule of T Poisson-sampled steps and plain releases; or the noise or delta for an epsilon."""
-    from dpgm.privacy.accountant import cost as cost_of
     from dpgm.privacy.accountant import delta_at, replace_one_epsilon
     from dpgm.privacy.events import Event, GaussianRelease, SampledSteps
 
@@ -61,7 +62,7 @@ def cost(
         delta = delta_at(events, epsilon)
         if not 0 < delta < 1:
             raise UsageError(f"no delta below 1 gives this schedule an epsilon of {epsilon}.")
-    result = cost_of(events, delta)
+    result = dpgm.cost(events, delta)
     figures: dict[str, Any] = {
         "epsilon": result.epsilon,
         "epsilon_rdp": result.epsilon_rdp,
@@ -98,12 +99,11 @@ def verify(
     """
     from dpgm.privacy.release_checks import Check
     from dpgm.synthesis.verification import is_signed
-    from dpgm.synthesis.verification import verify as verify_release
 
     if not release.is_dir():
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
-        verification = verify_release(release, signed_by=signed_by)
+        verification = dpgm.verify(release, signed_by=signed_by)
     except ArtefactError as error:
         if as_json:
             typer.echo(json.dumps({"ok": False, "checks": [asdict(Check("certificate", False, str(error)))]}))
@@ -185,9 +185,7 @@ def ledger_create(
     delta: float = option("--delta", "The delta at which that is counted.", ...),
 ) -> None:
     """Make a ledger for one population of people."""
-    from dpgm.privacy.ledger import Ledger
-
-    ledger = Ledger.create(file, epsilon, delta)
+    ledger = dpgm.Ledger.create(file, epsilon, delta)
     typer.echo(f"{file}: population {ledger.population}, at most epsilon {epsilon:g} at delta {delta:g}")
 
 
@@ -197,17 +195,14 @@ def ledger_show(
     as_json: bool = AS_JSON,
 ) -> None:
     """What has been spent, and by what."""
-    from dpgm.privacy.accountant import cost as cost_of
-    from dpgm.privacy.ledger import Ledger
-
-    ledger = Ledger.open(file)
+    ledger = dpgm.Ledger.open(file)
     totals = ledger.totals()
     rows: list[dict[str, Any]] = [
         {
             "entry": entry.name,
             "state": entry.state,
             "time": entry.time,
-            "epsilon_alone": cost_of(entry.charged, ledger.delta, check=False).epsilon if entry.charged else 0.0,
+            "epsilon_alone": dpgm.cost(entry.charged, ledger.delta, check=False).epsilon if entry.charged else 0.0,
             "release": entry.release,
         }
         for entry in ledger.entries()
@@ -239,12 +234,11 @@ def ledger_check(
     releases: list[Path] | None = argument("Release folders that must be in it.", None),
 ) -> None:
     """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
-    from dpgm.privacy.ledger import Ledger
     from dpgm.privacy.release_checks import read_certificate
 
     if not file.is_file():
         raise UsageError(f"{file} does not exist.")
-    ledger = Ledger(file)
+    ledger = dpgm.Ledger(file)
     marks = []
     for folder in releases or ():
         mark = read_certificate(folder).ledger
@@ -263,9 +257,7 @@ def ledger_void(
     entry: str = argument("The entry, as `ledger show` names it."),
 ) -> None:
     """Give back a reservation that never started."""
-    from dpgm.privacy.ledger import Ledger
-
-    Ledger.open(file).void(entry)
+    dpgm.Ledger.open(file).void(entry)
     typer.echo(f"{file}: entry {entry} is void")
 
 
@@ -285,16 +277,14 @@ def _solve_noise(
     """The smallest multiplier of the steps, rounded up, that meets (epsilon, delta) beside the releases."""
     from dpgm import validation
     from dpgm.privacy.accountant import check_rate
-    from dpgm.privacy.accountant import cost as cost_of
     from dpgm.privacy.calibration import Training, gaussian_mu, solve_training
-    from dpgm.privacy.events import Mechanism
 
     validation.positive(epsilon=epsilon)
     validation.probability(delta=delta)
     check_rate(sampling_rate)
-    mechanisms = [Mechanism(f"release {place}", *entry) for place, entry in enumerate(releases)]
+    mechanisms = [dpgm.Mechanism(f"release {place}", *entry) for place, entry in enumerate(releases)]
     if mechanisms:
-        spent = cost_of(mechanisms, delta, check=False).epsilon
+        spent = dpgm.cost(mechanisms, delta, check=False).epsilon
         if spent >= epsilon:
             raise UsageError(f"the releases alone cost epsilon {spent:.4g}; there is nothing left for the steps.")
     left = gaussian_mu(epsilon, delta) ** 2 - sum(count / multiplier**2 for multiplier, count in releases)
@@ -325,7 +315,6 @@ def audit(
     """
     from dpgm.audit.audit import FITS, QUICK_FITS
     from dpgm.audit.audit import audit as audit_tiny
-    from dpgm.data.atomic import atomic_file
 
     if data is not None and (only or quick or fits is not None):
         raise UsageError("--only, --quick and --fits are about tiny fits; leave them out with --data.")
@@ -357,9 +346,8 @@ def _one_run(
     data: Path, domain: Path | None, epsilon: float, model: str, canaries: int, progress: Any
 ) -> "OneRunFinding":
     from dpgm.audit import audit_one_run
-    from dpgm.data.read.readers import read_records
 
-    records = read_records(data, domain=domain, assume_public_items=domain is None)
+    records = dpgm.read_records(data, domain=domain, assume_public_items=domain is None)
     return audit_one_run(records, epsilon=epsilon, model=model, canaries=canaries, progress=progress)
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
+import dpgm
 from dpgm.cli.app import FORCE, OUTPUT, PRINTED, QUIET, app, argument, option, printable, rank_and_size
 from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
+from dpgm.data.atomic import atomic_file, check_output
 from dpgm.errors import CheckFailed, DiskError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpgm.data.read.options import Paths, ReadOptions
-    from dpgm.evaluation.evaluate import Evaluation
-    from dpgm.privacy.certificate import Certificate
+    from dpgm.data.read.options import Paths
 
 _SHOWN_COLUMNS = 20
 
@@ -46,7 +46,6 @@ def sample(
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
     from dpgm.data.read.readers import part_name, rows_of_share, seed_of_share
-    from dpgm.synthesis.release import load
     from dpgm.synthesis.sampling import write_sample
 
     stream = sys.stdout.buffer if is_pipe(out) else None
@@ -54,7 +53,7 @@ def sample(
         format = format or "csv"
     elif format is not None:
         raise UsageError("`--format` is for --out -; the ending of a file names its format.")
-    opened = load(release, unverified=unverified)
+    opened = dpgm.load(release, unverified=unverified)
     if unverified:
         announce(f"{release} was not verified; what its certificate says may be false")
     number, processes = rank_and_size()
@@ -96,14 +95,8 @@ def demo(
 
     Example: dpgm demo --out demo
     """
-    from dpgm.data.read.readers import read_records
-    from dpgm.data.simulate import simulate_transit
-    from dpgm.evaluation.evaluate import evaluate, summary_table
-    from dpgm.report.html import write_report
-    from dpgm.synthesis.release import load
+    from dpgm.evaluation.evaluate import summary_table
     from dpgm.synthesis.sampling import write_sample
-    from dpgm.synthesis.synthesizer import Synthesizer
-    from dpgm.synthesis.verification import verify
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -112,28 +105,28 @@ def demo(
     say = (lambda text: None) if quiet else announce
 
     say(f"1/5 simulating {records:,} people and the places they visit")
-    real = simulate_transit(records=records, seed=0)
+    real = dpgm.simulate_transit(records=records, seed=0)
     real.write(out / "people.parquet")
 
     say(f"2/5 fitting at epsilon = {epsilon:g}")
     with bars(quiet) as progress:
-        synthesizer = Synthesizer(epsilon=epsilon).fit(real, progress=progress)
+        synthesizer = dpgm.Synthesizer(epsilon=epsilon).fit(real, progress=progress)
     synthesizer.save(out / "release", force=True)
 
     say("3/5 verifying the certificate from the release folder alone")
-    verification = verify(out / "release")
+    verification = dpgm.verify(out / "release")
     if not verification.ok:
         raise CheckFailed(f"the release does not verify: {verification.failed[0].why}.")
 
     say(f"4/5 sampling {records:,} synthetic people from the release")
-    release = load(out / "release")
+    release = dpgm.load(out / "release")
     write_sample(release, records, out / "synthetic.parquet", force=True)
 
     say("5/5 comparing (curator only)")
-    synthetic = read_records(out / "synthetic.parquet", domain=real.domain)
+    synthetic = dpgm.read_records(out / "synthetic.parquet", domain=real.domain)
     certificate = release.certificate
-    evaluation = evaluate(real, synthetic, epsilon=certificate.epsilon, delta=certificate.delta)
-    write_report(evaluation, out / "report.html", certificate=certificate)
+    evaluation = dpgm.evaluate(real, synthetic, epsilon=certificate.epsilon, delta=certificate.delta)
+    dpgm.write_report(evaluation, out / "report.html", certificate=certificate)
     title = "Relative error of counting queries of 1 to 4 places (0 = the real data)"
     print_table(title, *summary_table(evaluation))
     typer.echo(f"epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, verified")
@@ -146,7 +139,7 @@ def evaluate(
     real: str = argument("The real data (- for stdin); the reading options describe this file."),
     synthetic: str = argument("Synthetic records, as `dpgm sample` wrote them (- for stdin)."),
     *,
-    options: "ReadOptions",
+    options: "dpgm.ReadOptions",
     out: Path | None = option("--out -o", "HTML report to write (- for stdout).", panel=OUTPUT),
     json_output: str | None = option(
         "--json",
@@ -168,8 +161,6 @@ def evaluate(
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
-    from dpgm.baselines.estimators import IndependentMarginals, Mwem
-    from dpgm.evaluation.counting_queries import read_workload
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.inputs import file_inputs, read_alike
     from dpgm.privacy.release_checks import read_certificate
@@ -185,14 +176,14 @@ def evaluate(
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
     held_out = None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels))[0]
-    queries = None if workload is None else read_workload(workload, first.domain)
+    queries = None if workload is None else dpgm.read_workload(workload, first.domain)
     budget = epsilon if epsilon is not None else 1.0 if certificate is None else certificate.epsilon
     delta = None if certificate is None else certificate.delta
     others = None
     if mwem:
         others = {
-            INDEPENDENT: IndependentMarginals(budget, delta).fit(first).sample(len(first), seed=seed),
-            "MWEM": Mwem(budget, delta).fit(first).sample(len(first), seed=seed),
+            INDEPENDENT: dpgm.IndependentMarginals(budget, delta).fit(first).sample(len(first), seed=seed),
+            "MWEM": dpgm.Mwem(budget, delta).fit(first).sample(len(first), seed=seed),
         }
     made = evaluate_inputs(
         inputs, test=held_out, queries=queries, baselines=others, epsilon=budget, delta=delta, seed=seed
@@ -207,7 +198,6 @@ def _json_file(json_output: str | None) -> Path | None:
 def _check_outputs(
     out: Path | None, json_output: str | None, force: bool, inputs: "Sequence[Paths | None]"
 ) -> None:
-    from dpgm.data.atomic import check_output
 
     if is_pipe(out) and json_output == PRINTED:
         raise UsageError("--out and --json both go to stdout; name a file for one of them.")
@@ -220,11 +210,14 @@ def _check_outputs(
 
 
 def _write(
-    made: "Evaluation", certificate: "Certificate | None", out: Path | None, json_output: str | None, quiet: bool
+    made: "dpgm.Evaluation",
+    certificate: "dpgm.Certificate | None",
+    out: Path | None,
+    json_output: str | None,
+    quiet: bool,
 ) -> None:
     """The report and the numbers, each to its file or to stdout; else the verdict on the terminal."""
-    from dpgm.data.atomic import atomic_file
-    from dpgm.report.html import render_report, write_report
+    from dpgm.report.html import render_report
 
     json_file = _json_file(json_output)
     if json_file is not None:
@@ -233,7 +226,7 @@ def _write(
     if is_pipe(out):
         typer.echo(render_report(made, certificate=certificate), nl=False)
     elif out is not None:
-        write_report(made, out, certificate=certificate)
+        dpgm.write_report(made, out, certificate=certificate)
     if json_output == PRINTED:
         typer.echo(made.to_json(), nl=False)
     elif not quiet and not is_pipe(out):
@@ -244,7 +237,7 @@ def _write(
         announce(f"curator only, computed on the real data{where}")
 
 
-def print_evaluation(made: "Evaluation") -> None:
+def print_evaluation(made: "dpgm.Evaluation") -> None:
     """The verdict, the columns that are off, and the errors by method, on the terminal."""
     from rich.console import Console
     from rich.markup import escape
@@ -264,7 +257,7 @@ def print_evaluation(made: "Evaluation") -> None:
     print_table(title, *summary_table(made))
 
 
-def print_columns(made: "Evaluation") -> None:
+def print_columns(made: "dpgm.Evaluation") -> None:
     """Raw values of every column, real beside synthetic, the worst first."""
     from rich import box
     from rich.console import Console
