@@ -46,20 +46,15 @@ def norm_query(norms: Callable[[View], Any], edges: Tensor) -> Query:
     return Query(lambda view: norm_histogram(norms(view), edges), 1.0, (len(edges) + 1,), grid=1.0)
 
 
-def norm_bound(noisy_histogram: Tensor, edges: Tensor, quantile: Rule = 0.9, *, spread: float = 0.0) -> float:
+def norm_bound(counts: list[float], uppers: list[float], quantile: Rule = 0.9, *, spread: float = 0.0) -> float:
     """The upper edge of the fullest bin ("mode") or of the bin of a quantile; the last edge for the last bin.
 
     `spread` is the standard deviation of a count's noise. Norms gather in neighbouring bins, so the quantile is
     taken over the run of bins that stands out most from it, and noise in the empty bins elsewhere does not count.
+    Plain numbers: for two dozen bins they are faster than tensors.
     """
-    place = _place(torch.as_tensor(noisy_histogram).double().tolist(), quantile, spread)
-    return float(edges[min(place, len(edges) - 1)])
-
-
-def _place(counts: list[float], quantile: Rule, spread: float) -> int:
-    """The bin of the mode or of the quantile. Plain numbers: for two dozen bins they are faster than tensors."""
     if quantile == "mode":
-        return counts.index(max(counts))
+        return uppers[min(counts.index(max(counts)), len(uppers) - 1)]
     validation.probability(quantile=quantile)
     first, stop = _standing_out([count - spread for count in counts])
     # The least pinball loss uses all counts; where the running sum first passes the quantile, one noisy count
@@ -73,7 +68,7 @@ def _place(counts: list[float], quantile: Rule, spread: float) -> int:
             least, found = loss, place
         running += count
         loss += running - target
-    return found
+    return uppers[min(found, len(uppers) - 1)]
 
 
 def _standing_out(counts: list[float]) -> tuple[int, int]:
@@ -135,8 +130,7 @@ class AdaptiveNormBound:
         spread = self.noise * math.sqrt(self._squares)
         # Four deviations of the fullest bin: before that the histogram may be noise alone and the bound stays.
         if max(self._average) > 4 * spread:
-            place = _place(self._average, self.quantile, spread)
-            self.bound = self._limited(self._uppers[min(place, len(self._uppers) - 1)])
+            self.bound = self._limited(norm_bound(self._average, self._uppers, self.quantile, spread=spread))
         return self.bound
 
     def _limited(self, bound: float) -> float:
