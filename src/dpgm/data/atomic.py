@@ -177,7 +177,7 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
     """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
 
     With `force=False` an existing `path` is refused; with `private` only the owner may read it. On any error the
-    temporary file is removed and `path` is as it was before; one of the disk is told as a `DiskError`.
+    temporary file is removed and `path` is as it was before; a fault of the disk is a `DiskError`.
     """
     target = Path(path)
     _check_folder_of(target, force)

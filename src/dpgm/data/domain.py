@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,32 +182,29 @@ class Domain:
         """Positions of every field of which a record takes exactly one value, in order."""
         return tuple(slice(block.start, block.stop) for block in self.blocks if block.softmax)
 
+    def _at_positions(self, values: Sequence[int]) -> NDArray[Any]:
+        """(width,): the value of its block at every position, read-only."""
+        array = np.repeat(values, [block.width for block in self.blocks])
+        array.flags.writeable = False
+        return array
+
     @cached_property
     def item_positions(self) -> NDArray[np.bool_]:
         """(width,): which positions belong to item sets and images, not to table columns."""
-        items = np.ones(self.width, dtype=np.bool_)
-        for column in self.table_columns:
-            items[column] = False
-        items.flags.writeable = False
-        return items
+        return self._at_positions([not block.softmax for block in self.blocks])
 
     @cached_property
     def column_of(self) -> NDArray[np.int64]:
         """(width,): a number that a position shares with the other values of its table column only."""
-        numbers = np.arange(self.width)
-        for column in self.table_columns:
-            numbers[column] = column.start
+        numbers = np.where(self.item_positions, np.arange(self.width), self._at_positions(self.offsets))
         numbers.flags.writeable = False
         return numbers
 
     @cached_property
     def label_positions(self) -> NDArray[np.bool_]:
         """(width,): which positions are values of the label, where that is a table column."""
-        values = np.zeros(self.width, dtype=np.bool_)
-        for field, block in zip(self.fields, self.blocks, strict=True):
-            values[block.start : block.stop] = block.softmax and field.name == self.label
-        values.flags.writeable = False
-        return values
+        is_label = (field.name == self.label for field in self.fields)
+        return self._at_positions([block.softmax and one for block, one in zip(self.blocks, is_label, strict=True)])
 
     @property
     def is_table(self) -> bool:

@@ -129,8 +129,8 @@ def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[s
                 f"{what} has the unknown key {str(key)[:60]!r}{near(key, known)}; remove it, the keys are"
                 f" {', '.join(known)}."
             )
-        wanted, rule = _TYPES.get(key, (object, ""))
-        if not isinstance(value, wanted):
+        type_of_value, rule = _TYPES.get(key, (object, ""))
+        if not isinstance(value, type_of_value):
             raise UsageError(f"`{key}` of {what} must be {rule}.")
 
 

@@ -132,14 +132,14 @@ def draft_table(
     for first, last in pairs:
         if first not in follows and last not in (*follows, *follows.values()):
             follows |= {last: first} if follows_soon(dates[first], dates[last]) else {}
-    told = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
+    hints = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
     return Drafted(
         domain,
         tuple(left_out),
         tuple(confirm),
         orders=tuple(rule for rule in rules if rule is not None),
         follows=tuple(follows.items()),
-        hints=tuple((name, hint) for name, hint in told if hint is not None),
+        hints=tuple((name, hint) for name, hint in hints if hint is not None),
     )
 
 
@@ -257,21 +257,21 @@ class _Column:
     def hint(self) -> str | None:
         """Which options may read the column as what it is meant to be."""
         if self.number and not self.is_code:
-            told = code_hint(self.numbers)
-            if told is None and self.whole and names_persons(self.name) and self._repeats:
+            hint = code_hint(self.numbers)
+            if hint is None and self.whole and names_persons(self.name) and self._repeats:
                 return f"if it tells persons with several rows each, say --person '{self.name}'"
-            return told
+            return hint
         if self.lists or self.temporal is not None:
             return None
         if self.patterns and self.values:
             return date_hint(self.values)
-        told = number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
-        if told is None and self._repeats:
+        hint = number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
+        if hint is None and self._repeats:
             return (
                 f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
                 f" each, say --person '{self.name}'; else most of them are too rare to be published"
             )
-        return told
+        return hint
 
     def _seconds(self, column: Any, place: Any) -> NDArray[np.float64]:
         """Dates of some rows as seconds, NaN where missing or where they are none."""
@@ -309,8 +309,8 @@ class _Column:
         if self.is_code and telling:
             return "identifier", "numbers with leading zeros that differ in nearly every row: an identifier"
         if self.is_code:
-            told = "codes with leading zeros; those that many people have are found privately (a number: --kind"
-            return "categorical", f"{told} '{self.name}=integer')"
+            codes = "codes with leading zeros; those that many people have are found privately (a number: --kind"
+            return "categorical", f"{codes} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
             all_differ = len(self.values) == filled and filled >= _ENOUGH
             numbered = np.ptp(self.numbers) < _NUMBERED * filled  # hardly any number between is left out

@@ -117,8 +117,10 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
         ways = sorted({(len(one["first"]) != 4, one["mark"]) for one in dates if one is not None})
         if len(ways) == 1:
             return "dates of which the pattern is to be stated in the domain, such as pattern: '%m/%d/%Y %H:%M'"
-        shown = ", ".join(mark.join(("31", "12", "2020") if late else ("2020", "12", "31")) for late, mark in ways)
-        return f"dates written in several ways (such as {shown}): write all in one way to have them as dates"
+        examples = ", ".join(
+            mark.join(("31", "12", "2020") if late else ("2020", "12", "31")) for late, mark in ways
+        )
+        return f"dates written in several ways (such as {examples}): write all in one way to have them as dates"
     if cells and all(_CLOCK.fullmatch(cell) for cell in cells):
         return "durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such"
     bare = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]

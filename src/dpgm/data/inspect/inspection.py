@@ -85,16 +85,16 @@ class Inspection(Drafted):
         if self.confirm:
             return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
-        shown = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
+        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
         if len(self.domain.fields) > 40:
-            shown.append(f"  ... and {len(self.domain.fields) - 40} more")
+            listed.append(f"  ... and {len(self.domain.fields) - 40} more")
         return [
             *head,
             f"positions  {self.domain.width:,}",
             f"lengths    mean {self.mean_length:.2f}, median {self.median_length:g}, longest {self.longest:,},"
             f" empty records {self.empty:,}",
             f"fields     {len(self.domain.fields)} ({origin})",
-            *shown,
+            *listed,
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
         ]
 
@@ -297,13 +297,13 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
 def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default: str) -> None:
     """Say how to leave out lines above a table: one cell each at most, and below them rows of one width."""
     rows = block.rows()[:_FIRST_ROWS]
-    kept = [at for at, row in enumerate(rows) if is_kept(row, options.comment)]
+    lines = [at for at, row in enumerate(rows) if is_kept(row, options.comment)]
     marks = (options.separator,) if options.separator is not None else (default, *SEPARATORS)
     split: list[tuple[list[int], list[int]]] = []
     for mark in marks:
         try:
-            widths = [sum(cell.strip() != "" for cell in split_cells(rows[at], mark)[:2]) for at in kept[:_TITLES]]
-            split.append((widths, [len(split_cells(rows[at], mark)) for at in kept]))
+            widths = [sum(cell.strip() != "" for cell in split_cells(rows[at], mark)[:2]) for at in lines[:_TITLES]]
+            split.append((widths, [len(split_cells(rows[at], mark)) for at in lines]))
         except Exception:  # the reader says what is wrong, in a sentence that names the line
             continue
     if any(cells and widths[0] > 1 and min(cells) == max(cells) for widths, cells in split):
@@ -311,9 +311,9 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
     for widths, cells in split:
         titles = next((at for at, width in enumerate(widths) if width > 1), 0)
         if titles and len(cells) > titles + 2 and min(cells[titles:]) == max(cells[titles:]) > 2:
-            line = block.line_of(kept[titles])
+            line = block.line_of(lines[titles])
             raise InputError(
-                f"{source}: line {block.line_of(kept[0])} looks like a title above a table whose names of columns are"
+                f"{source}: line {block.line_of(lines[0])} looks like a title above a table whose names of columns are"
                 f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
             )
 
