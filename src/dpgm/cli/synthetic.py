@@ -45,7 +45,8 @@ def sample(
 
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
-    from dpgm.data.read.readers import part_name, rows_of_share, seed_of_share
+    import numpy as np
+
     from dpgm.synthesis.sampling import write_sample
 
     stream = sys.stdout.buffer if is_pipe(out) else None
@@ -62,8 +63,9 @@ def sample(
     if processes > 1:
         refuse_pipe(out, "what several processes sample")
         out.mkdir(parents=True, exist_ok=True)
-        count, file = rows_of_share(records, number, processes), part_name(out, number, processes)
-        seed = None if seed is None else seed_of_share(seed, number)
+        file = out / f"part-{number:05d}-of-{processes:05d}.parquet"
+        count = records * (number + 1) // processes - records * number // processes
+        seed = None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     with bars(quiet) as progress:
         rate = write_sample(
             opened,

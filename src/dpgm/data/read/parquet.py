@@ -35,38 +35,35 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
     """A Parquet file, or some of its row groups, as named columns."""
     source.refuse_member("Parquet files")
     with _open(source) as file:
-        schema = _schema(file, source)
+        try:
+            schema = file.schema_arrow
+        except (pa.ArrowException, ValueError):
+            raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
         _check_footer(file.metadata, source)
-    kinds = pa.types
-    lists = tuple(field.name for field in schema if is_list(field.type))
-    truths = tuple(field.name for field in schema if kinds.is_boolean(field.type))
-    nested = [field.name for field in schema if kinds.is_struct(field.type) or kinds.is_map(field.type)]
-    names = tuple(field.name for field in schema if field.name not in nested)
+    kinds = {field.name: field.type for field in schema}
+    lists = tuple(name for name, kind in kinds.items() if is_list(kind))
+    truths = tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
+    names = tuple(
+        field.name for field in schema if not pa.types.is_struct(field.type) and not pa.types.is_map(field.type)
+    )
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    size = _BATCH if options.memory is None else _SMALL_BATCH
-    chunks = _chunks(source, options.columns_to_read(names, lists), groups, size)
+    # Flat columns of texts are read as numbers of distinct texts before they are written out.
+    texts = [name for name, kind in kinds.items() if _is_text(kind) and "." not in name]
+    chunks = _chunks(source, options, options.columns_to_read(names, lists), texts, groups)
     return Columns(str(source), names, lists, chunks, truths=truths, schema=schema)
 
 
-def _text_columns(source: Input) -> list[str]:
-    """Flat columns of texts, which are read as numbers of distinct texts before they are written out."""
-    with _open(source) as file:
-        kinds = {field.name: field.type for field in _schema(file, source)}
-    plain = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_large_string(kind)]
-    return [name for name in plain if "." not in name]
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_texts(batch: Any, source: Input) -> Any:
     """The batch with its columns of distinct texts written out, if they are not too long for that."""
     columns = []
     for column in batch.columns:
-        kind = column.type
-        if pa.types.is_dictionary(kind) and (
-            pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
-        ):
-            lengths = pc.binary_length(column.dictionary)
-            total = pc.sum(lengths.take(column.indices)).as_py() or 0
+        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+            total = pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
             if total > _MAX_TEXT:
                 raise ResourceError(f"{source}: would unpack to {total >> 30:,} GB of text; leave out long texts.")
             column = column.dictionary_decode()
@@ -83,13 +80,6 @@ def _open(source: Input, texts: list[str] | None = None) -> Any:
         raise InputError(
             f"{source}: is not a readable Parquet file (cut short, damaged or encrypted); write it again."
         ) from None
-
-
-def _schema(file: Any, source: Input) -> Any:
-    try:
-        return file.schema_arrow
-    except (pa.ArrowException, ValueError):
-        raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
 
 
 def _survives(metadata: Any) -> bool:
@@ -115,22 +105,23 @@ def _survives(metadata: Any) -> bool:
 def _check_footer(metadata: Any, source: Input) -> None:
     if not _survives(metadata):
         raise InputError(f"{source}: its footer is damaged; write the file again.")
-    unpacked = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    rows = sum(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))
-    if metadata.num_rows < 0 or metadata.num_rows > _MAX_ROWS or rows != metadata.num_rows:
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    unpacked, rows = sum(group.total_byte_size for group in groups), sum(group.num_rows for group in groups)
+    if not 0 <= metadata.num_rows <= _MAX_ROWS or rows != metadata.num_rows:
         raise InputError(f"{source}: its footer claims an impossible number of rows; write the file again.")
     size = source.path.stat().st_size
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    values = max((group.column(at).num_values for group in groups for at in range(group.num_columns)), default=0)
-    if max(values, rows) > _MANY_VALUES and max(values, rows) > _MAX_RATIO * size:
-        raise ResourceError(f"{source}: would unpack to {max(values, rows):,} values; split it.")
+    values = max(rows, *(group.column(at).num_values for group in groups for at in range(group.num_columns)), 0)
+    if values > _MANY_VALUES and values > _MAX_RATIO * size:
+        raise ResourceError(f"{source}: would unpack to {values:,} values; split it.")
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30:,} GB; split it, or keep fewer columns.")
 
 
-def _chunks(source: Input, columns: list[str], groups: list[int] | None, size: int) -> Iterator[Chunk]:
-    start = 0
-    with _open(source, _text_columns(source)) as file:
+def _chunks(
+    source: Input, options: ReadOptions, columns: list[str], texts: list[str], groups: list[int] | None
+) -> Iterator[Chunk]:
+    start, size = 0, _BATCH if options.memory is None else _SMALL_BATCH
+    with _open(source, texts) as file:
         if groups:
             start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0]))
         batches = file.iter_batches(batch_size=size, columns=columns, row_groups=groups, use_threads=False)

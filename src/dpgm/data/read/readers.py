@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
@@ -82,16 +81,13 @@ def format_name(source: Input, options: ReadOptions) -> str:
     if options.format is None and name == "csv":
         if "msweb" in source.name.lower():
             return "msweb"
-        if looks_like_msweb(_first_bytes(source)):
+        with open_bytes(source) as stream:
+            head = stream.read(64)
+        if looks_like_msweb(head):
             raise UsageError(
                 f"{source}: looks like the msweb log; say --format msweb, or --format csv if it is not."
             )
     return name
-
-
-def _first_bytes(source: Input) -> bytes:
-    with open_bytes(source) as stream:
-        return stream.read(64)
 
 
 def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, Source]:
@@ -283,22 +279,3 @@ def _share_of(groups: Sequence[tuple[Input, int, int]], share: int, shares: int)
         if int(middle * shares // max(total, 1)) == share:
             mine.append(group)
     return mine
-
-
-def part_name(folder: Path, share: int, shares: int) -> Path:
-    """Where one of several processes writes its part of a data set."""
-    return folder / f"part-{share:05d}-of-{shares:05d}.parquet"
-
-
-def rows_of_share(rows: int, share: int, shares: int) -> int:
-    """How many of `rows` rows one process takes.
-
-    >>> [rows_of_share(10, share, 3) for share in range(3)]
-    [3, 3, 4]
-    """
-    return rows * (share + 1) // shares - rows * share // shares
-
-
-def seed_of_share(seed: int, share: int) -> int:
-    """Another seed for every process, from one."""
-    return int(np.random.SeedSequence([seed, share]).generate_state(1)[0])
