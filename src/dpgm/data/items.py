@@ -75,11 +75,9 @@ class KnownItems:
         self.integers = isinstance(labels[0], int)
         if self.integers:
             known = np.asarray(labels, dtype=np.int64)
-            self._order = np.argsort(known, kind="stable")
-            self._sorted = known[self._order]
             self._table: NDArray[np.int64] | None = None
-            if self._sorted[0] >= 0 and self._sorted[-1] < LOOKUP_LIMIT:
-                self._table = np.full(int(self._sorted[-1]) + 2, -1, dtype=np.int64)
+            if known.min() >= 0 and known.max() < LOOKUP_LIMIT:
+                self._table = np.full(int(known.max()) + 2, -1, dtype=np.int64)
                 self._table[known] = np.arange(len(known))
 
     @cached_property
@@ -91,7 +89,9 @@ class KnownItems:
         return known
 
     @cached_property
-    def _texts(self) -> tuple[pa.Array, Codes]:
+    def _known(self) -> tuple[pa.Array, Codes]:
+        if self.integers:
+            return pa.array(self.labels, type=pa.int64()), np.arange(len(self.labels))
         known = self._by_text
         return pa.array(list(known), type=pa.string()), np.fromiter(known.values(), np.int64, count=len(known))
 
@@ -106,8 +106,7 @@ class KnownItems:
         if self._table is not None:
             last = len(self._table) - 1  # always -1: for everything above
             return self._table[np.where(values < 0, last, np.minimum(values, last))]
-        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-        return np.where(self._sorted[at] == values, self._order[at], -1)
+        return self._look_up(pa.array(values, type=pa.int64()))
 
     def from_texts(self, values: pa.Array, place: Place) -> Codes:
         """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
@@ -123,8 +122,8 @@ class KnownItems:
         return codes
 
     def _look_up(self, values: pa.Array) -> Codes:
-        texts, codes = self._texts
-        index = pc.fill_null(pc.index_in(values, value_set=texts), -1).to_numpy(zero_copy_only=False)
+        known, codes = self._known
+        index = pc.fill_null(pc.index_in(values, value_set=known), -1).to_numpy(zero_copy_only=False)
         return np.where(index >= 0, codes[index], -1)
 
 

@@ -7,6 +7,7 @@ other types changes no other row.
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,6 +27,13 @@ _ROWS = 32_768  # at a time: a short line takes a hundred times its bytes as obj
 _MAX_ARRAY = 1 << 30  # bytes of one array
 _SPACE = re.compile(r"[ \t\r\n]*")
 _Row = dict[str, Any]
+
+
+def _refuse(_: str) -> None:
+    raise ValueError
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 # How the values of a member become a column: values, the place of each row.
 _Reader = Callable[[list[Any], Place], Any]
 
@@ -113,17 +121,13 @@ def json_rows(source: Input, encoding: str, *, array: bool) -> Iterator[tuple[li
         yield rows, place
 
 
-def _refuse(_: str) -> None:
-    raise ValueError
-
-
 def _lines(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
     """The number and the value of every line."""
     for block in blocks_of(source, quoted=False, encoding=encoding):
         for number, line in enumerate(block.rows(), start=block.first_line):
             if line.strip():
                 try:
-                    yield number, json.loads(line, parse_constant=_refuse)
+                    yield number, _DECODER.decode(line.decode())
                 except (ValueError, RecursionError):
                     raise InputError(
                         f"{source}: line {number}: is not a JSON object or list with finite numbers; correct the line."
@@ -137,7 +141,6 @@ def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
         text = read_all(source, _MAX_ARRAY).decode("utf-8-sig" if encoding == UTF8 else encoding)
     except UnicodeError:
         raise InputError(f"{source}: is not {encoding} text; save it as UTF-8, or state its --encoding.") from None
-    decoder = json.JSONDecoder(parse_constant=_refuse)
 
     def after_space(at: int) -> int:
         return _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -151,7 +154,7 @@ def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
     while mark == ",":
         number += 1
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             raise InputError(
                 f"{source}: element {number}: is not JSON with finite numbers; correct the file."
@@ -170,10 +173,10 @@ def _chunks(
     shape: Shape,
     members: dict[str, _Reader],
 ) -> Iterator[Chunk]:
-    unseen = set(members)
+    unseen, field = set(members), options.item_set
+    make = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object
     for rows, place in pieces:
-        make = _basket if shape == "basket" else _object
-        objects = [make(row, options, place, at) for at, row in enumerate(rows)]
+        objects = [make(row, place, at) for at, row in enumerate(rows)]
         if unseen:
             unseen -= {name for row in objects for name in row}
         columns = {
@@ -186,13 +189,13 @@ def _chunks(
         )
 
 
-def _object(row: _Row | list[Any], options: ReadOptions, place: Place, at: int) -> _Row:
+def _object(row: _Row | list[Any], place: Place, at: int) -> _Row:
     if isinstance(row, list):
         raise InputError(f"{place(at)}: is a list where an object is expected; correct the line.")
     return row
 
 
-def _basket(row: _Row | list[Any], options: ReadOptions, place: Place, at: int) -> _Row:
+def _basket(options: ReadOptions, named: str | None, row: _Row | list[Any], place: Place, at: int) -> _Row:
     """A row with its list of items under the expected name: the member of that name, or its only list."""
     target = options.item or _BARE
     if isinstance(row, list):
@@ -201,7 +204,6 @@ def _basket(row: _Row | list[Any], options: ReadOptions, place: Place, at: int) 
         if options.item not in row:
             raise InputError(f"{place(at)}: has no member {options.item!r}; correct the line, or --item.")
         return row
-    named = None if options.item_set is None else options.item_set.name
     lists = [name for name, value in row.items() if isinstance(value, list)]
     name = named if named in row else lists[0] if len(lists) == 1 else None
     if name is None:

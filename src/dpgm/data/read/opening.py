@@ -169,20 +169,14 @@ def _choose_member(file: Path, member: str | None) -> str:
     members = zip_members(file, f"{file}: the zip archive is damaged or cut short; get it again.")
     plain = [one for one in members if not one.is_dir() and not one.filename.startswith(_IGNORED)]
     for one in plain:
-        parts = one.filename.replace("\\", "/").split("/")
-        if ".." in parts or one.filename.startswith(("/", "\\")):
+        if ".." in one.filename.replace("\\", "/").split("/") or one.filename.startswith(("/", "\\")):
             raise InputError(f"{file}: names a file outside of the archive; get it from a source you trust.")
-    names = [one.filename for one in plain]
-    if member is None:
-        if len(names) != 1:
-            listed = ", ".join(ascii(name) for name in names[:20]) or "none"
-            raise InputError(f"{file}: holds {len(names)} files ({listed}); choose one with --member.")
-        member = names[0]
-    matching = [one for one in plain if one.filename == member] or [
-        one for one in plain if os.path.basename(one.filename) == member
-    ]
+    listed = ", ".join(ascii(one.filename) for one in plain[:20]) or "none"
+    if member is None and len(plain) != 1:
+        raise InputError(f"{file}: holds {len(plain)} files ({listed}); choose one with --member.")
+    matching = [one for one in plain if member in (None, one.filename)]
+    matching = matching or [one for one in plain if os.path.basename(one.filename) == member]
     if len(matching) != 1:
-        listed = ", ".join(ascii(name) for name in names[:20]) or "none"
         raise InputError(f"{file}: has no single member of the name asked for; it holds {listed}.")
     if matching[0].flag_bits & 1:
         raise InputError(f"{file}: the member is encrypted; unpack it first.")
