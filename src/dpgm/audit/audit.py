@@ -24,11 +24,32 @@ from dpgm.strategy.protocol import Progress, silent
 
 FITS = 500  # with the canary and as many without, times a configuration's effort: two to three minutes
 QUICK_FITS = 60
-BUG = "PRIVACY BUG: the release betrays more than it claims"
+
+
+class Claim:
+    """What every audit says of the epsilon that is claimed."""
+
+    epsilon: float
+    epsilon_lower: float
+
+    @property
+    def share(self) -> float:
+        """The lower bound as a share of the claim."""
+        return self.epsilon_lower / self.epsilon
+
+    @property
+    def passed(self) -> bool:
+        """The lower bound does not exceed the claim."""
+        return self.share <= 1
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "no contradiction" if self.passed else "PRIVACY BUG: the release betrays more than it claims"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Claim):
     """One configuration: the claim, what could be shown against it, and the verdict.
 
     `epsilon_lower` holds at 99 % within the family "the certified mechanism with its noise scaled";
@@ -49,11 +70,6 @@ class Finding:
     seconds: float
 
     @property
-    def share(self) -> float:
-        """The lower bound as a share of the claim."""
-        return self.epsilon_lower / self.epsilon
-
-    @property
     def passed(self) -> bool:
         """No gate failed and the lower bound does not exceed the claim."""
         return all(gate.passed for gate in self.gates) and self.share <= 1
@@ -66,9 +82,8 @@ class Finding:
     @property
     def verdict(self) -> str:
         """In words."""
-        if not self.passed:
-            return BUG
-        return "no contradiction" if self.strong else "no contradiction, but the audit is weak (too few fits)"
+        weak = self.passed and not self.strong
+        return super().verdict + (", but the audit is weak (too few fits)" if weak else "")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from dpgm.audit.audit import BUG
+from dpgm.audit.audit import Claim
 from dpgm.audit.gates import bisect
 from dpgm.audit.trials import ObservedGateway, ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
@@ -42,7 +42,7 @@ GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and 
 
 
 @dataclass(frozen=True)
-class OneRunFinding:
+class OneRunFinding(Claim):
     """One fit of a public file with many canaries, each in the data with probability one half."""
 
     canaries: int
@@ -54,21 +54,6 @@ class OneRunFinding:
     model: str
     records: int
     seconds: float
-
-    @property
-    def share(self) -> float:
-        """The lower bound as a share of the claim."""
-        return self.epsilon_lower / self.epsilon
-
-    @property
-    def passed(self) -> bool:
-        """The lower bound does not exceed the claim."""
-        return self.share <= 1
-
-    @property
-    def verdict(self) -> str:
-        """In words."""
-        return "no contradiction" if self.passed else BUG
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -105,9 +90,6 @@ def audit_one_run(
         model: as of a fit.
         canaries: how many records with items of their own are tried, half of them in the data.
         progress: as of a fit.
-
-    Raises:
-        UsageError: the domain is not one set of items.
     """
     start = time.perf_counter()
     randomness = SystemRandomness()
@@ -184,31 +166,21 @@ def _scores(
     canaries: _Canaries,
     layout: Layout | None,
 ) -> NDArray[np.float64]:
-    """How much each canary's own part of the releases looks like what it would have added."""
+    """How much each canary's own part of the releases looks like what it would have added.
+
+    Its own are columns of items, or rows of weights that read items.
+    """
     total = torch.zeros(len(canaries.member), dtype=torch.float64)
     width = canaries.records.width
-    for call, value, added in zip(calls, noisy, exact, strict=True):
-        variance = (call.noise * call.sensitivity) ** 2
-        for seen, own in _own_parts(call, value, added, canaries, layout, width):
-            product = (seen.double() * own.double()).sum(-1)
-            total += product.reshape(-1, len(total)).sum(0) / variance
+    for call, *values in zip(calls, noisy, exact, strict=True):
+        parts = [values] if values[0].ndim in (1, 2) and values[0].shape[-1] == width else []
+        if call.name == "gradients" and layout is not None:
+            read = [block for block in layout.blocks if block.inputs == width]
+            parts = [[layout.matrix(v, block)[:, :width].transpose(1, 2) for v in values] for block in read]
+        for pair in parts:
+            seen, own = (canaries.own(value).double() for value in pair)
+            total += (seen * own).sum(-1).reshape(-1, len(total)).sum(0) / (call.noise * call.sensitivity) ** 2
     return total.numpy()
-
-
-def _own_parts(
-    call: Call, value: Tensor, added: Tensor, canaries: _Canaries, layout: Layout | None, width: int
-) -> list[tuple[Tensor, Tensor]]:
-    """What of a release belongs to one canary each: columns of items, or rows of weights that read items."""
-    if call.name == "gradients" and layout is not None:
-        parts = []
-        for block in layout.blocks:
-            if block.inputs == width:
-                pair = [layout.matrix(each, block)[:, :width].transpose(1, 2) for each in (value, added)]
-                parts.append((canaries.own(pair[0]), canaries.own(pair[1])))
-        return parts
-    if value.ndim and value.shape[-1] == width and value.ndim <= 2:
-        return [(canaries.own(value), canaries.own(added))]
-    return []
 
 
 def _guess(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> tuple[int, int]:

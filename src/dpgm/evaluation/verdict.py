@@ -379,19 +379,14 @@ def _learning(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
 def _images(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if (measured := evaluation.images) is None:
         return
-    yield _graded(
-        rules.image_variety.level(abs(1 - measured.variety)),
-        f"Images of one label vary {percent(measured.variety)} as much as real ones do.",
-    )
-    yield _graded(
-        rules.pixel_difference.level(measured.pixel_difference),
-        f"The mean image of a label differs by {percent(measured.pixel_difference)} per pixel.",
-    )
-    if measured.label_gap is not None:
-        yield _graded(
-            Limits(rules.share_gap, 3 * rules.share_gap).level(measured.label_gap),
-            f"The share of a label is off by at most {100 * measured.label_gap:.1f} points.",
-        )
+    variety, gap, label_gap = measured.variety, measured.pixel_difference, measured.label_gap
+    text = f"Images of one label vary {percent(variety)} as much as real ones do."
+    yield _graded(rules.image_variety.level(abs(1 - variety)), text)
+    text = f"The mean image of a label differs by {percent(gap)} per pixel."
+    yield _graded(rules.pixel_difference.level(gap), text)
+    if label_gap is not None:
+        text = f"The share of a label is off by at most {100 * label_gap:.1f} points."
+        yield _graded(Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap), text)
 
 
 def _lengths(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
