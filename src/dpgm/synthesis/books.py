@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery
 from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism
+from dpgm.privacy.ledger import Entry, Ledger
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
@@ -46,16 +47,11 @@ from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
 
-if TYPE_CHECKING:
-    from dpgm.privacy.ledger import Entry, Ledger
-
 
 class Books:
     """Ledger and checkpoint of one fit, if it has them; open it with `Books.open`, as a context manager."""
 
-    def __init__(
-        self, plan: Plan, records: Records, ledger: "Ledger | None", checkpoint: Checkpoint | None
-    ) -> None:
+    def __init__(self, plan: Plan, records: Records, ledger: Ledger | None, checkpoint: Checkpoint | None) -> None:
         self._plan = plan
         self._records = records
         self._ledger = ledger
@@ -70,7 +66,7 @@ class Books:
         plan: Plan,
         records: Records,
         *,
-        ledger: "Ledger | None" = None,
+        ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> "Books":
@@ -277,7 +273,7 @@ def plan_hash(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
 
 
-def _check_reservation(entry: "Entry", plan: Plan) -> None:
+def _check_reservation(entry: Entry, plan: Plan) -> None:
     """What is about to be asked is what was reserved."""
     if (entry.mechanisms, entry.delta, entry.plan_hash) != (plan.mechanisms, plan.delta, plan_hash(plan)):
         raise ArtefactError(

@@ -44,9 +44,8 @@ class Release:
     domain: Domain
     generator: Generator
     certificate: Certificate
-    dtypes: tuple[
-        tuple[str, str], ...
-    ] = ()  # of the frame that was fitted; a saved release has those of its domain
+    # Of the frame that was fitted; a saved release has those of its domain.
+    dtypes: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         certificate = self.certificate

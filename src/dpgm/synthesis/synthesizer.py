@@ -17,7 +17,7 @@ import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpgm import __version__
 from dpgm.compute import parallel
@@ -33,6 +33,7 @@ from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate, LedgerMark
+from dpgm.privacy.ledger import Ledger
 from dpgm.privacy.signatures import read_private_key
 from dpgm.strategy.protocol import Generator, Progress, RunContext, reporting
 from dpgm.strategy.settings import Config, Preset
@@ -44,9 +45,6 @@ from dpgm.synthesis.plan import Plan, check_memory, make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
-
-if TYPE_CHECKING:
-    from dpgm.privacy.ledger import Ledger
 
 
 class Synthesizer:
@@ -112,7 +110,7 @@ class Synthesizer:
         public: Records | None = None,
         plan: Plan | None = None,
         source: Source | None = None,
-        ledger: "Ledger | None" = None,
+        ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
         progress: Progress | bool = False,
