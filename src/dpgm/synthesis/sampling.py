@@ -81,12 +81,12 @@ class Sample:
     ) -> None:
         validation.whole(records=count, at_least=0, at_most=MOST)
         self._generator, self._domain, self._count, self._root = generator, domain, count, _root(seed)
+        condition = parse_where(where, domain)
         self._conditions = [where] if isinstance(where, str) else [str(one) for one in where or ()]
         self._filter: RecordFilter | None = None
         self._accepted = self._drawn = 0
         if not where and not domain.constraints:
             return
-        condition = parse_where(where, domain)
         self._filter = RecordFilter(domain, condition)
         self._generator, self._chance, exact = condition_generator(generator, domain, condition)
         self._certain = exact and not self._filter.acts
