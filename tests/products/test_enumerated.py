@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from dpgm.products.enumerated import fit_table
-from dpgm.statistics.enumerated_sets import GroupCounts, SetSums
+from dpgm.statistics.enumerated_sets import LengthCounts, SetSums
 
 
 def held(width):
@@ -38,7 +38,7 @@ def test_the_table_shows_what_was_measured_and_nothing_beyond_it():
         )
     lengths = torch.from_numpy(records * np.bincount(sizes, truth, minlength=width + 1))
     profile = torch.from_numpy(held(width).T @ truth)
-    of_length = GroupCounts(torch.from_numpy(sizes), lengths, torch.ones(width + 1), 0.03)
+    of_length = LengthCounts(torch.from_numpy(sizes), lengths, torch.ones(width + 1), 0.03)
     chances = fit_table(profile, records, [*targets, of_length]).numpy()
     assert abs(chances.sum() - 1) < 1e-9
     for part in targets:
@@ -63,7 +63,7 @@ def test_records_counted_whole_are_shown_whole():
     cells = torch.arange(2**width)
     values = torch.from_numpy(records * truth)
     profile = torch.from_numpy(held(width).T @ truth)
-    whole = GroupCounts(cells, values, torch.ones(2**width), 0.03)
+    whole = SetSums(cells, values, torch.ones(2**width), None, torch.zeros(width), 0.03)
     chances = fit_table(profile, records, [whole]).numpy()
     assert np.abs(chances - truth).max() * records < 20
 

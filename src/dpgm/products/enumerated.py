@@ -16,7 +16,7 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.model import Products
 from dpgm.products.rules import RULES, EnumeratedRules, ProductRules
-from dpgm.statistics.enumerated_sets import EnumeratedSets, GroupCounts, TableTarget, enumerated_profile, set_sums
+from dpgm.statistics.enumerated_sets import EnumeratedSets, LengthCounts, TableTarget, enumerated_profile, set_sums
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import LENGTHS, Known, RecordLengths
 from dpgm.statistics.statistic import Floats, Measured, ask
@@ -63,7 +63,7 @@ def fit_enumerated(
     for released in measured.sums:
         penalty = _penalty(released.statistic.order, released.std, records, rules)
         targets += set_sums(released, penalty, rules.enumerated.whole_penalty)
-    targets.append(GroupCounts.of_lengths(seen, domain.width, rules.enumerated.length_penalty))
+    targets.append(LengthCounts.of(seen, domain.width, rules.enumerated.length_penalty))
     profile = torch.from_numpy(measured.profile).float()
     chances = fit_table(profile, records, targets, rules.enumerated, progress=progress)
     chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
@@ -105,7 +105,7 @@ def fit_table(
     def table(parameters: Tensor) -> Tensor:
         score = start.clone()
         for part, parameter in zip(targets, torch.split(parameters, counts), strict=True):
-            score += part.scores(parameter)
+            score += part.scores(parameter, len(cells))
         return score
 
     def moments(chances: Tensor) -> Tensor:

@@ -183,40 +183,47 @@ def enumerated_profile(items: Measured[EnumeratedSets], known: Known) -> Floats:
 
 @dataclass(frozen=True)
 class SetSums:
-    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set."""
+    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
+
+    Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
+    items of a set: no pass over the 2^m of them.
+    """
 
     sets: Tensor  # (count,) bit masks
     values: Tensor
     variances: Tensor
-    weights: Tensor  # (2^m,) with which every possible record counts
+    weights: Tensor | None  # (2^m,)
     offsets: Tensor  # (m,)
     penalty: float  # how readily these numbers give way to independence
 
     def expected(self, chances: Tensor) -> Tensor:
         """The same sums over a table (2^m,) of probabilities."""
-        return _over_records(self.weights.double() * chances, self.offsets)[self.sets]
+        sums = chances if self.weights is None else _over_records(self.weights.double() * chances, self.offsets)
+        return sums[self.sets]
 
     def squares(self, chances: Tensor) -> Tensor:
         """The same for the squares of what is summed."""
+        if self.weights is None:
+            return self.expected(chances)
         return _squares_over_records(self.weights.double() ** 2 * chances, self.offsets)[self.sets]
 
-    def scores(self, parameters: Tensor) -> Tensor:
-        """(2^m,) for every record the sum of parameters, each times what the record adds to its number."""
-        placed = torch.zeros(len(self.weights), dtype=torch.float64).index_add_(0, self.sets, parameters)
-        return self.weights.double() * _over_sets(placed, self.offsets)
+    def scores(self, parameters: Tensor, cells: int) -> Tensor:
+        """(cells,) for every record the sum of parameters, each times what the record adds to its number."""
+        placed = torch.zeros(cells, dtype=torch.float64).index_add_(0, self.sets, parameters)
+        return placed if self.weights is None else self.weights.double() * _over_sets(placed, self.offsets)
 
 
 @dataclass(frozen=True)
-class GroupCounts:
-    """Noisy counts of groups of records, such as those of some lengths, or that hold exactly the items of a set."""
+class LengthCounts:
+    """Noisy counts of records by group of lengths; `groups` (2^m,) has the group of every possible record."""
 
-    groups: Tensor  # (2^m,) the group of every possible record; those of no group have the number after the last
+    groups: Tensor
     values: Tensor
     variances: Tensor
     penalty: float
 
     @classmethod
-    def of_lengths(cls, lengths: Lengths, width: int, penalty: float) -> "GroupCounts":
+    def of(cls, lengths: Lengths, width: int, penalty: float) -> "LengthCounts":
         """What was read from a histogram of lengths, over `width` items."""
         sizes = torch.from_numpy(np.bitwise_count(np.arange(1 << width)).astype(np.int64))
         groups = torch.from_numpy(lengths.groups)[sizes.clamp(max=len(lengths.groups) - 1)]
@@ -224,33 +231,32 @@ class GroupCounts:
 
     def expected(self, chances: Tensor) -> Tensor:
         """The same counts over a table (2^m,) of probabilities."""
-        return torch.zeros(len(self.values) + 1, dtype=torch.float64).index_add_(0, self.groups, chances)[:-1]
+        return torch.zeros(len(self.values), dtype=torch.float64).index_add_(0, self.groups, chances)
 
     def squares(self, chances: Tensor) -> Tensor:
         """The same: a record adds 0 or 1."""
         return self.expected(chances)
 
-    def scores(self, parameters: Tensor) -> Tensor:
-        """(2^m,) for every record the parameter of its group."""
-        return torch.cat([parameters, parameters.new_zeros(1)])[self.groups]
+    def scores(self, parameters: Tensor, cells: int) -> Tensor:
+        """(cells,) for every record the parameter of its group."""
+        return parameters[self.groups]
 
 
-TableTarget: TypeAlias = SetSums | GroupCounts
+TableTarget: TypeAlias = SetSums | LengthCounts
 
 
-def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: float) -> list[TableTarget]:
+def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: float) -> list[SetSums]:
     """The released sums as targets of a fit: those of the sets, and the records that were counted whole."""
     statistic = released.statistic
     sums, whole = released.value[: len(statistic.sets)], released.value[len(statistic.sets) :]
-    weights, variances = torch.from_numpy(statistic.weight_steps * GRID), torch.full_like(sums, released.std**2)
     offsets = torch.tensor(statistic.offsets) / STEPS
+    weights, variances = torch.from_numpy(statistic.weight_steps * GRID), torch.full_like(sums, released.std**2)
     centred = SetSums(torch.from_numpy(statistic.sets), sums, variances, weights, offsets, penalty)
     if not statistic.whole:
         return [centred]
-    groups = torch.full((1 << statistic.width,), len(whole))
-    groups[torch.from_numpy(statistic.whole_records)] = torch.arange(len(whole))
     variances = torch.full_like(whole, (released.std / statistic.whole_weight) ** 2)
-    return [centred, GroupCounts(groups, whole / statistic.whole_weight, variances, whole_penalty)]
+    cells, counts = torch.from_numpy(statistic.whole_records), whole / statistic.whole_weight
+    return [centred, SetSums(cells, counts, variances, None, offsets, whole_penalty)]
 
 
 def _over_records(values: Tensor, offsets: Tensor) -> Tensor:
