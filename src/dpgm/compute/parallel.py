@@ -38,19 +38,16 @@ def world_size() -> int:
 def all_sum(partial: Tensor) -> Tensor:
     """The sum of the partial sums of all ranks, in place."""
     if is_parallel():
-        shared = _where_ranks_meet(partial)
-        _finish(torch.distributed.all_reduce(shared, async_op=True))
-        _bring_back(shared, partial)
+        with _where_ranks_meet(partial) as shared:
+            _finish(torch.distributed.all_reduce(shared, async_op=True))
     return partial
 
 
 def sum_on_first(partial: Tensor) -> Tensor:
     """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
     if is_parallel():
-        shared = _where_ranks_meet(partial)
-        torch.distributed.reduce(shared, dst=0)
-        if rank() == 0:
-            _bring_back(shared, partial)
+        with _where_ranks_meet(partial, back=rank() == 0) as shared:
+            torch.distributed.reduce(shared, dst=0)
     return partial
 
 
@@ -61,29 +58,21 @@ def sum_on_owners(partial: Tensor, lengths: Sequence[int]) -> None:
     the parts of others has no meaning after it.
     """
     if is_parallel():
-        shared, own = _where_ranks_meet(partial.view(-1)), lengths[rank()]
-        received = shared.new_empty(len(lengths) * own)
-        _finish(
-            torch.distributed.all_to_all_single(
-                received, shared, [own] * len(lengths), list(lengths), async_op=True
-            )
-        )
-        mine = shared.split_with_sizes(list(lengths))[rank()]
-        torch.sum(received.view(len(lengths), own), 0, out=mine)
-        _bring_back(shared, partial.view(-1))
+        with _where_ranks_meet(partial.view(-1)) as shared:
+            own, sizes = lengths[rank()], list(lengths)
+            received = shared.new_empty(len(sizes) * own)
+            work = torch.distributed.all_to_all_single(received, shared, [own] * len(sizes), sizes, async_op=True)
+            _finish(work)
+            torch.sum(received.view(len(sizes), own), 0, out=shared.split_with_sizes(sizes)[rank()])
 
 
 def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
     """Every rank's own part of the numbers of a contiguous tensor, on every rank, in place."""
     if is_parallel():
-        shared = _where_ranks_meet(value.view(-1))
-        for work in [
-            torch.distributed.broadcast(part, src=owner, async_op=True)
-            for owner, part in enumerate(shared.split_with_sizes(list(lengths)))
-            if len(part)
-        ]:
-            _finish(work)
-        _bring_back(shared, value.view(-1))
+        with _where_ranks_meet(value.view(-1)) as shared:
+            parts = enumerate(shared.split_with_sizes(list(lengths)))
+            for work in [torch.distributed.broadcast(part, src=i, async_op=True) for i, part in parts if len(part)]:
+                _finish(work)
 
 
 def place_of(rows: int) -> tuple[int, int]:
@@ -99,9 +88,8 @@ def place_of(rows: int) -> tuple[int, int]:
 def from_first(value: Tensor) -> Tensor:
     """What rank 0 holds, on every rank, in place."""
     if is_parallel():
-        shared = _where_ranks_meet(value)
-        _finish(torch.distributed.broadcast(shared, src=0, async_op=True))
-        _bring_back(shared, value)
+        with _where_ranks_meet(value) as shared:
+            _finish(torch.distributed.broadcast(shared, src=0, async_op=True))
     return value
 
 
@@ -172,14 +160,14 @@ def _finish(work: Any) -> None:
     work.wait()
 
 
-def _where_ranks_meet(value: Tensor) -> Tensor:
-    """The value where the ranks' backend can reach it: NCCL sees CUDA memory only, Gloo takes no notice of strides."""
-    if torch.distributed.get_backend() == "nccl" and value.device.type == "cpu":
-        value = value.cuda()
-    return value.contiguous()
+@contextmanager
+def _where_ranks_meet(value: Tensor, *, back: bool = True) -> Iterator[Tensor]:
+    """The value where the ranks' backend can reach it; afterwards it is copied `back`, if that is another place.
 
-
-def _bring_back(shared: Tensor, value: Tensor) -> None:
-    """Copy what the ranks share to where it came from, if that is another place."""
-    if shared.data_ptr() != value.data_ptr() or shared.stride() != value.stride():
+    NCCL sees CUDA memory only, Gloo takes no notice of strides.
+    """
+    cpu_only = torch.distributed.get_backend() == "nccl" and value.device.type == "cpu"
+    shared = (value.cuda() if cpu_only else value).contiguous()
+    yield shared
+    if back and (shared.data_ptr() != value.data_ptr() or shared.stride() != value.stride()):
         value.copy_(shared)
