@@ -33,29 +33,44 @@ _HANDLES = "/proc/self/fd"  # where Linux shows open files, those without a name
 
 
 @dataclass(frozen=True)
-class Spooled:
-    """A copy of what a stream held: a path for as long as this value lives.
+class Input:
+    """A path, and the member of it if it is a zip archive, or the sheet of a workbook.
 
-    `label` is how messages call it; the ending of `name` tells the format, if it has one.
+    Of data from a pipe it is the path of a copy, for as long as this value lives: `label` is how messages call them,
+    and the ending of `alias` tells the format, if it has one.
     """
 
-    label: str
-    name: str
-    file: Any = field(repr=False)
+    path: Path
+    member: str | None = None
+    sheet: str | None = None
+    label: str | None = None
+    alias: str | None = None
+    copy: Any = field(default=None, repr=False, compare=False)
 
     def __fspath__(self) -> str:
-        return self.file.name if isinstance(self.file.name, str) else f"{_HANDLES}/{self.file.fileno()}"
+        return str(self.path)
 
     def __str__(self) -> str:
-        return self.label
+        return self.label or (str(self.path) if self.member is None else f"{self.path}::{self.member}")
 
     def __del__(self) -> None:
-        self.file.close()
+        if self.copy is not None:
+            self.copy.close()
+
+    @property
+    def name(self) -> str:
+        """The name whose ending tells the format."""
+        return self.alias or os.path.basename(self.member or self.path)
+
+    def refuse_member(self, what: str) -> None:
+        """Refuse a member of an archive, for formats of which any part may be asked for."""
+        if self.member is not None:
+            raise InputError(f"{self}: {what} are read from the disk; unpack the archive first.")
 
 
 def spooled(
     stream: IO[bytes], label: str, *, look: bool = False, folder: str | os.PathLike[str] | None = None
-) -> Spooled:
+) -> Input:
     """All bytes of a stream in a file that only this process can open.
 
     Args:
@@ -75,7 +90,9 @@ def spooled(
         if not file.tell():
             raise InputError(f"{label}: holds nothing; pipe a file with records into the command.")
         file.seek(0)
-        return Spooled(label, label + (_ending_of(file.read(_HEAD), label) if look else ""), file)
+        alias = label + (_ending_of(file.read(_HEAD), label) if look else "")
+        path = file.name if isinstance(file.name, str) else f"{_HANDLES}/{file.fileno()}"
+        return Input(Path(path), label=label, alias=alias, copy=file)
     except BaseException:
         file.close()
         raise
@@ -101,33 +118,6 @@ def _ending_of(head: bytes, label: str) -> str:
     return ".tsv" if b"\t" in first and b"," not in first else ".csv"
 
 
-@dataclass(frozen=True)
-class Input:
-    """A path, and the member of it if it is a zip archive, or the sheet of a workbook; or data from a pipe."""
-
-    path: Path
-    member: str | None = None
-    pipe: Spooled | None = None
-    sheet: str | None = None
-
-    def __str__(self) -> str:
-        if self.pipe is not None:
-            return self.pipe.label
-        return str(self.path) if self.member is None else f"{self.path}::{self.member}"
-
-    @property
-    def name(self) -> str:
-        """The name whose ending tells the format."""
-        if self.pipe is not None:
-            return self.pipe.name
-        return self.path.name if self.member is None else os.path.basename(self.member)
-
-    def refuse_member(self, what: str) -> None:
-        """Refuse a member of an archive, for formats of which any part may be asked for."""
-        if self.member is not None:
-            raise InputError(f"{self}: {what} are read from the disk; unpack the archive first.")
-
-
 def check_regular(path: Path) -> int:
     """The size of a file that is there, is a plain file and is not empty."""
     try:
@@ -149,9 +139,9 @@ def check_regular(path: Path) -> int:
 
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     """The file, and the member of a zip archive or sheet of a workbook to read (`archive.zip::member` says it, too)."""
+    if isinstance(path, Input):
+        return path
     text = os.fspath(path)
-    if isinstance(path, Spooled):
-        return Input(Path(text), None, path)
     if member is None and "::" in text and not os.path.exists(text):
         text, member = text.split("::", 1)
     file = Path(text)
