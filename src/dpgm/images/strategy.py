@@ -14,9 +14,9 @@ from dpgm.images.model import ImageGenerator
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.rules import CostRules, Sizes, Work
-from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 
 def _own(settings: FamilySettings) -> ImageSettings:
@@ -24,7 +24,7 @@ def _own(settings: FamilySettings) -> ImageSettings:
     return settings
 
 
-class ImageStrategy:
+class ImageStrategy(Strategy):
     """One image, and at most a label beside it."""
 
     name = ImageGenerator.kind
@@ -33,7 +33,7 @@ class ImageStrategy:
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Anything but one image with at most a label, and the paper's preset."""
-        if (paper := refuses_paper(config, self.name)) is not None:
+        if (paper := super().refuses(config, domain)) is not None:
             return paper
         rest = [] if domain is None else [field for field in domain.fields if field.name != domain.label]
         if len(rest) != 1 or rest[0].kind != "image":
@@ -50,10 +50,6 @@ class ImageStrategy:
         if facts.domain is None:
             raise UsageError("`model` image needs a domain; give the one of the images.")
         return Budget(image_spends(facts.domain, _own(settings).rules.embedding))
-
-    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """No setting decides it."""
-        return {}
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """Features and a batch of images; the released numbers are at most a million."""

@@ -29,9 +29,9 @@ from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import PopularLengths, RecordLengths
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
-from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 FLOAT = 4  # bytes
 
@@ -49,7 +49,7 @@ def _rules(settings: FamilySettings) -> ProductRules:
 
 
 @dataclass(frozen=True)
-class ProductStrategy:
+class ProductStrategy(Strategy):
     """Item sets and tables; with up to 17 items all possible records are enumerated (`enumerated.py`)."""
 
     rules: ProductRules = RULES
@@ -80,10 +80,6 @@ class ProductStrategy:
         context.progress("measure", 1, 1)
         return fit_products(measured, rules, generator=draws, device=context.device, progress=percent)
 
-    def refuses(self, config: Config, domain: Domain | None) -> str | None:
-        """Any domain will do; the paper knows no products."""
-        return refuses_paper(config, self.name)
-
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
         """The rules, as they are."""
         no_settings(config)
@@ -92,10 +88,6 @@ class ProductStrategy:
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """All of it for measurements."""
         return Budget(measurement_spends(facts, _rules(settings), piloted=_discovers_all(facts.domain)))
-
-    def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """No setting decides it."""
-        return {}
 
     def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
         """See `products_memory`."""
