@@ -211,3 +211,11 @@ def test_degenerate_data_runs(lists):
     records = Records.from_lists(lists, Domain.of_items(3))
     for model in (IndependentMarginals(1.0, 1e-6), Mwem(1.0, 1e-6, iterations=2)):
         assert len(model.fit(records).sample(5)) == 5
+
+
+def test_arguments_are_attributes_that_a_later_fit_heeds():
+    model = Mwem(2.0, 1e-6, iterations=8, randomness=SeededRandomness(0))
+    assert model.iterations == 8
+    model.iterations = 3
+    model.fit(Records.from_lists([[0], [1, 2], []] * 40, Domain.of_items(4)))
+    assert {one.name: one.count for one in model.certificate_.mechanisms}["select"] == 3

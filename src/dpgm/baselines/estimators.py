@@ -46,7 +46,6 @@ class _Baseline:
     method: str
     strategy: Strategy
     statements: tuple[str, ...] = ()
-    settings = FamilySettings()
 
     def __init__(
         self, epsilon: float = 1.0, delta: float | None = None, randomness: Randomness | None = None
@@ -55,12 +54,16 @@ class _Baseline:
         self.delta = delta
         self.randomness = randomness
 
+    @property
+    def _settings(self) -> FamilySettings:
+        return FamilySettings()
+
     def fit(self, records: Records) -> Self:
         """Measure and fit as the family does; returns self with `generator_` and `certificate_`."""
         validation.positive(epsilon=self.epsilon)
         delta = default_delta(len(records)) if self.delta is None else self.delta
         validation.probability(delta=delta)
-        settings, domain = self.settings, records.domain
+        settings, domain = self._settings, records.domain
         settings.check()
         refused = self.strategy.refuses(Config(self.epsilon, delta), domain)
         if refused is not None:
@@ -134,7 +137,11 @@ class Mwem(_Baseline):
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(epsilon, delta, randomness)
-        self.settings = MwemSettings(iterations)
+        self.iterations = iterations
+
+    @property
+    def _settings(self) -> MwemSettings:
+        return MwemSettings(self.iterations)
 
 
 class AnswerZero:
