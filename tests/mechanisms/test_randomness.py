@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpgm.errors import DpgmError
+from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms import randomness
 from dpgm.mechanisms.randomness import AesWords, Randomness, SeededRandomness, SystemRandomness
 
@@ -218,3 +218,9 @@ def test_a_source_must_say_where_its_key_comes_from():
     for incomplete in (Randomness, Keyless, WithoutWords):
         with pytest.raises(TypeError, match="abstract"):
             incomplete()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_a_seed_is_a_whole_number_that_is_not_negative(seed):
+    with pytest.raises(UsageError, match="`seed` must be a whole number"):
+        SeededRandomness(seed)

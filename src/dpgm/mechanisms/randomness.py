@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dpgm import validation
 from dpgm.compute import parallel
 from dpgm.errors import DpgmError
 
@@ -329,6 +330,7 @@ class SeededRandomness(Randomness):
     private = False
 
     def __init__(self, seed: int) -> None:
+        validation.whole(seed=seed, at_least=0)
         self.name = f"seeded generator, seed {seed} (NOT PRIVATE)"
         self._seed = seed
         self._asked: dict[int, int] = {}
