@@ -72,6 +72,70 @@ def test_no_tuned_whole_number_stands_outside_the_rules(family):
     assert found == {}
 
 
+# Packages that steer or judge without being a family: named constants at the top of a module, with their reason, and
+# fields of rules will do there. What may stand inside a function, with its reason:
+OTHERS = ("audit", "evaluation", "mechanisms", "synthesis", "data/inspect")
+INSIDE = {
+    "audit/audit.py": {40: "fewest fits, in a sentence that names it"},
+    "audit/trials.py": {
+        **dict.fromkeys((0.25, 0.4, 0.6, 0.7, 0.8, 1.3, 6.0, 8.0, 20.0, 24), "the audited settings, by keyword"),
+        700.0: "the largest exponent of a double",
+    },
+    "evaluation/copies.py": {11400714819323198485: "hash"},
+    "evaluation/evaluate.py": {14: "purpose of a stream of draws"},
+    "evaluation/raw_columns.py": {13: "purpose of a stream of draws", 1e15: "whole numbers that doubles hold"},
+    "evaluation/verdict.py": {9.95: "rounded to two digits it is 10"},
+    "evaluation/counting_queries.py": {40: "characters of an item in a message"},
+    "mechanisms/gaussian.py": {13: "bits"},
+    "mechanisms/normals.py": None,  # coefficients of logarithm, sine and cosine
+    "mechanisms/rounded_gaussian.py": None,  # precision of the slow path
+    "synthesis/checkpoint.py": {62: "bits of a seed"},
+    "synthesis/estimate.py": None,  # units of sizes and times, and the product by which a machine is measured
+    "synthesis/fingerprint.py": {13787848793156543929: "hash", 10723151780598845931: "hash"},
+    "synthesis/release.py": {40: "fields that are listed"},
+    "synthesis/sampling.py": {62: "bits of a seed"},
+}
+UNITS = {12, 20, 60, 100, 1000, 3600, 86400}
+
+
+def numbers_inside_functions(path):
+    """Without default values of arguments (they have a name), exponents, shifts, units and modes of files."""
+    source = path.read_text()
+    found = set()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        nodes = [node for statement in function.body for node in ast.walk(statement)]
+        powers = [
+            n for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Pow | ast.LShift | ast.RShift)
+        ]
+        defaults = [node for node in nodes if isinstance(node, ast.arguments)]
+        passed_over = {id(inner) for node in (*powers, *defaults) for inner in ast.walk(node)}
+        for node in nodes:
+            if not isinstance(node, ast.Constant) or id(node) in passed_over:
+                continue
+            value = node.value
+            if type(value) is float and value > SMALLEST and value not in PLAIN:
+                found.add(value)
+            octal = (ast.get_source_segment(source, node) or "").startswith("0o")
+            if type(value) is int and value > 10 and value & (value - 1) and value not in UNITS and not octal:
+                found.add(value)
+    return found
+
+
+@pytest.mark.parametrize("package", OTHERS)
+def test_no_number_that_steers_or_judges_stands_inside_a_function(package):
+    found, idle = set(), set()
+    for path in sorted((SRC / package).glob("*.py")):
+        allowed = INSIDE.get(f"{package}/{path.name}", {})
+        if path.name.endswith("rules.py") or allowed is None:
+            continue
+        numbers = numbers_inside_functions(path)
+        found |= {(path.name, number) for number in numbers - set(allowed)}
+        idle |= {(path.name, number) for number in set(allowed) - numbers}
+    assert (found, idle) == (set(), set())
+
+
 def test_every_exception_is_still_needed():
     idle = {
         (name, value)
@@ -86,3 +150,6 @@ def test_the_count_sees_what_it_is_to_see(tmp_path):
     (tmp_path / "x.py").write_text("share = 0.37 * width + 1 / 2 - 1e-12\nsteps = 37 + 2**40 + 64\n")
     assert bare_numbers(tmp_path / "x.py") == [0.37]
     assert bare_whole_numbers(tmp_path / "x.py") == [37]
+    body = "LIMIT = 0.8\n\n\ndef f(x, most=0.3):\n    mode = 0o600\n    return x > 0.37 and x < LIMIT and x + 37 * 60 < most\n"
+    (tmp_path / "x.py").write_text(body)
+    assert numbers_inside_functions(tmp_path / "x.py") == {0.37, 37}

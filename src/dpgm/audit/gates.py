@@ -22,6 +22,7 @@ LEVEL = 1e-3 / 3  # of each of the three gates: one false alarm in a thousand au
 CONFIDENCE = 0.99  # of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
 THRESHOLDS = (0.0, -1.0, 1.0, -3.0, 3.0)  # of the score; the first is that of the gate of guesses
 SCALES = (0.25, 8.0)  # of the noise, among which the least private one that is contradicted is sought
+SCALE_WIDTH, LEVEL_WIDTH = 0.002, 0.05  # to which bisections of log scales and of log levels are settled
 CURVE = np.linspace(0.0, 12.0, 49)  # epsilons at which the certified profile is looked up
 
 
@@ -98,7 +99,7 @@ def lower_bound(trials: Trials, mechanisms: Sequence[Mechanism], delta: float) -
     low, high = (math.log(scale) for scale in SCALES)
     if not contradicted(high):
         return 0.0
-    _, scale = bisect(contradicted, low, high, 2e-3)
+    _, scale = bisect(contradicted, low, high, SCALE_WIDTH)
     return cost(_scaled(mechanisms, math.exp(scale)), delta, check=False, cache=False).epsilon
 
 
@@ -139,7 +140,9 @@ def _worst_of_rates(
 
     if not contradicted(0.0):
         return 1.0
-    _, level = bisect(contradicted, math.log(1e-12), 0.0, 0.05)  # the largest at which no contradiction remains
+    _, level = bisect(
+        contradicted, math.log(1e-12), 0.0, LEVEL_WIDTH
+    )  # the largest at which no contradiction remains
     return min(1.0, 2 * looks * math.exp(level))
 
 

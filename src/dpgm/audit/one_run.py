@@ -38,6 +38,7 @@ from dpgm.synthesis.strategies import fit_generator
 CANARIES = 300
 OWN_ITEMS = 4  # items that only one canary holds
 CONFIDENCE = 0.95
+LARGEST_EPSILON, EPSILON_WIDTH = 40.0, 1e-4  # of the bound: where it is sought, and how far it is settled
 GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and to be out of it
 
 
@@ -135,7 +136,7 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float) -> floa
     def possible(epsilon: float) -> bool:
         return one_run_p_value(canaries, guesses, right, epsilon, delta) > 1 - CONFIDENCE
 
-    return 0.0 if possible(0.0) else bisect(possible, 0.0, 40.0, 1e-4)[0]
+    return 0.0 if possible(0.0) else bisect(possible, 0.0, LARGEST_EPSILON, EPSILON_WIDTH)[0]
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:

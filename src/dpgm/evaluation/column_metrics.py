@@ -14,6 +14,7 @@ from dpgm.evaluation.raw_columns import ColumnKind, RawColumn
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BARS = 24  # of a histogram; more are too thin on a phone
+_WORTH_MISSING = 0.01  # share of the real rows from which a category that is gone is named
 _STEPS = 60  # points of a cumulative curve
 _OUTER = 0.005  # share of the rows at either end that is drawn in the last bar rather than given room of its own
 _Floats: TypeAlias = NDArray[np.float64]
@@ -210,7 +211,7 @@ def _lost(labels: Sequence[str], real: NDArray[np.int64], synthetic: NDArray[np.
     """Categories of at least 1 % of the real rows with less than a tenth of their share on the synthetic side."""
     ours, theirs = (_shares(side, len(labels)) for side in (real, synthetic))
     expected = ours * len(synthetic) >= 10  # fewer may be absent by chance
-    lost = np.flatnonzero((ours >= 0.01) & (theirs < ours / 10) & expected)
+    lost = np.flatnonzero((ours >= _WORTH_MISSING) & (theirs < ours / 10) & expected)
     return tuple(labels[at] for at in lost[np.argsort(-ours[lost], kind="stable")])
 
 

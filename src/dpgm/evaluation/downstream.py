@@ -20,6 +20,13 @@ from dpgm.evaluation.marginals import categorical_label, field_codes
 MOST_ROWS = 20_000  # rows used for training a model; more changes accuracies little
 CNN_VISITS = 30_000  # training examples shown to the network: about ten seconds on one core
 MOST_PASSES = 20  # over few training records
+# Models as their libraries set them, but for sizes that train within seconds; they should be fair, not best.
+TREES, DEPTH, LEAF = 60, 16, 2  # of the random forest
+ITERATIONS = 300  # of the logistic regression; fewer end before it converges
+CHANNELS, HIDDEN = (16, 32), 96  # of the network for images
+BATCH = 128
+FIRST_RATE, LARGEST_RATE = 1e-3, 3e-3  # of Adam's one-cycle schedule
+ANSWERED = 500  # images at a time, for memory
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,9 @@ def _models(seed: int) -> tuple[tuple[str, Any], ...]:
         from sklearn.naive_bayes import BernoulliNB
     except ImportError as error:
         raise UsageError("scikit-learn is not installed: pip install 'dpgm[learn]'.") from error
-    forest = RandomForestClassifier(60, max_depth=16, min_samples_leaf=2, random_state=seed)
+    forest = RandomForestClassifier(TREES, max_depth=DEPTH, min_samples_leaf=LEAF, random_state=seed)
     return (
-        ("logistic regression", LogisticRegression(max_iter=300, random_state=seed)),
+        ("logistic regression", LogisticRegression(max_iter=ITERATIONS, random_state=seed)),
         ("random forest", forest),
         ("naive Bayes", BernoulliNB()),
     )
@@ -140,21 +147,21 @@ def image_accuracy(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # initial weights; public, and the caller's state is restored
         network = nn.Sequential(
-            nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(32 * small, 96), nn.ReLU(),
-            nn.Linear(96, train.domain.fields[label].width),
+            nn.Conv2d(1, CHANNELS[0], 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(*CHANNELS, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(CHANNELS[1] * small, HIDDEN), nn.ReLU(),
+            nn.Linear(HIDDEN, train.domain.fields[label].width),
         )  # fmt: skip
-    steps = max(1, min(visits, MOST_PASSES * len(answers)) // 128)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps + 1)
+    steps = max(1, min(visits, MOST_PASSES * len(answers)) // BATCH)
+    optimizer = torch.optim.Adam(network.parameters(), lr=FIRST_RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=LARGEST_RATE, total_steps=steps + 1)
     order = torch.randperm(len(answers), generator=generator)
     at = 0
     for _ in range(steps):
-        if at + 128 > len(order) and at > 0:
+        if at + BATCH > len(order) and at > 0:
             order, at = torch.randperm(len(answers), generator=generator), 0
-        batch = order[at : at + 128]
-        at += 128
+        batch = order[at : at + BATCH]
+        at += BATCH
         loss = nn.functional.cross_entropy(network(images[batch].float()), answers[batch])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -163,8 +170,8 @@ def image_accuracy(
     images, answers = _image_tensors(test, picture, label)
     with torch.no_grad():
         right = [
-            (network(images[a : a + 500].float()).argmax(1) == answers[a : a + 500]).sum()
-            for a in range(0, len(answers), 500)
+            (network(images[a : a + ANSWERED].float()).argmax(1) == answers[a : a + ANSWERED]).sum()
+            for a in range(0, len(answers), ANSWERED)
         ]
     return float(sum(right)) / max(1, len(answers))
 

@@ -17,6 +17,7 @@ from dpgm.evaluation.inputs import check_comparable, position_names
 
 MOST_PAIRED = 1500  # pairs are measured among this many of the most frequent positions
 _CHUNK = 8192
+_DENSE = 0.02  # share of ones from which one dense product is faster than a sparse one
 _NAMED = 10  # best, worst and lost positions that are listed
 
 
@@ -131,7 +132,7 @@ def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.in
     total = np.zeros((len(positions), len(positions)), dtype=np.int64)
     for chunk in records.chunks(_CHUNK):
         matrix = to_scipy(chunk).astype(np.float32)[:, positions]
-        if matrix.nnz > 0.02 * len(chunk) * len(positions):  # dense enough for one matrix product
+        if matrix.nnz > _DENSE * len(chunk) * len(positions):
             dense = matrix.toarray()
             total += (dense.T @ dense).astype(np.int64)  # exact: a chunk is far below 2^24 records
         else:

@@ -25,6 +25,7 @@ HEADLINES: dict[Grade, str] = {
     "copies": "The synthetic data holds copies of real records: do not publish it.",
 }
 _NAMED = 3  # columns named in the headline
+_MOST_TIMES = 999  # times as accurate, in words
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,12 @@ class VerdictRules:
     # Relative error of the worst item from which it is named, and share of the most frequent sets that should be found.
     rare_error: float = 0.25
     sets_found: float = 0.8
+    # How many times as accurate as items drawn independently the data must be before the report says so, and the error
+    # of the simple method, as a part of ours, below which it is called better rather than as good.
+    worth_saying: float = 1.5
+    simple_is_better: float = 0.9
+    # What a model must learn beyond guessing (share of right answers) before a loss of it can be judged.
+    least_learned: float = 0.01
     # Images: how much the pixels of one label vary, relative to the real images; and mean difference of a pixel.
     image_variety: Limits = Limits(0.3, 0.6)  # of |1 - ratio|
     pixel_difference: Limits = Limits(0.03, 0.08)
@@ -259,7 +266,7 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if pair := evaluation.query_means(2):
         ours, counts = pair[SYNTHETIC], f"counts of two {what}s together"
         text = f"{counts.capitalize()} are off by {percent(ours)}"
-        beside = _beside_independent(ours, pair.get("independent"), what)
+        beside = _beside_independent(ours, pair.get("independent"), what, rules)
         yield _beyond_chance(evaluation, "pop2", ours, rules.pair_counts, counts, text, beside)
     if evaluation.kind == "sets" and evaluation.worst_items:
         worst = evaluation.worst_items[0]
@@ -274,16 +281,16 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         yield _Finding(f"{percent(found)} of the {of} most frequent sets are found.", found < rules.sets_found)
 
 
-def _beside_independent(ours: float, alone: float | None, what: str) -> str:
+def _beside_independent(ours: float, alone: float | None, what: str, rules: VerdictRules) -> str:
     """What drawing items independently would give."""
     if alone is None:
         return ""
     text = f"; {what}s drawn independently, at the same privacy, by {percent(alone)}"
     better = alone / max(ours, 1e-12)
-    if better >= 1.5 and ours:
-        return f"{text} (the synthetic data is {min(better, 999):.2g} times as accurate)"
+    if better >= rules.worth_saying and ours:
+        return f"{text} (the synthetic data is {min(better, _MOST_TIMES):.2g} times as accurate)"
     if better < 1 and ours:
-        return f"{text}: here the simple method is {'better' if better < 0.9 else 'as good'}"
+        return f"{text}: here the simple method is {'better' if better < rules.simple_is_better else 'as good'}"
     return text
 
 
@@ -370,7 +377,7 @@ def _learning(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
     gain = best.real - best.majority
     yield _graded(
-        rules.learning_lost.level((best.real - best.synthetic) / gain if gain > 0.01 else 0.0),
+        rules.learning_lost.level((best.real - best.synthetic) / gain if gain > rules.least_learned else 0.0),
         f"A {best.model} trained on synthetic records is right on {percent(best.synthetic)} of real ones; "
         f"trained on real records, on {percent(best.real)}.",
     )

@@ -55,6 +55,7 @@ MEASURES = in_words(
     NumberHistograms.words,
 )
 
+_LONGEST_NAME = 40  # characters of a field, in sentences
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
@@ -119,7 +120,7 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
-    names = [name if len(name) <= 40 else f"{name[:36]}...'" for name in names]
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 4]}...'" for name in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more fields" if len(names) > most else "")
 
 

@@ -24,6 +24,7 @@ from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
 FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
+MOST_OF_MEMORY = 0.9  # of the machine that a fit may need; the rest is for everybody else
 SAMPLED_ROWS = (
     "networks are trained on samples of rows, whose cost is proved for one row per person; use the default model, or"
     " merge the rows of a person."
@@ -249,7 +250,7 @@ def check_memory(plan: Plan, domain: Domain) -> None:
     """Refuse a fit that cannot fit into memory, naming what to change."""
     needed = strategy_of(plan.settings.model).memory(plan.facts(domain), plan.settings.family)
     available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > 0.9 * available:
+    if needed > MOST_OF_MEMORY * available:
         raise ResourceError(
             f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use a smaller "
             "domain, or fewer clusters where there are any."

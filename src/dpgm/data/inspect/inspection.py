@@ -31,6 +31,7 @@ from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 
 _FIRST_ROWS = 2000
+_MOST_FIELDS = 40  # that are listed
 _TITLES = 20  # lines at the top among which titles are looked for
 DRAFT_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
@@ -85,9 +86,9 @@ class Inspection(Drafted):
         if self.confirm:
             return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
-        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:40]]
-        if len(self.domain.fields) > 40:
-            listed.append(f"  ... and {len(self.domain.fields) - 40} more")
+        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:_MOST_FIELDS]]
+        if len(self.domain.fields) > _MOST_FIELDS:
+            listed.append(f"  ... and {len(self.domain.fields) - _MOST_FIELDS} more")
         return [
             *head,
             f"positions  {self.domain.width:,}",
