@@ -40,7 +40,7 @@ def write_part(number: int, records: int, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     town = simulate.CDR
-    city, domain = simulate._build(town), simulate.town_domain(town)
+    city = simulate.City(town)
     schema = pa.schema([(town.field, pa.list_(pa.int16()))])
     temporary = folder / f"part-{number:05d}.unfinished"
     with pq.ParquetWriter(temporary, schema) as file:
@@ -48,7 +48,7 @@ def write_part(number: int, records: int, folder: Path) -> None:
             left = records - block * simulate.BLOCK
             if left <= 0:
                 break
-            people = simulate._people(town, city, domain, np.random.default_rng([0, block, town.places]))
+            people = simulate.simulated_block(town, block, 0, city)
             people = people.rows(0, min(left, simulate.BLOCK))
             lists = pa.ListArray.from_arrays(people.indptr.astype(np.int32), people.indices.astype(np.int16))
             file.write_table(pa.table([lists], schema=schema))

@@ -77,8 +77,7 @@ def read_plan(values: dict[str, Any]) -> Plan:
 def block(number: int) -> Records:
     """One block of simulated people."""
     town = simulate.CDR
-    city, domain = simulate._build(town), simulate.town_domain(town)
-    return simulate._people(town, city, domain, np.random.default_rng([0, number, town.places]))
+    return simulate.simulated_block(town, number)
 
 
 def write_records(records: int, path: Path, processes: int) -> None:

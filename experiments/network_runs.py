@@ -106,8 +106,7 @@ def _simulate(town: simulate.Town, records: int, processes: int) -> Records:
 
 
 def _one_block(town: simulate.Town, number: int) -> Records:
-    city, domain = simulate._build(town), simulate.town_domain(town)
-    return simulate._people(town, city, domain, np.random.default_rng([0, number, town.places]))
+    return simulate.simulated_block(town, number)
 
 
 @dataclass(frozen=True)

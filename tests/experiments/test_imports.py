@@ -21,6 +21,21 @@ def imported(source):
             yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "dpgm")
 
 
+def used(source):
+    """(module, name) of what is taken from a module of the package by its name: `simulate.BLOCK`."""
+    tree = ast.parse(source)
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpgm":
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if is_there(whole, None):
+                    modules[alias.asname or alias.name] = whole
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield modules[node.value.id], node.attr
+
+
 def is_there(module, name):
     try:
         found = import_module(module)
@@ -31,10 +46,16 @@ def is_there(module, name):
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_script_imports_is_there(path):
-    assert [pair for pair in imported(path.read_text()) if not is_there(*pair)] == []
+    source = path.read_text()
+    assert [pair for pair in (*imported(source), *used(source)) if not is_there(*pair)] == []
 
 
 def test_a_name_that_is_gone_is_seen():
     gone = "from dpgm.privacy.accountant import cost, nothing_of_the_kind\nimport dpgm.nowhere"
     missing = [pair for pair in imported(gone) if not is_there(*pair)]
     assert missing == [("dpgm.privacy.accountant", "nothing_of_the_kind"), ("dpgm.nowhere", None)]
+    assert [
+        pair
+        for pair in used("from dpgm.data import simulate\nsimulate._gone(simulate.BLOCK)")
+        if not is_there(*pair)
+    ] == [("dpgm.data.simulate", "_gone")]

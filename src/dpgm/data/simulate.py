@@ -100,11 +100,16 @@ def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
     """The records block by block, in constant memory."""
     whole(records=records, at_least=1)
     whole(seed=seed)
-    city, domain = City(town), town_domain(town)
+    city = City(town)
     for number, start in enumerate(range(0, records, BLOCK)):
-        rng = np.random.default_rng([seed, number, town.places])
-        block = _people(town, city, domain, rng)
+        block = simulated_block(town, number, seed, city)
         yield block.rows(0, records - start) if records - start < BLOCK else block
+
+
+def simulated_block(town: Town, number: int, seed: int = 0, city: "City | None" = None) -> Records:
+    """One whole block of `simulated_blocks`, by itself: blocks may be drawn by several processes."""
+    rng = np.random.default_rng([seed, number, town.places])
+    return _people(town, city or City(town), town_domain(town), rng)
 
 
 def _simulate(town: Town, records: int, seed: int) -> Records:
