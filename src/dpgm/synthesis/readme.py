@@ -81,7 +81,7 @@ def release_readme(certificate: Certificate, domain: Domain) -> str:
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)  # Markdown: nothing is escaped
     environment.filters["plain"] = _plain
-    return environment.from_string(resources.files("dpgm.synthesis").joinpath("readme.md.j2").read_text("utf-8"))
+    return environment.from_string(resources.files("dpgm.synthesis").joinpath("readme.j2").read_text("utf-8"))
 
 
 def _plain(name: str) -> str:
