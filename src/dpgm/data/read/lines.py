@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import IO
 
@@ -129,7 +129,9 @@ def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: 
     """
     file, carry, first_line = str(source), b"", 1 + skip_lines
     with open_bytes(source) as stream:
-        pieces = _below(_as_utf8(stream, encoding, file), skip_lines, file)
+        pieces: Iterator[bytes] = filter(None, _as_utf8(stream, encoding, file))
+        if skip_lines:
+            pieces = filter(None, chain([_below(pieces, skip_lines, file)], pieces))
         for raw in chain(pieces, [b""]):  # the last is the end
             data = carry + raw
             if not raw and data and data[-1:] not in (b"\n", b"\r"):
@@ -161,39 +163,36 @@ def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: 
 def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
     """The text of a stream as UTF-8, piece by piece."""
     decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
-    raw = stream.read(BLOCK)
-    if encoding == UTF8 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
-    while raw:
-        following = stream.read(BLOCK)
-        if encoding != UTF8:
-            try:
-                text = decoder.decode(raw, final=not following).encode()
-            except UnicodeError as error:
-                line += raw.count(b"\n", 0, error.start if isinstance(error, UnicodeDecodeError) else 0)
-                raise InputError(
-                    f"{file}: line {line} or near it: is not {encoding} text; correct --encoding."
-                ) from None
-            line += text.count(b"\n")
-            raw = text
-        if raw:
+    for at, raw in enumerate(chain(iter(partial(stream.read, BLOCK), b""), [b""])):
+        if encoding == UTF8:
+            if at == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
             yield raw
-        raw = following
+            continue
+        try:
+            text = decoder.decode(raw, final=not raw).encode()
+        except UnicodeError as error:
+            line += raw.count(b"\n", 0, error.start if isinstance(error, UnicodeDecodeError) else 0)
+            raise InputError(
+                f"{file}: line {line} or near it: is not {encoding} text; correct --encoding."
+            ) from None
+        line += text.count(b"\n")
+        yield text
 
 
-def _below(pieces: Iterator[bytes], count: int, file: str) -> Iterator[bytes]:
-    """The text below the first `count` lines."""
+def _below(pieces: Iterator[bytes], count: int, file: str) -> bytes:
+    """The text below the first `count` lines, in the piece in which they end."""
     data, at, left = b"", 0, count
     for piece in chain(pieces, [b""]):
         data, at = data[at:] + piece, 0
         # A line end at the end of a piece may go on in the next.
         while left and (end := _LINE_END.search(data, at)) and (end.end() < len(data) or not piece):
             at, left = end.end(), left - 1
-        if not left:
+        if not left or not piece or len(data) - at > MAX_LINE:
             break
-        if not piece or len(data) - at > MAX_LINE:
-            raise InputError(f"{file}: ends at line {count - left + 1}; leave out fewer lines with --skip-lines.")
-    yield from chain([data[at:]] if data[at:] else [], pieces)
+    if left:
+        raise InputError(f"{file}: ends at line {count - left + 1}; leave out fewer lines with --skip-lines.")
+    return data[at:]
 
 
 def first_block(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> TextBlock:
