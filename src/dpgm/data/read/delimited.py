@@ -23,6 +23,7 @@ from dpgm.errors import InputError, UsageError
 
 SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
+_FEW = 1000  # rows looked at together for the first one that counts
 _MARK_IN_CELL = "a quotation mark stands within a cell; put the whole cell in quotes and double the mark."
 _NUMBER = re.compile(
     r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
@@ -88,9 +89,10 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
 def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
     """The first row that is not left out, and where it is."""
     for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
-        for at, row in enumerate(block.rows()):
-            if is_kept(row, options.comment):
-                return row, block.place(at)
+        for start in range(0, len(block.ends), _FEW):
+            for at, row in enumerate(block.rows(start, start + _FEW), start):
+                if is_kept(row, options.comment):
+                    return row, block.place(at)
     raise InputError(f"{source}: holds no records; give a file with at least one.")
 
 
@@ -219,11 +221,15 @@ def _chunks(
     for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
         text, count = block.text, len(block.ends)
         place: Place = block.place
-        if b"\n\n" in text or text.startswith(b"\n") or options.comment is not None or header:
+        if b"\n\n" in text or text.startswith(b"\n") or options.comment is not None:
             rows, place = block.kept(lambda row: is_kept(row, options.comment))
-            if header and rows:
-                header, rows, place = False, rows[1:], _one_below(place)
             text, count = b"".join(row + b"\n" for row in rows), len(rows)
+            below = len(rows[0]) + 1 if rows else 0
+            del rows
+        else:
+            below = int(block.ends[0]) + 1
+        if header and text:
+            header, text, count, place = False, text[below:], count - 1, _one_below(place)
         if text:
             yield Chunk(_parse(text, count, names, needed, separator, place), place)
 
