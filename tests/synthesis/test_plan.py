@@ -47,6 +47,9 @@ def test_a_plan_reads_back_exactly(tmp_path):
         lambda plan: plan | {"records": 0},
         lambda plan: plan | {"mechanisms": [{"name": "x"}]},
         lambda plan: plan | {"mechanisms": [dict(plan["mechanisms"][0], noise=-1.0)]},
+        lambda plan: plan | {"mechanisms": [dict(plan["mechanisms"][0], noise=1e308)]},
+        lambda plan: plan | {"mechanisms": [dict(plan["mechanisms"][0], name=[])]},
+        lambda plan: plan | {"mechanisms": [dict(plan["mechanisms"][0], sample={"a": 1})]},
         lambda plan: plan | {"settings": {"model": "products"}},
     ],
 )

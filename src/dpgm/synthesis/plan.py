@@ -107,7 +107,11 @@ class Plan(FitPlan):
         if not self.mechanisms:
             raise UsageError("the plan has no mechanisms; make it again with `dpgm plan`.")
         for mechanism in self.mechanisms:
+            if not isinstance(mechanism.name, str) or not isinstance(mechanism.sample, str | None):
+                raise UsageError("the plan has a mechanism without a proper name; make it again with `dpgm plan`.")
             validation.positive(noise=mechanism.noise)
+            if mechanism.noise > LARGEST_NOISE:
+                raise UsageError(f"the plan has noise above {LARGEST_NOISE:g}; make it again with `dpgm plan`.")
             validation.whole(count=mechanism.count, at_least=1)
             validation.fraction(sampling_rate=mechanism.sampling_rate)
             validation.non_negative(delta=mechanism.delta)
