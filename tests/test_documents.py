@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from dpgm.privacy.events import Mechanism
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "dpgm"
 LOADED = re.compile(
     r"""(?:src|poster)\s*=\s*["']?(?:https?:)?//|<link\b[^>]*href\s*=\s*["']?(?:https?:)?//|@import|url\(["']?https?:"""
 )
@@ -154,3 +156,37 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     for path in pages:
         assert not LOADED.search(path.read_text()), path
     shutil.rmtree(tmp_path / "site")
+
+
+def code_named_in(text):
+    """(module, name or None) of what a page names as `folder/module.py` or `folder/module.name`, of the package alone."""
+    for path in re.findall(r"`(?:src/)?(?:dpgm/)?([a-z_]+(?:/[a-z_]+)*)\.py`", text):
+        yield path, None
+    for path, name in re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]+)\.([A-Za-z_.]+)`", text):
+        if not re.fullmatch(r"py|md|csv|json|html|yaml|ipynb|png|parquet|txt", name):
+            yield path, name
+
+
+def is_code_there(path, name):
+    if not (PACKAGE / f"{path}.py").is_file():
+        elsewhere = (ROOT / f"{path}.py").is_file() or (ROOT / "tests" / f"{path}.py").is_file()
+        return elsewhere or ("/" not in path and any(PACKAGE.rglob(f"{path}.py")))
+    found = import_module("dpgm." + path.replace("/", "."))
+    for part in (name or "").split(".") if name else ():
+        found = getattr(found, part, None)
+    return found is not None
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
+)
+def test_the_code_that_a_page_names_is_there(page):
+    assert [named for named in code_named_in(page.read_text()) if not is_code_there(*named)] == []
+
+
+def test_code_that_is_gone_is_seen():
+    named = list(code_named_in("`statistics/gone.py` and `privacy/accountant.cost` and `privacy/accountant.gone`"))
+    assert [pair for pair in named if not is_code_there(*pair)] == [
+        ("statistics/gone", None),
+        ("privacy/accountant", "gone"),
+    ]
