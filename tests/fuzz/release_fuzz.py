@@ -130,6 +130,7 @@ def run(count: int, seed: int, *, capped: bool) -> dict[str, Any]:
         assert verification.ok, verification.failed
         for call in calls.values():
             call(place / f"valid{number}")
+        load(place / f"valid{number}").sample(3, seed=0)  # loads libraries that take address space
     largest = max(sum(map(len, folder.files.values())) for folder in folders)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if capped:
