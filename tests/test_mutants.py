@@ -43,6 +43,13 @@ def test_a_text_that_is_gone_is_told(tools):
         mutant.edited(gone, {ROOT: "other text"})
 
 
+def test_a_bug_that_changes_nothing_is_told(tools):
+    mutant, _ = tools
+    idle = mutant.Mutant(0, "none", (("some text", "some text"),), ())
+    with pytest.raises(mutant.NotFoundError, match="changes nothing"):
+        mutant.edited(idle, {ROOT: "some text"})
+
+
 def test_the_tests_that_must_kill_exist(tools):
     _, planted = tools
     for each in planted:

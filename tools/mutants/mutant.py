@@ -29,10 +29,12 @@ def edited(mutant: Mutant, files: dict[Path, str]) -> dict[Path, str]:
     """The files that a fault changes, with the fault; `files` are those of `src` as they stand.
 
     Raises:
-        NotFoundError: a text is not found exactly once.
+        NotFoundError: a text is not found exactly once, or is not changed.
     """
     changed: dict[Path, str] = {}
     for old, new in mutant.edits:
+        if old == new:
+            raise NotFoundError(f"mutant {mutant.number} ({mutant.fault}) changes nothing: {old.strip()!r}")
         now = files | changed
         homes = [path for path, text in now.items() if old in text]
         if len(homes) != 1 or now[homes[0]].count(old) != 1:

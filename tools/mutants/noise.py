@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         5,
         "a quarter of the coordinates without noise",
-        ((CPU_NOISE, CPU_NOISE.replace("part.numpy(),", "part.numpy()[len(part) // 4 :],")),),
+        ((CPU_NOISE, CPU_NOISE.replace("(part,", "(part[len(part) // 4 :],")),),
         NOISE_LAW,
     ),
     Mutant(
@@ -61,9 +61,9 @@ MUTANTS = (
                 "    shared: dict[int, np.ndarray] = {}\n"
                 "    for part, words in parts:\n"
                 "        if len(part) not in shared:\n"
-                "            shared[len(part)] = np.zeros(len(part), dtype=part.numpy().dtype)\n"
+                "            shared[len(part)] = np.zeros(len(part), dtype=part.dtype)\n"
                 "            add_normals(shared[len(part)], noise * sensitivity, grid, words)\n"
-                "        part.numpy()[:] += shared[len(part)]\n",
+                "        part += shared[len(part)]\n",
             ),
         ),
         NOISE_LAW,
