@@ -1,7 +1,7 @@
-"""SIGKILL at random moments of a real fit in a child process, then resume: it always ends in a sound release."""
+"""SIGKILL at 20 moments of a real fit in a child process, then resume: it always ends in a sound release."""
 
+import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -10,65 +10,100 @@ import time
 import pytest
 
 import dpgm
+from dpgm.data.domain import Domain
+from dpgm.networks.fitting import BLOCKS
 from dpgm.privacy.ledger import Ledger
+from dpgm.strategy.settings import Config
+from dpgm.synthesis.plan import make_plan
 from synthesis_data import SETS, some_records
 
 pytestmark = pytest.mark.slow
+KILLS = 20
 
 
-def _command(folder, *more):
-    return [
-        sys.executable,
-        "-m",
-        "dpgm",
-        "fit",
-        str(folder / "visits.npz"),
-        "--epsilon",
-        "1",
-        "--plan",
-        str(folder / "plan.json"),
-        "--checkpoint",
-        str(folder / "checkpoint"),
-        "--ledger",
-        str(folder / "ledger"),
-        "--out",
-        str(folder / "release"),
-        *more,
-    ]
+def _fit(folder, *more):
+    options = {"plan": "plan.json", "checkpoint": "checkpoint", "ledger": "ledger", "out": "release"}
+    named = [part for option, name in options.items() for part in (f"--{option}", str(folder / name))]
+    command = [sys.executable, "-m", "dpgm", "fit", str(folder / "visits.npz"), "--epsilon", "1", *named, *more]
+    with (folder / "told").open("w") as told:
+        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=told)
 
 
-def test_a_fit_killed_at_20_random_moments_always_ends_in_a_verified_release(tmp_path):
-    import json
+class Journal:
+    """What the checkpoint of a fit says from outside, while the fit goes on."""
 
-    from dpgm.data.domain import Domain
-    from dpgm.strategy.settings import Config
-    from dpgm.synthesis.plan import make_plan
+    def __init__(self, folder, plan):
+        self.header, self.path, self.plan = folder / "checkpoint.json", folder / "journal.jsonl", plan
+        self.steps = plan.mechanism("gradients").count
+        self.size, self.entries = 0, []
 
+    def read(self):
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size != self.size:
+            self.size, lines = size, self.path.read_bytes().split(b"\n")
+            self.entries = [json.loads(line) for line in lines[:-1]]
+
+    def charged(self, name):
+        return sum(entry["runs"] for entry in self.entries if entry.get("charge") == name)
+
+    def progress(self):
+        """The share of the plan's runs that are charged; a block of steps counts as a run."""
+        runs = {one.name: one.count for one in self.plan.mechanisms if one.sample is None}
+        done = sum(self.charged(name) for name in runs) + BLOCKS * self.charged("step") / self.steps
+        return done / (sum(runs.values()) + BLOCKS)
+
+    def stage(self):
+        """The mechanism that was charged last; `model` when all is done but the release."""
+        if self.entries and "model" in self.entries[-1]:
+            return "model"
+        return next((entry["charge"] for entry in reversed(self.entries) if "charge" in entry), "start")
+
+    def has_reached(self, kill):
+        """Whether it is time for a kill: at the start, at equal shares of the plan, and twice after training."""
+        self.read()
+        if kill < KILLS - 2:
+            return self.header.exists() and self.progress() >= kill / (KILLS - 2)
+        return self.charged("step") == self.steps if kill == KILLS - 2 else self.stage() == "model"
+
+    def would_lose_all(self):
+        """Whether the only run of a mechanism is charged and not on disk: killed now, the fit must start anew."""
+        last = self.entries[-1].get("charge") if self.entries else None
+        return last not in (None, "step") and self.plan.mechanism(last).count == 1
+
+
+def _kill(child, journal, number):
+    """Wait for the moment of a kill, by the journal's growth alone; False if the fit ended before."""
+    while child.poll() is None:
+        if journal.has_reached(number):
+            child.send_signal(signal.SIGSTOP)  # so that nothing changes between the look and the kill
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            journal.read()
+            if not journal.would_lose_all():
+                child.kill()
+                return child.wait() == -signal.SIGKILL
+            child.send_signal(signal.SIGCONT)
+        time.sleep(0.001)
+    return False
+
+
+def test_a_fit_killed_at_20_moments_always_ends_in_a_verified_release(tmp_path):
     some_records(SETS, 2000).write(tmp_path / "visits.npz")
     plan = make_plan(Config(1.0, model="vae", clusters=3), 2000, Domain.of_items(12))
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     Ledger.create(tmp_path / "ledger", epsilon_cap=1.01, delta=plan.delta)
-    rng = random.Random(1)
-    kills, runs = 0, 0
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    while not (tmp_path / "release").exists():
-        runs += 1
-        assert runs < 60, "the fit never ends"
-        more = ["--resume"] if (tmp_path / "checkpoint" / "checkpoint.json").exists() else []
-        journal = tmp_path / "checkpoint" / "journal.jsonl"
-        before = journal.stat().st_size if journal.exists() else 0
-        with (tmp_path / "told").open("w") as told:
-            child = subprocess.Popen(_command(tmp_path, *more), env=environment, stderr=told)
-            if kills < 20:
-                # Start-up takes a while; wait until work has begun, so that kills fall into it.
-                while child.poll() is None and (not journal.exists() or journal.stat().st_size == before):
-                    time.sleep(0.005)
-                time.sleep(rng.uniform(0.0, 0.15))  # longer, and the fit ends before the last kill
-                child.send_signal(signal.SIGKILL)
-                kills += child.wait() == -signal.SIGKILL
-            else:
-                assert child.wait(timeout=600) == 0, (tmp_path / "told").read_text()
-    assert kills == 20
+    journal = Journal(tmp_path / "checkpoint", plan)
+    stages = []
+    for number in range(KILLS):
+        child = _fit(tmp_path, *(["--resume"] if journal.header.exists() else []))
+        assert _kill(child, journal, number), (number, stages, (tmp_path / "told").read_text())
+        stages.append(journal.stage())
+        assert not (tmp_path / "release").exists()
+    # Over the whole fit: before the first charge, in clustering, in training, and after the last of it.
+    assert stages[0] == "start"
+    assert {"cluster counts", "cluster sums"} & set(stages)
+    assert stages.count("step") >= 5
+    assert stages[-1] == "model"
+    assert _fit(tmp_path, "--resume").wait(timeout=600) == 0, (tmp_path / "told").read_text()
     verification = dpgm.verify(tmp_path / "release")
     assert verification.ok, verification.failed
     assert verification.certificate.epsilon <= 1.0
