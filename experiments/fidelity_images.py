@@ -152,7 +152,8 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     domain = train.domain
     measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()
-    fitted = image_fitting.fit_image_generator(measured, domain, RULES.fit, generator=draws, device=device)
+    rule = image_fitting.ImageFitSettings.of(domain, device, RULES.fit)
+    fitted = image_fitting.fit_images(measured, domain, rule, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)
     row: Row = {
@@ -284,9 +285,9 @@ def main() -> int:
     train = train if options.split == "test" else train.rows(0, 50_000)
     options.out.mkdir(parents=True, exist_ok=True)
     if options.smoke:
-        rule = image_fitting.refinement_rule
-        short = lambda *given: (rule(*given)[0], dataclasses.replace(rule(*given)[1], steps=20))  # noqa: E731
-        with mock.patch.object(image_fitting, "refinement_rule", short):
+        rule = image_fitting.ImageFitSettings.of
+        short = lambda *given: dataclasses.replace(rule(*given), steps=20)  # noqa: E731
+        with mock.patch.object(image_fitting.ImageFitSettings, "of", short):
             row, drawn = run(train.rows(0, 2000), 1.0, 0, device, count=1000)
         keep(options.out, row | {"split": "smoke"}, drawn)
         for row, drawn in kept(options.out):

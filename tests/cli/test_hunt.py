@@ -12,7 +12,7 @@ from dpgm.cli.app import printable, run
 from dpgm.data.conditions import positions_of
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.errors import DiskError, UsageError
-from dpgm.images.model import ImageGenerator, shapes_of
+from dpgm.images.model import ImageArchitecture, ImageGenerator
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.conditioning import parse_where
 from dpgm.synthesis.strategies import rebuild
@@ -204,9 +204,8 @@ def test_an_image_release_can_be_opened():
     domain = Domain((Image("scan", 6, 6),))
     sizes = {"network": "dct", "height": 6, "columns": 6, "classes": 1, "latent": 2, "hidden": [4, 4]}
     sizes |= {"radius": 5.0, "warp_order": 1}
-    tensors = {name: torch.zeros(shape) for name, shape in shapes_of(sizes).items()} | {
-        "class.shares": torch.ones(1)
-    }
+    shapes = ImageArchitecture("dct", 6, 6, 1, 2, (4, 4), radius=5.0, warp_order=1).shapes
+    tensors = {name: torch.zeros(shape) for name, shape in shapes.items()} | {"class.shares": torch.ones(1)}
     made = ImageGenerator.from_state(sizes, tensors, domain)
     opened = rebuild("image", {"kind": made.kind} | made.architecture, made.state(), domain)
     assert len(opened.sample(3, generator=torch.Generator().manual_seed(1))) == 3

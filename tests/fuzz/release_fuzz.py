@@ -51,7 +51,7 @@ def originals(place: Path) -> list[Any]:
     """Valid releases of every family, as folders in memory."""
     import torch
 
-    from dpgm.images.model import ImageGenerator, image_architecture, shapes_of
+    from dpgm.images.model import ImageArchitecture, ImageGenerator
     from dpgm.networks.mixture import Mixture
     from dpgm.networks.rbm import RBM
     from dpgm.networks.vae import VAE
@@ -65,8 +65,8 @@ def originals(place: Path) -> list[Any]:
     small = {"steps": 5, "hidden": (5,), "latent": 2, "clusters": 2, "cluster_steps": 2}
     shares = torch.tensor([0.5, 0.5])
     vae, rbm = VAE(SETS, (5,), 2), RBM(SETS, 5, chains=2, sweeps=3)
-    architecture = image_architecture("dct", 8, 8, 3, latent=2, hidden=(4, 4))
-    tensors = {name: torch.rand(shape, generator=draws) for name, shape in shapes_of(architecture).items()}
+    architecture = ImageArchitecture("dct", 8, 8, 3, 2, (4, 4))
+    tensors = {name: torch.rand(shape, generator=draws) for name, shape in architecture.shapes.items()}
     tensors["class.shares"] = torch.tensor([0.5, 0.25, 0.25])
     releases = [
         some_release(SETS),

@@ -7,7 +7,7 @@ import torch
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
-from dpgm.images.fitting import RefinementSettings, fit_images
+from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import (
     GRID,
     ClassSizes,
@@ -16,14 +16,17 @@ from dpgm.images.measurement import (
     class_shares,
     mean_features,
 )
-from dpgm.images.model import image_architecture
+from dpgm.images.model import ImageArchitecture
 from dpgm.images.rules import RULES
 from dpgm.mechanisms.query import View
 
 DOMAIN = Domain((Image("image", 8, 8), Categorical("label", (0, 1))), label="label")
 DESIGN = EmbeddingDesign(8, 8, (FeatureSet("dct", 0.003, 150, 0.5), FeatureSet("dct", 0.02, 150, 0.5)))
-QUICK = RefinementSettings(
-    steps=300, images=16, rules=dataclasses.replace(RULES.fit, learning_rate=0.01, average=0.95, warm_up=10)
+QUICK = ImageFitSettings(
+    ImageArchitecture("dct", 8, 8, 2, 4, (16, 16)),
+    steps=300,
+    images=16,
+    rules=dataclasses.replace(RULES.fit, learning_rate=0.01, average=0.95, warm_up=10),
 )
 
 
@@ -52,18 +55,18 @@ def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
 @pytest.mark.parametrize(
     ("architecture", "changes"),
     [
-        (image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)), {}),
-        (image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)), {"parts": 2}),
-        (image_architecture("conv", 8, 8, 2, latent=4, hidden=(16, 12, 8)), {}),
+        (ImageArchitecture("dct", 8, 8, 2, 4, (32, 48)), {}),
+        (ImageArchitecture("dct", 8, 8, 2, 4, (32, 48)), {"parts": 2}),
+        (ImageArchitecture("conv", 8, 8, 2, 4, (16, 12, 8)), {}),
     ],
     ids=["dct", "parts", "conv"],
 )
 def test_generated_classes_look_like_the_measured_ones(
-    architecture: dict[str, object], changes: dict[str, object]
+    architecture: ImageArchitecture, changes: dict[str, object]
 ) -> None:
-    settings = dataclasses.replace(QUICK, **changes)  # type: ignore[arg-type]
+    settings = dataclasses.replace(QUICK, network=architecture, **changes)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(1)
-    fitted = fit_images(measured(bars(400), 0.2), architecture, DOMAIN, settings=settings, generator=generator)
+    fitted = fit_images(measured(bars(400), 0.2), DOMAIN, settings, generator=generator)
     drawn = fitted.sample(400, generator=generator).to_dense(np.float64)
     real = bars(400).to_dense(np.float64)
     for label in (0, 1):
@@ -75,12 +78,9 @@ def test_generated_classes_look_like_the_measured_ones(
 
 
 def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
-    architecture = image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16))
     short = dataclasses.replace(QUICK, steps=5)
     states = [
-        fit_images(
-            measured(bars(20)), architecture, DOMAIN, settings=short, generator=torch.Generator().manual_seed(3)
-        ).state()
+        fit_images(measured(bars(20)), DOMAIN, short, generator=torch.Generator().manual_seed(3)).state()
         for _ in range(2)
     ]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
@@ -89,10 +89,9 @@ def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
 def test_nonsense_measurements_still_give_a_finite_generator() -> None:
     noise = torch.randn(2, DESIGN.features, generator=torch.Generator().manual_seed(0)).double() * 1e4
     hopeless = ImageMeasurements(DESIGN, torch.tensor([-50.0, -3.0]), 40.0, noise)
-    architecture = image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16))
     settings = dataclasses.replace(QUICK, steps=20)
     source = torch.Generator().manual_seed(0)
-    fitted = fit_images(hopeless, architecture, DOMAIN, settings=settings, generator=source)
+    fitted = fit_images(hopeless, DOMAIN, settings, generator=source)
     assert all(bool(torch.isfinite(tensor).all()) for tensor in fitted.state().values())
     assert fitted.state()["class.shares"].tolist() == [0.5, 0.5]
     assert len(fitted.sample(10, generator=source)) == 10
@@ -108,9 +107,8 @@ def test_progress_ends_at_one() -> None:
     told: list[float] = []
     fit_images(
         measured(bars(20)),
-        image_architecture("dct", 8, 8, 2, latent=4, hidden=(16, 16)),
         DOMAIN,
-        settings=dataclasses.replace(QUICK, steps=60),
+        dataclasses.replace(QUICK, steps=60),
         generator=torch.Generator().manual_seed(3),
         progress=told.append,
     )

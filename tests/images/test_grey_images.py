@@ -13,9 +13,9 @@ from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
-from dpgm.images.fitting import RefinementSettings, fit_images
+from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
-from dpgm.images.model import draw_levels, image_architecture
+from dpgm.images.model import ImageArchitecture, draw_levels
 from dpgm.mechanisms.query import View
 from dpgm.statistics.fourier_features import FourierFeatures
 
@@ -150,9 +150,8 @@ def test_a_fitted_generator_draws_the_grey_values_that_were_measured() -> None:
     generator = torch.Generator().manual_seed(0)
     fitted = fit_images(
         measured,
-        image_architecture("dct", 8, 8, 2, latent=4, hidden=(32, 48)),
         records.domain,
-        settings=RefinementSettings(steps=300, images=20),
+        ImageFitSettings(ImageArchitecture("dct", 8, 8, 2, 4, (32, 48)), steps=300, images=20),
         generator=generator,
     )
     drawn = fitted.sample(300, generator=generator)

@@ -4,7 +4,7 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
-from dpgm.images.fitting import fit_image_generator
+from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import embedding_design, image_spends, measure_images
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway, TraceGateway
@@ -37,7 +37,8 @@ def fit(
     noises = {mechanism.name: mechanism.noise for mechanism in mechanisms}
     measured = measure_images(gateway, domain, noises, SETTINGS, device=device)
     draws = torch.Generator().manual_seed(0)
-    return fit_image_generator(measured, domain, SETTINGS.rules.fit, generator=draws, device=device).state()
+    settings = ImageFitSettings.of(domain, device, SETTINGS.rules.fit)
+    return fit_images(measured, domain, settings, generator=draws, device=device).state()
 
 
 def test_the_fit_is_a_function_of_the_noisy_values_alone() -> None:

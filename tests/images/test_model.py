@@ -4,22 +4,22 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.errors import ArtefactError
-from dpgm.images.model import ImageGenerator, image_architecture, initial_parameters
+from dpgm.images.model import ImageArchitecture, ImageGenerator, initial_parameters
 
 DOMAIN = Domain((Image("image", 9, 7), Categorical("label", ("a", "b", "c"))), label="label")
 ARCHITECTURES = [
-    image_architecture("dct", 9, 7, 3, latent=4, hidden=(12, 16)),
-    image_architecture("conv", 9, 7, 3, latent=4, hidden=(8, 6, 4)),
+    ImageArchitecture("dct", 9, 7, 3, 4, (12, 16)),
+    ImageArchitecture("conv", 9, 7, 3, 4, (8, 6, 4)),
 ]
 
 
-def fresh(architecture: dict[str, object]) -> ImageGenerator:
+def fresh(architecture: ImageArchitecture) -> ImageGenerator:
     tensors = initial_parameters(architecture, generator=torch.Generator().manual_seed(0))
     return ImageGenerator(architecture, {"class.shares": torch.tensor([0.5, 0.5, 0.0]), **tensors}, DOMAIN)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
-def test_samples_hold_one_label_each_drawn_by_the_class_shares(architecture: dict[str, object]) -> None:
+def test_samples_hold_one_label_each_drawn_by_the_class_shares(architecture: ImageArchitecture) -> None:
     records = fresh(architecture).sample(3000, generator=torch.Generator().manual_seed(1))
     labels = records.to_dense(np.int64)[:, 63:]
     assert len(records) == 3000
@@ -29,7 +29,7 @@ def test_samples_hold_one_label_each_drawn_by_the_class_shares(architecture: dic
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
-def test_a_stored_generator_draws_the_same_records(architecture: dict[str, object]) -> None:
+def test_a_stored_generator_draws_the_same_records(architecture: ImageArchitecture) -> None:
     generator = fresh(architecture)
     again = ImageGenerator.from_state(generator.architecture, generator.state(), DOMAIN)
     draws = [one.sample(50, generator=torch.Generator().manual_seed(2)) for one in (generator, again)]
@@ -37,11 +37,11 @@ def test_a_stored_generator_draws_the_same_records(architecture: dict[str, objec
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=["dct", "conv"])
-def test_an_image_does_not_depend_on_the_others_of_its_batch(architecture: dict[str, object]) -> None:
+def test_an_image_does_not_depend_on_the_others_of_its_batch(architecture: ImageArchitecture) -> None:
     generator = fresh(architecture)
     network, parameters = generator._network, generator._parameters
     source = torch.Generator().manual_seed(3)
-    latent, warp = torch.randn(6, 4, generator=source), torch.randn(6, network.warp, generator=source)
+    latent, warp = torch.randn(6, 4, generator=source), torch.randn(6, generator.sizes.warp, generator=source)
     classes = torch.tensor([0, 1, 2, 0, 1, 2])
     together = network(parameters, latent, warp, classes)
     alone = network(parameters, latent[2:3], warp[2:3], classes[2:3])
@@ -52,7 +52,7 @@ def test_nothing_asked_nothing_drawn() -> None:
     assert len(fresh(ARCHITECTURES[0]).sample(0, generator=torch.Generator())) == 0
 
 
-def _damage(kind: str, architecture: dict[str, object], state: dict[str, torch.Tensor]) -> None:
+def _damage(kind: str, architecture: ImageArchitecture, state: dict[str, torch.Tensor]) -> None:
     if kind == "missing":
         del state["layer1.weight"]
     elif kind == "extra":

@@ -23,6 +23,8 @@ from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
 from dpgm.images.rules import RULES, MapRules, Transform
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True)
 class ImageLayout:
@@ -52,6 +54,11 @@ class ImageLayout:
         if len(others) > 1 or others[0].name != domain.label or not block.softmax:
             raise UsageError("an image generator takes one image and one categorical label; drop the other fields.")
         return cls(images[0], start, block.start, block.width, True)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height and columns of the image, and the number of classes."""
+        return self.image.height, self.image.columns, self.classes
 
     @property
     def pixels(self) -> int:
@@ -126,29 +133,20 @@ class ImageFeatures:
             normals = torch.randn(feature_set.frequencies, width, generator=draws) * deviation
             self._frequencies.append(normals.to(device))
 
-    def part(self, number: int, parts: int) -> list[slice]:
-        """Every `parts`-th frequency of every set, starting with `number`."""
-        return [slice(number % parts, None, parts) for _ in self.design.sets]
-
-    def __call__(self, images: Tensor, part: list[slice] | None = None) -> Tensor:
-        """Vectors (n, features), or the coordinates of a part of the frequencies."""
+    def __call__(self, images: Tensor, part: slice = ALL) -> Tensor:
+        """Vectors (n, features), or the coordinates of a part of the frequencies of every set."""
         transformed = {name: transform(images) for name, transform in self._transforms.items()}
         pieces = []
-        for number, (feature_set, rows) in enumerate(zip(self.design.sets, self._frequencies, strict=True)):
-            chosen = rows if part is None else rows[part[number]]
-            phase = transformed[feature_set.transform] @ chosen.T
+        for feature_set, frequencies in zip(self.design.sets, self._frequencies, strict=True):
+            phase = transformed[feature_set.transform] @ frequencies[part].T
             scale = math.sqrt(feature_set.share / feature_set.frequencies)
             pieces += [phase.cos() * scale, phase.sin() * scale]
         return torch.cat(pieces, dim=1)
 
-    def columns_of(self, part: list[slice]) -> Tensor:
+    def columns_of(self, part: slice) -> Tensor:
         """Where the coordinates of a part sit in the whole vector."""
-        places, start = [], 0
-        for feature_set, chosen in zip(self.design.sets, part, strict=True):
-            own = torch.arange(feature_set.frequencies)[chosen]
-            places += [start + own, start + feature_set.frequencies + own]
-            start += 2 * feature_set.frequencies
-        return torch.cat(places)
+        halves = [feature_set.frequencies for feature_set in self.design.sets for _ in ("cosines", "sines")]
+        return torch.cat([places[part] for places in torch.arange(self.design.features).split_with_sizes(halves)])
 
 
 @dataclass(frozen=True, eq=False)

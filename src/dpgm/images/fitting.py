@@ -6,7 +6,7 @@ weights are an average over the last steps; the moments of the hidden layers are
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +19,11 @@ from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures, ImageLayout
 from dpgm.images.measurement import ImageMeasurements, class_shares, mean_features
 from dpgm.images.model import (
+    ImageArchitecture,
     ImageGenerator,
     ImageNetwork,
     Parameters,
     Watched,
-    image_architecture,
     initial_parameters,
 )
 from dpgm.images.rules import RULES, ImageFitRules
@@ -32,86 +32,53 @@ _STORED = (".mean", ".variance")
 
 
 @dataclass(frozen=True)
-class RefinementSettings:
-    """How the fit runs; all public, none of it touches the guarantee.
+class ImageFitSettings:
+    """How the fit runs; all public, none of it touches the guarantee."""
 
-    Attributes:
-        steps: optimisation steps.
-        images: images of each class per step.
-        parts: a step matches every `parts`-th frequency, in turn.
-        half_precision: of convolutions.
-        rules: what networks start from, and the optimiser's numbers.
-    """
-
+    network: ImageArchitecture
     steps: int
-    images: int
-    parts: int = 1
-    half_precision: bool = False
-    rules: ImageFitRules = RULES.fit
+    images: int  # of each class per step
+    parts: int = 1  # a step matches every `parts`-th frequency, in turn
+    half_precision: bool = False  # of convolutions
+    rules: ImageFitRules = RULES.fit  # what networks start from, and the optimiser's numbers
 
-
-def fit_image_generator(
-    measured: ImageMeasurements,
-    domain: Domain,
-    rules: ImageFitRules,
-    *,
-    generator: torch.Generator,
-    device: torch.device | str = "cpu",
-    progress: Callable[[float], None] | None = None,
-) -> ImageGenerator:
-    """The generator that shows what was measured; sees no record."""
-    network, settings = refinement_rule(domain, device, rules)
-    return fit_images(
-        measured, network, domain, settings=settings, generator=generator, device=device, progress=progress
-    )
-
-
-def refinement_rule(
-    domain: Domain, device: torch.device | str, rules: ImageFitRules
-) -> tuple[dict[str, Any], RefinementSettings]:
-    """Network and optimisation by the shape of the images, the number of classes and the device."""
-    layout = ImageLayout.of(domain)
-    shape = (layout.image.height, layout.image.columns, layout.classes)
-    # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
-    fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
-    if torch.device(device).type == "cuda":
-        images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
-        network = image_architecture("conv", *shape, latent=rules.latent_cuda, hidden=rules.channels, rules=rules)
-        return network, RefinementSettings(rules.steps_cuda, images, half_precision=True, rules=rules)
-    images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
-    network = image_architecture("dct", *shape, latent=rules.latent, hidden=rules.hidden, rules=rules)
-    return network, RefinementSettings(rules.steps, images, rules.parts, rules=rules)
+    @classmethod
+    def of(cls, domain: Domain, device: torch.device | str, rules: ImageFitRules) -> "ImageFitSettings":
+        """By the shape of the images, the number of classes and the device."""
+        layout = ImageLayout.of(domain)
+        others = rules.radius, rules.warp_order
+        # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
+        fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
+        if torch.device(device).type == "cuda":
+            images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
+            network = ImageArchitecture("conv", *layout.shape, rules.latent_cuda, rules.channels, *others)
+            return cls(network, rules.steps_cuda, images, half_precision=True, rules=rules)
+        images = max(rules.least_images, min(rules.most_images, int(rules.images * fewer)))
+        network = ImageArchitecture("dct", *layout.shape, rules.latent, rules.hidden, *others)
+        return cls(network, rules.steps, images, rules.parts, rules=rules)
 
 
 def fit_images(
     measured: ImageMeasurements,
-    network: Mapping[str, Any],
     domain: Domain,
+    settings: ImageFitSettings,
     *,
-    settings: RefinementSettings,
     generator: torch.Generator,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> ImageGenerator:
     """The generator whose images show the measured mean features.
 
-    Args:
-        measured: what the gateway released.
-        network: the architecture of an image generator.
-        domain: the public domain of the records.
-        settings: how the fit runs.
-        generator: randomness of initial weights and latent draws (on the CPU).
-        device: where to compute.
-        progress: is given the share of the work done.
+    Initial weights and latent draws come from `generator` (on the CPU); `progress` is given the share of the work done.
     """
-    fit = _Fit(measured, network, settings, generator, torch.device(device))
+    fit = _Fit(measured, settings, generator, torch.device(device))
     with matrix_precision("high" if fit.device.type == "cuda" else "highest"):
         for step in range(settings.steps):
             fit.step(step)
             if progress is not None and (step % 50 == 49 or step + 1 == settings.steps):
                 progress((step + 1) / settings.steps)
         tensors = fit.finished()
-    return ImageGenerator(network, {"class.shares": class_shares(measured.sizes), **tensors}, domain)
+    return ImageGenerator(settings.network, {"class.shares": class_shares(measured.sizes), **tensors}, domain)
 
 
 class _Fit:
@@ -120,15 +87,14 @@ class _Fit:
     def __init__(
         self,
         measured: ImageMeasurements,
-        network: Mapping[str, Any],
-        settings: RefinementSettings,
+        settings: ImageFitSettings,
         generator: torch.Generator,
         device: torch.device,
     ) -> None:
         self.device, self._settings, rules = device, settings, settings.rules
-        self._network = ImageNetwork(network, device=device)
+        self._network = ImageNetwork(settings.network, device=device)
         self._features = ImageFeatures(measured.design, device=device)
-        everything = initial_parameters(network, rules, generator=generator)
+        everything = initial_parameters(settings.network, rules, generator=generator)
         self._parameters: Parameters = {
             name: tensor.to(device).requires_grad_(not name.endswith(_STORED))
             for name, tensor in everything.items()
@@ -141,18 +107,18 @@ class _Fit:
         classes = measured.sums.shape[0]
         self._classes = torch.arange(classes, device=device).repeat_interleave(settings.images)
         target = mean_features(measured).to(device)
-        choices = [self._features.part(number, settings.parts) for number in range(settings.parts)]
         # Some of the frequencies each, and the measured means there.
         self._parts = [
-            (choice, target[:, self._features.columns_of(choice).to(device)].contiguous()) for choice in choices
+            (part, target[:, self._features.columns_of(part).to(device)].contiguous())
+            for part in (slice(first, None, settings.parts) for first in range(settings.parts))
         ]
 
     def step(self, number: int) -> None:
         settings, rules = self._settings, self._settings.rules
-        choice, target = self._parts[number % settings.parts]
+        part, target = self._parts[number % settings.parts]
         rate = rules.learning_rate * 0.5 * (1 + math.cos(math.pi * number / settings.steps))
         self._optimiser.param_groups[0]["lr"] = rate * min(1.0, (number + 1) / rules.warm_up)
-        features = self._features(self._images([]), choice)
+        features = self._features(self._images([]), part)
         # Squared distance of means up to a constant: (b |m|² - mean |phi|²) / (b - 1) is unbiased, |phi| is constant.
         mean = features.reshape(len(target), settings.images, -1).mean(dim=1)
         own = mean.square().sum() * (settings.images / max(1, settings.images - 1))
@@ -184,9 +150,9 @@ class _Fit:
         return {name: tensor.detach().cpu() for name, tensor in self._parameters.items()}
 
     def _images(self, watched: Watched) -> Tensor:
-        count = len(self._classes)
-        latent = torch.randn(count, self._network.latent, generator=self._draws, device=self.device)
-        warp = torch.randn(count, self._network.warp, generator=self._draws, device=self.device)
+        count, sizes = len(self._classes), self._settings.network
+        latent = torch.randn(count, sizes.latent, generator=self._draws, device=self.device)
+        warp = torch.randn(count, sizes.warp, generator=self._draws, device=self.device)
         half: AbstractContextManager[Any] = nullcontext()
         if self._settings.half_precision:
             half = torch.autocast(self.device.type, dtype=torch.bfloat16)

@@ -20,7 +20,7 @@ from dpgm.images.rules import EmbeddingRules, ImageSettings, Transform
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.statistic import ask
+from dpgm.statistics.statistic import Words, ask
 
 SIZES, EMBEDDING = "class sizes", "mean embedding"
 GRID = 2.0**-26
@@ -42,20 +42,14 @@ class ImageMeasurements:
 class ClassSizes:
     """How many records each class has. A record is in one class, so one record moves it by 1."""
 
-    words: ClassVar[Mapping[str, Measures]] = {SIZES: Measures("measure", "images of each label", "1")}
+    words: ClassVar[Words] = {SIZES: Measures("measure", "images of each label", "1")}
 
     layout: ImageLayout
     name: str = SIZES
-    sensitivity: float = 1.0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One number per class."""
-        return (self.layout.classes,)
 
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=1.0)
+        """One number per class."""
+        return Query(self._sum, 1.0, (self.layout.classes,), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
         classes = self.layout.classes_of(view.rows)
@@ -66,7 +60,7 @@ class ClassSizes:
 class MeanEmbedding:
     """Class-wise sums of image features: a record's vector has norm at most one and enters the block of one class."""
 
-    words: ClassVar[Mapping[str, Measures]] = {
+    words: ClassVar[Words] = {
         EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1")
     }
 
@@ -74,20 +68,17 @@ class MeanEmbedding:
     design: EmbeddingDesign
     device: torch.device | str = "cpu"
     name: str = EMBEDDING
-    sensitivity: float = 1.0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One row of features per class."""
-        return (self.layout.classes, self.design.features)
 
     def query(self) -> Query:
-        """The question to the private rows."""
-        return Query(self._sum, self.sensitivity, self.shape, grid=GRID)
+        """One row of features per class."""
+        return Query(self._sum, 1.0, (self.layout.classes, self.design.features), grid=GRID)
 
     def _sum(self, view: View) -> Tensor:
-        features = ImageFeatures(self.design, device=self.device)
-        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
+        features, shape = (
+            ImageFeatures(self.design, device=self.device),
+            (self.layout.classes, self.design.features),
+        )
+        sums = torch.zeros(shape, dtype=torch.float64, device=self.device)
         for rows in view.rows.chunks(_CHUNK):
             sums += _chunk_sums(rows, self.layout, features, self.device)
         return sums.to(torch.int64).cpu()

@@ -13,8 +13,10 @@ every pixel's level, one of the two nearest to its value, by its own coin.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,36 +28,128 @@ from dpgm.data.records import Records, concatenate, level_bits
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import ImageLayout, cosine_images, squared_frequencies
 from dpgm.images.rules import LARGEST_PARAMETER, OUTPUT_DAMPING, RULES, SHARES_OFF, ImageFitRules
+from dpgm.strategy.protocol import Generator
 
 Parameters = dict[str, Tensor]
 Watched = list[tuple[str, Tensor]]
 
 _VARIANCE_FLOOR = 1e-5
 _CHUNK = 2048
-_KEYS = {"network", "height", "columns", "classes", "latent", "hidden", "warp_order"}
 
 
-class ImageGenerator:
-    """A fitted image network with the shares of its classes.
+@dataclass(frozen=True)
+class ImageArchitecture:
+    """The sizes of a network: `hidden` are those of two layers (`dct`) or of the channels of three (`conv`)."""
+
+    network: Literal["dct", "conv"]
+    height: int
+    columns: int
+    classes: int
+    latent: int
+    hidden: tuple[int, ...]
+    radius: float = RULES.fit.radius  # of the cosine coefficients of `dct`
+    warp_order: int = RULES.fit.warp_order
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any], layout: ImageLayout) -> "ImageArchitecture":
+        """From an untrusted file: sizes must be sane before anything is allocated by them."""
+        network = plain.get("network")
+        if network not in ("dct", "conv") or set(plain) != set(cls.__dataclass_fields__) - _left_out(network):
+            raise ArtefactError("the image generator's architecture is not one this version knows.")
+        hidden, layers = plain["hidden"], 2 if network == "dct" else 3
+        if not isinstance(hidden, (list, tuple)) or len(hidden) != layers:
+            raise ArtefactError(f"the image generator needs {layers} hidden sizes.")
+        sizes = [plain["latent"], *hidden]
+        if any(not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 4096 for size in sizes):
+            raise ArtefactError("the image generator's sizes must be whole numbers from 1 to 4096.")
+        if plain["warp_order"] not in range(1, 9):
+            raise ArtefactError("the image generator's warp order must be a whole number from 1 to 8.")
+        radius = plain.get("radius", cls.radius)
+        if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 < radius <= 4096:
+            raise ArtefactError("the image generator's radius must be a number above 0.")
+        if (plain["height"], plain["columns"], plain["classes"]) != layout.shape:
+            raise ArtefactError("the image generator's shape is not that of the domain.")
+        return cls(network, *layout.shape, sizes[0], tuple(hidden), radius, int(plain["warp_order"]))
+
+    def plain(self) -> dict[str, Any]:
+        """JSON values, from which `read` makes it again."""
+        values = {**asdict(self), "hidden": list(self.hidden)}
+        return {name: value for name, value in values.items() if name not in _left_out(self.network)}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of the network."""
+        entry, hidden = self.latent + self.classes, self.hidden
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.network == "dct":
+            shapes["layer1.weight"] = (hidden[0], entry)
+            shapes["layer2.weight"] = (hidden[1], hidden[0])
+            shapes["output.weight"] = (len(self.coefficients), hidden[1])
+            shapes["output.bias"] = (self.height * self.columns,)
+        else:
+            shapes["layer1.weight"] = (hidden[0] * math.prod(self.coarse), entry)
+            shapes["layer2.weight"] = (hidden[1], hidden[0], 3, 3)
+            shapes["layer3.weight"] = (hidden[2], hidden[1], 3, 3)
+            shapes["output.weight"] = (1, hidden[2], 3, 3)
+            shapes["output.bias"] = (1,)
+        for number, size in enumerate(hidden, start=1):
+            shapes |= {f"norm{number}.{name}": (self.classes, size) for name in ("gain", "shift")}
+            shapes |= {f"norm{number}.{name}": (size,) for name in ("mean", "variance")}
+        return shapes | {"warp.scale": (self.classes, self.warp)}
+
+    @property
+    def warp(self) -> int:
+        """Random numbers a warp takes: for each direction three of an affine map, and the waves."""
+        return 2 * (self.warp_order + 1) ** 2
+
+    @property
+    def coarse(self) -> tuple[int, int]:
+        """The grid before the two doublings of `conv`."""
+        return -(-self.height // 4), -(-self.columns // 4)
+
+    @cached_property
+    def coefficients(self) -> Tensor:
+        """The cosine coefficients within the radius."""
+        squares = squared_frequencies(self.height, self.columns).flatten()
+        return torch.nonzero(squares <= self.radius**2).flatten()
+
+
+def _left_out(network: str) -> set[str]:
+    """What the plain form of an architecture leaves out."""
+    return {"radius"} if network == "conv" else set()
+
+
+class ImageGenerator(Generator):
+    """A fitted image network with the shares of its classes; every image is drawn by itself.
 
     Args:
-        architecture: plain values; `network` says whether it is the dense (`dct`) or the convolutional one.
+        sizes: of the network.
         tensors: the network's parameters, and `class.shares` (classes,), non-negative with sum 1.
         domain: one image field and, at most, its label.
+        device: where to compute; draws come from a generator on the CPU.
     """
 
-    kind: ClassVar[str] = "image"
+    kind = "image"
 
-    def __init__(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> None:
-        self.architecture = dict(architecture)
-        self.domain = domain
+    def __init__(
+        self,
+        sizes: ImageArchitecture,
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.sizes, self.domain, self._device = sizes, domain, device
         self._layout = ImageLayout.of(domain)
         self._shares = tensors["class.shares"].detach().float().cpu()
         self._parameters: Parameters = {
-            name: tensors[name].detach().float().cpu().contiguous() for name in shapes_of(architecture)
+            name: tensors[name].detach().float().to(device).contiguous() for name in sizes.shapes
         }
-        self._network = ImageNetwork(architecture)
-        self._device = torch.device("cpu")
+        self._network = ImageNetwork(sizes, device=device)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Plain values, from which the shapes of `state` follow."""
+        return self.sizes.plain()
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor by name."""
@@ -74,8 +168,8 @@ class ImageGenerator:
             layout = ImageLayout.of(domain)
         except UsageError as error:
             raise ArtefactError(f"the release's domain does not suit its image generator: {error}") from error
-        _check_architecture(architecture, layout)
-        expected = {"class.shares": (layout.classes,), **shapes_of(architecture)}
+        sizes = ImageArchitecture.read(architecture, layout)
+        expected = {"class.shares": (layout.classes,), **sizes.shapes}
         if set(tensors) != set(expected):
             raise ArtefactError("the image generator's tensors are not those of its architecture.")
         for name, shape in expected.items():
@@ -89,21 +183,17 @@ class ImageGenerator:
         shares = tensors["class.shares"]
         if bool((shares < 0).any()) or abs(float(shares.sum()) - 1) > SHARES_OFF:
             raise ArtefactError("the class shares must be non-negative and add up to 1.")
-        return cls(architecture, tensors, domain)
+        return cls(sizes, tensors, domain)
 
     def to(self, device: torch.device | str) -> "ImageGenerator":
-        """The same generator computing on another device; draws still come from a generator on the CPU."""
-        moved = ImageGenerator(self.architecture, self.state(), self.domain)
-        moved._parameters = {name: tensor.to(device) for name, tensor in self._parameters.items()}
-        moved._network = ImageNetwork(self.architecture, device=device)
-        moved._device = torch.device(device)
-        return moved
+        """The same generator computing on another device."""
+        return ImageGenerator(self.sizes, self.state(), self.domain, device)
 
     @torch.no_grad()
     def values(self, classes: Tensor, *, generator: torch.Generator) -> Tensor:
         """Grey values (n, pixels) in [0, 1] of one image for each class number; of binary images probabilities."""
-        latent = torch.randn(len(classes), self._network.latent, generator=generator)
-        warp = torch.randn(len(classes), self._network.warp, generator=generator)
+        latent = torch.randn(len(classes), self.sizes.latent, generator=generator)
+        warp = torch.randn(len(classes), self.sizes.warp, generator=generator)
         place = self._device
         return self._network(self._parameters, latent.to(place), warp.to(place), classes.to(place)).cpu()
 
@@ -120,47 +210,12 @@ class ImageGenerator:
             parts.append(self._records(draw_levels(values, self._layout.image.levels, coins), classes))
         return concatenate(parts)
 
-    def as_products(self) -> None:
-        """It is none."""
-
-    def samples_whole(self, count: int) -> bool:
-        """Never: every image is drawn by itself."""
-        return False
-
-    def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
-        """`count` records of a larger sample that is drawn in parts."""
-        return self.sample(count, generator=generator)
-
     def _records(self, levels: Tensor, classes: Tensor) -> Records:
         dense, image = np.zeros((len(classes), self.domain.width), dtype=bool), self._layout.image
         dense[:, self._layout.start : self._layout.start + image.width] = level_bits(levels.numpy(), image)
         if self._layout.labelled:
             dense[np.arange(len(classes)), self._layout.label_start + classes.numpy()] = True
         return Records.from_dense(dense, self.domain)
-
-
-def _check_architecture(architecture: Mapping[str, Any], layout: ImageLayout) -> None:
-    """Sizes must be sane before anything is allocated by them."""
-    network = architecture.get("network")
-    keys = _KEYS | {"radius"} if network == "dct" else _KEYS
-    if network not in ("dct", "conv") or set(architecture) != keys:
-        raise ArtefactError("the image generator's architecture is not one this version knows.")
-    layers = {"dct": 2, "conv": 3}[network]
-    hidden = architecture["hidden"]
-    if not isinstance(hidden, (list, tuple)) or len(hidden) != layers:
-        raise ArtefactError(f"the image generator needs {layers} hidden sizes.")
-    sizes = [architecture["latent"], *hidden]
-    if any(not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 4096 for size in sizes):
-        raise ArtefactError("the image generator's sizes must be whole numbers from 1 to 4096.")
-    if architecture["warp_order"] not in range(1, 9):
-        raise ArtefactError("the image generator's warp order must be a whole number from 1 to 8.")
-    if network == "dct":
-        radius = architecture["radius"]
-        if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 < radius <= 4096:
-            raise ArtefactError("the image generator's radius must be a number above 0.")
-    stated = (architecture["height"], architecture["columns"], architecture["classes"])
-    if stated != (layout.image.height, layout.image.columns, layout.classes):
-        raise ArtefactError("the image generator's shape is not that of the domain.")
 
 
 def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
@@ -173,68 +228,12 @@ def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
     return below + (coins < exact - below)
 
 
-def image_architecture(
-    network: Literal["dct", "conv"],
-    height: int,
-    columns: int,
-    classes: int,
-    *,
-    latent: int,
-    hidden: Sequence[int],
-    rules: ImageFitRules = RULES.fit,
-) -> dict[str, Any]:
-    """Plain values that describe a network; `hidden` are two sizes of layers (`dct`) or three of channels (`conv`)."""
-    radius = {"radius": rules.radius} if network == "dct" else {}
-    return {
-        "network": network,
-        "height": height,
-        "columns": columns,
-        "classes": classes,
-        "latent": latent,
-        "hidden": list(hidden),
-        **radius,
-        "warp_order": rules.warp_order,
-    }
-
-
-def shapes_of(architecture: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of a network."""
-    height, columns = int(architecture["height"]), int(architecture["columns"])
-    classes, latent = int(architecture["classes"]), int(architecture["latent"])
-    hidden = [int(size) for size in architecture["hidden"]]
-    shapes: dict[str, tuple[int, ...]] = {}
-    if architecture["network"] == "dct":
-        shapes["layer1.weight"] = (hidden[0], latent + classes)
-        shapes["layer2.weight"] = (hidden[1], hidden[0])
-        shapes["output.weight"] = (len(_within_radius(architecture)), hidden[1])
-        shapes["output.bias"] = (height * columns,)
-    else:
-        rows, steps = _coarse(architecture)
-        shapes["layer1.weight"] = (hidden[0] * rows * steps, latent + classes)
-        shapes["layer2.weight"] = (hidden[1], hidden[0], 3, 3)
-        shapes["layer3.weight"] = (hidden[2], hidden[1], 3, 3)
-        shapes["output.weight"] = (1, hidden[2], 3, 3)
-        shapes["output.bias"] = (1,)
-    for number, size in enumerate(hidden, start=1):
-        shapes[f"norm{number}.gain"] = (classes, size)
-        shapes[f"norm{number}.shift"] = (classes, size)
-        shapes[f"norm{number}.mean"] = (size,)
-        shapes[f"norm{number}.variance"] = (size,)
-    shapes["warp.scale"] = (classes, warp_size(architecture))
-    return shapes
-
-
-def warp_size(architecture: Mapping[str, Any]) -> int:
-    """Random numbers a warp takes."""
-    return int(2 * (3 + (int(architecture["warp_order"]) + 1) ** 2 - 3))
-
-
 def initial_parameters(
-    architecture: Mapping[str, Any], rules: ImageFitRules = RULES.fit, *, generator: torch.Generator
+    sizes: ImageArchitecture, rules: ImageFitRules = RULES.fit, *, generator: torch.Generator
 ) -> Parameters:
     """Random weights; a weak warp; images that start mostly dark."""
     parameters: Parameters = {}
-    for name, shape in shapes_of(architecture).items():
+    for name, shape in sizes.shapes.items():
         if name.endswith(".weight"):
             fan_in = math.prod(shape[1:])
             parameters[name] = torch.randn(shape, generator=generator) * math.sqrt(2 / fan_in)
@@ -243,7 +242,7 @@ def initial_parameters(
         else:
             parameters[name] = torch.zeros(shape)
     parameters["output.bias"].fill_(rules.first_logit)
-    affine = torch.zeros(warp_size(architecture) // 2)
+    affine = torch.zeros(sizes.warp // 2)
     affine[:3] = math.log(rules.warp_affine)
     affine[3:] = math.log(rules.warp_rest)
     parameters["warp.scale"] += torch.cat([affine, affine])
@@ -253,20 +252,17 @@ def initial_parameters(
 class ImageNetwork:
     """The fixed part of a network on one device: bases and grids; parameters are passed to every call."""
 
-    def __init__(self, architecture: Mapping[str, Any], *, device: torch.device | str = "cpu") -> None:
-        self.architecture = dict(architecture)
-        self.height, self.columns = int(architecture["height"]), int(architecture["columns"])
-        self.classes, self.latent = int(architecture["classes"]), int(architecture["latent"])
-        self.warp = warp_size(architecture)
-        order = int(architecture["warp_order"])
-        self._fields = displacement_basis(self.height, self.columns, order).flatten(1).to(device)
-        self._grid = resting_grid(self.height, self.columns).to(device)
-        if architecture["network"] == "dct":
-            chosen = _within_radius(architecture)
-            weights = 1 / (1 + squared_frequencies(self.height, self.columns).flatten()[chosen] / OUTPUT_DAMPING)
+    def __init__(self, sizes: ImageArchitecture, *, device: torch.device | str = "cpu") -> None:
+        self.sizes = sizes
+        shape = sizes.height, sizes.columns
+        self._fields = displacement_basis(*shape, sizes.warp_order).flatten(1).to(device)
+        self._grid = resting_grid(*shape).to(device)
+        if sizes.network == "dct":
+            chosen = sizes.coefficients
+            weights = 1 / (1 + squared_frequencies(*shape).flatten()[chosen] / OUTPUT_DAMPING)
             # orthonormal coefficients grow with the number of pixels, logits must not
-            scale = math.sqrt(self.height * self.columns) / 4
-            self._inverse = (cosine_images(self.height, self.columns, chosen) * weights[:, None] * scale).to(device)
+            scale = math.sqrt(math.prod(shape)) / 4
+            self._inverse = (cosine_images(*shape, chosen) * weights[:, None] * scale).to(device)
 
     def __call__(
         self, parameters: Parameters, latent: Tensor, warp: Tensor, classes: Tensor, watched: Watched | None = None
@@ -274,19 +270,20 @@ class ImageNetwork:
         """Pixel probabilities (n, height * columns).
 
         Args:
-            parameters: the tensors of `shapes_of`.
+            parameters: the tensors of `ImageArchitecture.shapes`.
             latent: draws (n, latent).
             warp: draws (n, warp).
             classes: class numbers (n,).
             watched: while fitting: hidden layers are normalised over the batch, and their values before that are
                 appended here by name. None normalises by the stored moments: an image depends on its draws alone.
         """
-        one_hot = functional.one_hot(classes, self.classes).to(latent.dtype)
-        entry = torch.cat([latent, 3 * one_hot], dim=1) / math.sqrt(1 + 9 / max(1, self.latent))
-        body = self._dense if self.architecture["network"] == "dct" else self._convolutional
+        sizes = self.sizes
+        one_hot = functional.one_hot(classes, sizes.classes).to(latent.dtype)
+        entry = torch.cat([latent, 3 * one_hot], dim=1) / math.sqrt(1 + 9 / sizes.latent)
+        body = self._dense if sizes.network == "dct" else self._convolutional
         logits = body(parameters, entry, one_hot, watched).float()
         strength = (one_hot @ parameters["warp.scale"].exp()) * warp
-        moved = (strength @ self._fields).reshape(-1, self.height, self.columns, 2) + self._grid
+        moved = (strength @ self._fields).reshape(-1, sizes.height, sizes.columns, 2) + self._grid
         warped = functional.grid_sample(logits, moved, padding_mode="border", align_corners=False)
         return warped.sigmoid().flatten(1)
 
@@ -297,13 +294,12 @@ class ImageNetwork:
         hidden = _normalised(hidden, parameters, "norm2", one_hot, watched).relu()
         coefficients = hidden @ parameters["output.weight"].T
         logits = torch.addmm(parameters["output.bias"], coefficients, self._inverse)
-        return logits.reshape(-1, 1, self.height, self.columns)
+        return logits.reshape(-1, 1, self.sizes.height, self.sizes.columns)
 
     def _convolutional(
         self, parameters: Parameters, entry: Tensor, one_hot: Tensor, watched: Watched | None
     ) -> Tensor:
-        rows, steps = _coarse(self.architecture)
-        hidden = (entry @ parameters["layer1.weight"].T).reshape(len(entry), -1, rows, steps)
+        hidden = (entry @ parameters["layer1.weight"].T).reshape(len(entry), -1, *self.sizes.coarse)
         if hidden.is_cuda:  # the layout in which convolutions of half precision are fast
             hidden = hidden.contiguous(memory_format=torch.channels_last)
         hidden = _normalised(hidden, parameters, "norm1", one_hot, watched).relu()
@@ -314,7 +310,7 @@ class ImageNetwork:
         # a convolution to one channel is slow on a GPU, to eight it is fast: seven of zeros are added and dropped
         weight = functional.pad(parameters["output.weight"], (0, 0, 0, 0, 0, 0, 0, 7 if hidden.is_cuda else 0))
         logits = functional.conv2d(hidden, weight, padding=1)[:, :1] + parameters["output.bias"]
-        return logits[:, :, : self.height, : self.columns]
+        return logits[:, :, : self.sizes.height, : self.sizes.columns]
 
 
 def _normalised(
@@ -340,17 +336,6 @@ def _doubled(values: Tensor) -> Tensor:
     inner = values.permute(0, 2, 3, 1)[:, :, None, :, None, :]
     wide = inner.expand(count, rows, 2, columns, 2, channels).reshape(count, 2 * rows, 2 * columns, channels)
     return wide.permute(0, 3, 1, 2)
-
-
-def _within_radius(architecture: Mapping[str, Any]) -> Tensor:
-    """The cosine coefficients within the radius."""
-    squares = squared_frequencies(int(architecture["height"]), int(architecture["columns"])).flatten()
-    return torch.nonzero(squares <= float(architecture["radius"]) ** 2).flatten()
-
-
-def _coarse(architecture: Mapping[str, Any]) -> tuple[int, int]:
-    """The grid before the two doublings."""
-    return -(-int(architecture["height"]) // 4), -(-int(architecture["columns"]) // 4)
 
 
 def displacement_basis(height: int, columns: int, order: int) -> Tensor:

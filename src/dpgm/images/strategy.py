@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
-from dpgm.images.fitting import fit_image_generator, refinement_rule
+from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import ClassSizes, MeanEmbedding, embedding_design, image_spends, measure_images
 from dpgm.images.model import ImageGenerator
 from dpgm.images.rules import ImageSettings
@@ -69,9 +69,8 @@ class ImageStrategy(Strategy):
         context.progress("measure", 0, 1)
         embedded = measure_images(gateway, domain, plan.noises, settings, device=context.device)
         context.progress("measure", 1, 1)
-        return fit_image_generator(
-            embedded, domain, settings.rules.fit, generator=draws, device=context.device, progress=percent
-        )
+        how = ImageFitSettings.of(domain, context.device, settings.rules.fit)
+        return fit_images(embedded, domain, how, generator=draws, device=context.device, progress=percent)
 
     def load(
         self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
@@ -87,7 +86,7 @@ IMAGES = ImageStrategy()
 def image_seconds(sizes: Sizes, domain: Domain, settings: ImageSettings, costs: CostRules) -> float:
     """Of embedding every picture, and of the steps that match the noisy embeddings."""
     design = embedding_design(domain, settings)
-    architecture, fit = refinement_rule(domain, "cpu", settings.rules.fit)
-    images = fit.images * int(architecture["classes"])
+    fit = ImageFitSettings.of(domain, "cpu", settings.rules.fit)
+    images = fit.images * fit.network.classes
     step = costs.picture_step_fixed + costs.picture_step * images * design.features / fit.parts
     return sizes.records * design.features * costs.picture_feature + fit.steps * step

@@ -17,7 +17,7 @@ from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, Clustering, cac
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.images.features import ImageLayout
-from dpgm.images.fitting import fit_image_generator
+from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
@@ -111,10 +111,10 @@ class _Fit:
         )
         context.progress("measure", 1, 1)
         self.gateway.keep(CLUSTERS, lambda records: _by_label(layout, records))
-        generator = fit_image_generator(
+        generator = fit_images(
             embedded,
             self.domain,
-            settings.images.rules.fit,
+            ImageFitSettings.of(self.domain, context.device, settings.images.rules.fit),
             generator=self.draws,
             device=context.device,
             progress=context.percent("refine"),
