@@ -9,7 +9,7 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Numeric
 from dpgm.data.domain_file import load_domain
 from dpgm.data.inspect.inspection import inspect_file
-from dpgm.errors import UsageError
+from dpgm.errors import InputError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -152,4 +152,23 @@ def test_baskets_show_their_lengths(tmp_path, capsys):
 def test_a_table_of_identifiers_alone_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"name{at},\n" for at in range(2000)))
     with pytest.raises(UsageError, match="no column is left to model"):
+        inspect_file(tmp_path / "t.csv")
+
+
+def test_identifiers_are_known_in_files_of_more_rows_than_values_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpgm.data.inspect.drafting._MOST_VALUES", 500)
+    rows = 3000
+    numbers = [(at * 7919) % rows for at in range(rows)]
+    lines = [f"{at},{numbers[at]},k{numbers[at]:05d},{at % 3},person{at % 700:03d}" for at in range(rows)]
+    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 2000)
+    (tmp_path / "t.csv").write_text("row,nr,key,group,who\n" + "\n".join(lines))
+    left_out = dict(inspect_file(tmp_path / "t.csv").left_out)
+    assert set(left_out) == {"row", "nr", "key"}
+
+
+def test_a_table_with_a_few_damaged_rows_is_no_file_of_baskets(tmp_path):
+    lines = [f"{at},{at % 5},a text" for at in range(100)]
+    lines[60] = "60,1,a text\rthat goes on"
+    (tmp_path / "t.csv").write_bytes("\n".join(["id,group,note", *lines]).encode())
+    with pytest.raises(InputError, match="line 63"):
         inspect_file(tmp_path / "t.csv")

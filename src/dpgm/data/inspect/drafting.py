@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,7 @@ _ENOUGH = 20  # rows from which that share says anything
 _NUMBERED = 1.5  # numbers between the first and the last per row, up to which rows seem to be numbered
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
+_PARTS = 16  # one is kept beyond: 6,000 texts or more, which tell the number of all to 1.3 %
 _PADDED = 0.05  # share of whole numbers with leading zeros from which they are codes
 _MONEY = 2  # places after the point that whole numbers would not be written with (5.0 is one with a gap near it)
 _TRUTH = ({"true", "false"}, {"t", "f"})
@@ -161,6 +163,9 @@ class _Column:
         self.number = self.plain = True
         self.lists = self.truth = False
         self.values: set[str] = set()
+        self._part: set[str] = (
+            set()
+        )  # a part of them, chosen by their bytes, for their number where they are too many
         self.temporal: str | None = None
         self.patterns: list[str | None] = [None, *DATE_PATTERNS]
         self.sure = True  # dates of all rows were read in one pattern
@@ -194,8 +199,10 @@ class _Column:
         self.gone += len(texts) - len(present)
         if not len(present):
             return
+        found = present.unique().to_pylist()
+        self._part.update(value for value in found if crc32(value.encode()) % _PARTS == 0)
         if len(self.values) <= _MOST_VALUES:
-            self.values.update(present.unique().to_pylist())
+            self.values.update(found)
         if self.patterns:
             self.patterns = fitting_patterns(present, self.patterns)
         if self.number:
@@ -249,9 +256,14 @@ class _Column:
         return self.whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
 
     @property
+    def _different(self) -> int:
+        """How many different values there are, about so many where not all are kept."""
+        return len(self.values) if len(self.values) <= _MOST_VALUES else _PARTS * len(self._part)
+
+    @property
     def _repeats(self) -> bool:
         """Whether there are many values, and most of them occur several times, as persons in a list of visits do."""
-        some = _FEW * self.rows < len(self.values) < _DISTINCT * (self.rows - self.gone)
+        some = _FEW * self.rows < self._different < _DISTINCT * (self.rows - self.gone)
         return some and self.rows >= _ENOUGH
 
     def hint(self) -> str | None:
@@ -268,7 +280,7 @@ class _Column:
         hint = number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
         if hint is None and self._repeats:
             return (
-                f"{len(self.values):,} different values in {self.rows:,} rows: if they are persons with several rows"
+                f"{self._different:,} different values in {self.rows:,} rows: if they are persons with several rows"
                 f" each, say --person '{self.name}'; else most of them are too rare to be published"
             )
         return hint
@@ -302,7 +314,7 @@ class _Column:
             return "date" if days else self.temporal, self._about_dates()
         if not self.values:
             return "ignored", "no row has a value in it"
-        telling = len(self.values) >= _DISTINCT * filled and filled >= _ENOUGH
+        telling = self._different >= _DISTINCT * filled and filled >= _ENOUGH
         constant = ", always the same" if len(self.values) == 1 else ""
         if any({value.lower() for value in self.values} <= truth for truth in _TRUTH):
             return "boolean", "true or false"
@@ -312,7 +324,7 @@ class _Column:
             codes = "codes with leading zeros; those that many people have are found privately (a number: --kind"
             return "categorical", f"{codes} '{self.name}=integer')"
         if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
-            all_differ = len(self.values) == filled and filled >= _ENOUGH
+            all_differ = filled >= _ENOUGH and len(np.unique(self.numbers)) == filled
             numbered = np.ptp(self.numbers) < _NUMBERED * filled  # hardly any number between is left out
             rising = (np.diff(self.numbers) > 0).all()
             if self.whole and all_differ and (rising or called_id(self.name) or numbered):

@@ -31,6 +31,9 @@ from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 
 _FIRST_ROWS = 2000
+# Baskets of three items or more hardly ever have one length: with so many rows as wide as the header, a file is a table
+# with damaged rows.
+_TABLE_WIDTH, _TABLE_ROWS = 3, 0.95
 _MOST_FIELDS = 40  # that are listed
 _TITLES = 20  # lines at the top among which titles are looked for
 DRAFT_NOTE = (
@@ -284,7 +287,7 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         return Guess(options)
     body = head if options.header is False or _binary(head[:1]) else head[1:]
     binary = len(head[0]) > 1 and _binary(body)
-    if options.shape is None and not binary and len({len(row) for row in head}) > 1 and not options.header:
+    if options.shape is None and not binary and not options.header and not _of_one_width(head):
         return Guess(replace(options, shape="basket"))
     if options.shape is None and options.header is not False and _lists(head):
         return Guess(replace(options, shape="basket", header=True, item=head[0][0].strip()))
@@ -321,6 +324,13 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
 
 def _binary(rows: list[list[str]]) -> bool:
     return all(cell.strip() in ("0", "1") for row in rows for cell in row)
+
+
+def _of_one_width(rows: list[list[str]]) -> bool:
+    """Whether rows are those of a table: as wide as the first, but for a few that the reader then names."""
+    widths = np.array([len(row) for row in rows])
+    share = 1.0 if widths[0] < _TABLE_WIDTH else _TABLE_ROWS
+    return bool((widths == widths[0]).mean() >= share)
 
 
 def _lists(rows: list[list[str]]) -> bool:
