@@ -103,3 +103,10 @@ def test_a_column_that_cannot_be_modelled_is_not_lost_unseen():
     with pytest.warns(UserWarning, match="'wait': of a type that cannot be modelled.*seconds"):
         domain = domain_of_schema(schema, leave_out=("who",))
     assert [field.name for field in domain.fields] == ["age"]
+
+
+def test_a_column_called_after_identifiers_is_one_and_the_fit_says_so():
+    schema = pa.schema({"id": pa.int64(), "patientId": pa.string(), "shop_id": pa.int64(), "uid": pa.float64()})
+    with pytest.warns(UserWarning, match="'id', 'patientId': an identifier, as its name says"):
+        domain = domain_of_schema(schema)
+    assert [one.kind for one in domain.columns] == ["identifier", "identifier", "numeric", "numeric"]

@@ -1,5 +1,7 @@
 """Dates of which the range, or whether they have clock times, is found privately."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 import dpgm
 from dpgm.data.domain import Date, DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_cells import YEARS, year_range, year_slot
+from dpgm.data.number_cells import YEARS, unit_slot, year_range, year_slot
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -57,7 +59,8 @@ def test_the_years_of_dates_and_whether_they_have_clock_times_are_found():
     found = discovered(some_table())
     dates = [one for one in found.fields if one.format.kind in ("date", "datetime")]
     ends = {one.name: (one.format.text(one.edges[0]), one.format.text(one.edges[-1] - 1)) for one in dates}
-    assert ends["admitted"] == ("2022-01-01", "2024-12-31")
+    assert ends["admitted"][0] in ("2022-01-01", "2021-01-01")
+    assert ends["admitted"][1] == "2024-12-31"
     assert found.field("joined").format.unit == "day"
     assert ends["joined"][0] in ("2020-01-01 00:00:00", "2019-01-01 00:00:00")
     assert found.field("seen").format.unit == "second"
@@ -96,19 +99,21 @@ def test_one_moment_with_a_clock_time_changes_how_no_other_is_read():
     )
     plain, odd = as_records(table, DOMAIN), as_records(changed, DOMAIN)
     assert np.array_equal(plain.columns[3].ticks[1:], odd.columns[3].ticks[1:])
-    steps = {"joined": 86_400}
-    assert np.array_equal(
-        plain.in_steps(DOMAIN, steps).columns[3].ticks[1:], odd.in_steps(DOMAIN, steps).columns[3].ticks[1:]
-    )
+    days = replace(DOMAIN.fields[3], unit="day")
+    known = replace(DOMAIN, fields=(*DOMAIN.fields[:3], days, *DOMAIN.fields[4:]))
+    assert np.array_equal(plain.in_steps(known).columns[3].ticks[1:], odd.in_steps(known).columns[3].ticks[1:])
+    assert plain.in_steps(known).columns[3].ticks.max() < 86_400
+    assert plain.in_steps(known).columns[4] is plain.columns[4]
 
 
 def test_years_of_ticks_and_back():
     days = np.array(["1899-12-31", "1900-01-01", "2024-12-31", "2025-01-01", "2099-12-31", "2500-01-01"])
     ticks = days.astype("datetime64[D]").astype(np.float64)
-    assert year_slot(ticks, 86_400, False).tolist() == [0, 0, 124, 125, YEARS - 1, YEARS - 1]
+    assert year_slot(ticks, 86_400).tolist() == [0, 0, 124, 125, YEARS - 1, YEARS - 1]
     assert year_range(124, 125, 86_400) == (ticks[2] - 365, ticks[3] + 364)
-    assert year_slot(ticks[2:3] * 86_400 + 1, 1, True).tolist() == [YEARS + 124]
-    assert year_slot(np.array([-1e300, 1e300]), 1, False).tolist() == [0, YEARS - 1]
+    assert year_slot(np.array([-1e300, 1e300]), 1).tolist() == [0, YEARS - 1]
+    moments = np.array(["1969-12-31T00:00", "2020-01-01T07:00", "2020-01-01T07:01", "2020-01-01T07:01:01"])
+    assert unit_slot(moments.astype("datetime64[s]").astype(np.float64)).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_years_are_found_though_none_stands_out_alone(first, last, people):
         rng = np.random.default_rng(seed)
         counts = np.zeros(YEARS)
         counts[first - 1900 : last - 1899] = people / (last - first + 1)
-        (low, high), _ = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, False, RULES)
+        low, high = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, RULES)
         years = [int(field.format.text(end)[:4]) for end in (low, high)]
         spans.append(years[1] - years[0])
         shares.append(max(0, min(years[1], last) - max(years[0], first) + 1) / (last - first + 1))
@@ -145,7 +150,7 @@ def test_a_frame_of_whole_days_gives_whole_days_and_clock_times_stay(tmp_path):
         assert seen.std() < 4 * frame["seen"].std()
     told = " ".join(made.certificate_.statements)
     assert "The range of 'joined', 'seen' was found privately, in calendar years." in told
-    assert "Whether 'joined', 'seen' are whole days or have clock times was found privately." in told
+    assert "Whether 'joined', 'seen' are whole days, hours, minutes or seconds was found privately." in told
 
 
 def test_open_ranges_are_written_and_read_again_and_odd_ones_refused():
@@ -155,6 +160,6 @@ def test_open_ranges_are_written_and_read_again_and_odd_ones_refused():
     with pytest.raises(UsageError, match="must be a date such as"):
         Date("day", "soon", "discover")
     stated = Date("day", "2020-01-01", "discover")
-    (low, high), _ = estimate_years(stated, np.zeros(YEARS), 1.0, 86_400, False, RULES)
+    low, high = estimate_years(stated, np.zeros(YEARS), 1.0, 86_400, RULES)
     assert stated.format.text(low) == "2020-01-01"
     assert high > low

@@ -293,8 +293,9 @@ def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.
     ]
     if empty:
         announce(
-            f"note: no value of {', '.join(empty)} has enough people to be published, so samples hardly have any;"
-            " list the values in the domain if they are public knowledge, or leave the column out (kind: ignored)"
+            f"note: no value of {', '.join(empty)} has enough people to be published, so samples hardly have any"
+            f" ({NOTHING_FOUND[0]!r}, where they do); list the values in the domain if they are public knowledge, or"
+            " leave the column out (kind: ignored)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
     announce(

@@ -31,6 +31,7 @@ from dpgm.data.number_fields import (
     Numeric,
     OpenNumber,
     Scale,
+    Unit,
     is_number,
     is_pattern,
 )
@@ -47,6 +48,10 @@ _FINEST = 1e-4  # of the range: numbers without steps are told apart linearly be
 _EXPONENTS = np.arange(-40, 63)
 BOUND_SLOTS = 2 * len(_EXPONENTS) + 1
 YEARS = LAST_YEAR - FIRST_YEAR + 1
+UNITS: tuple[Unit, ...] = ("day", "hour", "minute", "second")  # steps of moments, from coarse to fine
+MOST_PLACES = 6  # after the point that are told apart; numbers with more are taken for reals
+STEP_SLOTS = MOST_PLACES + 2
+_ROUNDING = 4 * 2.0**-52  # of a number: what arithmetic leaves of 0.1 + 0.2
 HOURS = 24
 CLOCK_DAYS = (
     7  # days of a range from which moments are days and hours of the day; shorter ones are told apart finely
@@ -157,16 +162,34 @@ def bound_slot(ticks: Floats) -> NDArray[np.int64]:
     return np.where(size == 0, middle, np.where(ticks > 0, middle + 1 + place, middle - 1 - place))
 
 
-def year_slot(ticks: Floats, step: int, apart: bool) -> NDArray[np.int64]:
-    """The calendar year of every date (ticks of `step` seconds), far ones in the nearer end, as a slot from 0 on.
+def places_slot(values: Floats) -> NDArray[np.int64]:
+    """How many places after the point every number has, up to rounding; one slot more for all with many.
 
-    With `apart`, dates with a clock time have slots of their own, after those of whole days.
+    >>> places_slot(np.array([5.0, 0.25, 0.1 + 0.2, 1 / 3])).tolist()
+    [0, 2, 1, 7]
     """
+    slots = np.full(len(values), MOST_PLACES + 1, dtype=np.int64)
+    for places in range(MOST_PLACES, -1, -1):
+        scaled = np.clip(values, -LARGEST_TICK, LARGEST_TICK) * 10.0**places
+        slots[np.abs(scaled - np.rint(scaled)) <= _ROUNDING * np.abs(scaled)] = places
+    return slots
+
+
+def unit_slot(seconds: Floats) -> NDArray[np.int64]:
+    """The coarsest of `UNITS` that every moment is a whole number of."""
+    slots = np.full(len(seconds), len(UNITS) - 1, dtype=np.int64)
+    for at in range(len(UNITS) - 2, -1, -1):
+        slots[np.mod(seconds, SECONDS[UNITS[at]]) == 0] = at
+    return slots
+
+
+def year_slot(ticks: Floats, step: int) -> NDArray[np.int64]:
+    """The calendar year of every date (ticks of `step` seconds), far ones in the nearer end, as a slot from 0 on."""
     seconds = np.clip(ticks, -LARGEST_TICK / step, LARGEST_TICK / step) * step
     days = np.clip(np.floor(seconds / 86_400), -_FAR_DAYS, _FAR_DAYS)
     years = days.astype(np.int64).astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64) + 1970
-    slots = np.clip(years, FIRST_YEAR, LAST_YEAR) - FIRST_YEAR
-    return slots + np.where(seconds % 86_400 != 0, YEARS, 0) if apart else slots
+    slots: NDArray[np.int64] = np.clip(years, FIRST_YEAR, LAST_YEAR) - FIRST_YEAR
+    return slots
 
 
 def clock_day(format: NumberFormat, low: float, high: float) -> int:

@@ -58,7 +58,7 @@ class NumberFormat:
         if not self.in_steps:
             return values
         near = np.clip(values, -LARGEST_TICK, LARGEST_TICK)  # first, or a far value's overflow would be warned of
-        return np.clip(np.rint(near * 10.0**self.decimals), -LARGEST_TICK, LARGEST_TICK) if self.decimals else near
+        return np.clip(np.rint(near * 10.0**self.decimals), -LARGEST_TICK, LARGEST_TICK)
 
     def text(self, tick: float) -> str:
         """A tick as people write the value."""
@@ -85,8 +85,9 @@ class Numeric(Modelled):
     With `bins` the field is closed: that many equal bins, a softmax output, decoded uniformly within the bin. Without,
     it is open: popular values, bins of about equal weight and the shape within them are found privately; `low` and
     `high` may be "discover", too. With `integer` both ends are whole numbers that can occur; `decimals` is the number
-    of places otherwise. `specials` are values with a meaning of their own (-1 for "never"), `scale` says how finely
-    small and large numbers are told apart. With `missing` the last position stands for a missing value; an open field
+    of places otherwise, and may be "discover" together with low and high. `specials` are values with a meaning of their
+    own (-1 for "never"), `scale` says how finely small and large numbers are told apart. With `missing` the last
+    position stands for a missing value; an open field
     may be missing unless `missing` is False.
     """
 
@@ -95,7 +96,7 @@ class Numeric(Modelled):
     bins: int | None = None
     integer: bool = False
     missing: bool | None = None
-    decimals: int | None = None
+    decimals: int | Literal["discover"] | None = None
     specials: tuple[float, ...] = ()
     scale: Scale = "auto"
     kind: Literal["numeric"] = "numeric"
@@ -137,8 +138,12 @@ class Numeric(Modelled):
             raise self._wrong("scale must be auto, linear or log")
         if not isinstance(self.missing, bool | None):
             raise self._wrong("missing must be true or false")
-        if self.decimals is not None and not is_whole(self.decimals, 0, MAX_DECIMALS):
-            raise self._wrong(f"decimals must be a whole number from 0 to {MAX_DECIMALS}")
+        if self.finds_step and bounds:
+            raise self._wrong(
+                "decimals are found together with the range; say `discover` for low and high as well, or state them"
+            )
+        if not self.finds_step and self.decimals is not None and not is_whole(self.decimals, 0, MAX_DECIMALS):
+            raise self._wrong(f"decimals must be a whole number from 0 to {MAX_DECIMALS} (or `discover`)")
         if self.integer and self.decimals:
             raise self._wrong("an integer field has no decimals; state one of the two")
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
@@ -151,11 +156,18 @@ class Numeric(Modelled):
             raise self._wrong("specials must differ, and be at most 100")
 
     @property
+    def finds_step(self) -> bool:
+        """Whether the number of places is to be found."""
+        return self.decimals == DISCOVER
+
+    @property
     def format(self) -> NumberFormat:
-        """Whole numbers, decimals or reals."""
+        """Whole numbers, decimals or reals (also where the number of places is to be found)."""
         if self.integer or self.decimals == 0:
             return NumberFormat("integer")
-        return NumberFormat("real") if self.decimals is None else NumberFormat("decimal", self.decimals)
+        if self.decimals is None or isinstance(self.decimals, str):
+            return NumberFormat("real")
+        return NumberFormat("decimal", self.decimals)
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -190,6 +202,7 @@ class _Moments(Modelled):
     pattern: str | None
     after: str | None
     special_ticks: ClassVar[tuple[float, ...]] = ()
+    finds_step: ClassVar[bool] = False
     _example: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -262,8 +275,8 @@ class Date(_Moments):
 class DateTime(_Moments):
     """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is.
 
-    `unit` may be "discover": whether moments have clock times (to the second) or are whole days is found privately,
-    together with `low` and `high`.
+    `unit` may be "discover": whether moments are whole days, hours, minutes or seconds is found privately, together
+    with `low` and `high`.
     """
 
     low: str
@@ -284,6 +297,11 @@ class DateTime(_Moments):
                 " `after`, or state the unit"
             )
         super().__post_init__()
+
+    @property
+    def finds_step(self) -> bool:  # type: ignore[override]
+        """Whether the unit is to be found."""
+        return self.unit == DISCOVER
 
     @property
     def _step(self) -> int:

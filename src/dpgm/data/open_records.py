@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Categorical, Domain, Field, ItemSet, ShapedNumber
+from dpgm.data.domain import (
+    MAX_LABEL_BYTES,
+    MAX_WIDTH,
+    Categorical,
+    DateTime,
+    Domain,
+    Field,
+    ItemSet,
+    Numeric,
+    ShapedNumber,
+)
 from dpgm.data.number_cells import shaped_codes
+from dpgm.data.number_fields import SECONDS
 from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ResourceError, UsageError
 
@@ -204,13 +215,13 @@ class OpenRecords(Records):
                 elif part is not None:
                     yield part
 
-    def in_steps(self, domain: Domain, steps: Mapping[str, int]) -> "OpenRecords":
-        """These records with numbers in larger steps, by name of their field: so many ticks make one."""
+    def in_steps(self, domain: Domain) -> "OpenRecords":
+        """These records in the ticks of a domain that states steps (units, places) which their own leaves open."""
         columns = [
-            NumberColumn(np.floor(column.ticks / steps[field.name]))
-            if isinstance(column, NumberColumn) and steps.get(field.name, 1) > 1
+            NumberColumn(_in_steps(column.ticks, after))
+            if isinstance(column, NumberColumn) and before != after
             else column
-            for column, field in zip(self.columns, domain.fields, strict=True)
+            for column, before, after in zip(self.columns, self.domain.fields, domain.fields, strict=True)
         ]
         return OpenRecords.of(domain, len(self), columns)
 
@@ -284,6 +295,14 @@ def _merged(several: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32
         place = np.array([*(merged.code(label) for label in column.vocabulary.labels), -1], dtype=np.int32)
         parts.append(place[column.codes])
     return merged, np.concatenate(parts)
+
+
+def _in_steps(values: Floats, field: Field) -> Floats:
+    """Ticks of numbers that were kept as they are, or of moments that were kept in seconds."""
+    if isinstance(field, DateTime):
+        return np.floor(values / SECONDS[field.format.unit])
+    assert isinstance(field, Numeric)
+    return field.format.ticks(values)
 
 
 def _closed_codes(column: CodeColumn | SetColumn, field: Field) -> Codes:

@@ -151,7 +151,8 @@ class TableEncoder:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The numbers of a column (0 where missing), and which are missing."""
         values, missing = floats(column, where, self._missing)
-        if format.kind == "integer" and not np.array_equal(values, np.floor(values)):
+        stated = not isinstance(field, ShapedNumber)  # that numbers are whole; else a fit has found it, and rounds
+        if stated and format.kind == "integer" and not np.array_equal(values, np.floor(values)):
             row = int(np.argmax(values != np.floor(values)))
             raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
         _refuse_missing(field, missing, where)

@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.data.number_cells import BOUND_SLOTS, HOURS, YEARS, Grid, bound_slot, hour_slot, year_slot
+from dpgm.data.number_cells import (
+    BOUND_SLOTS,
+    HOURS,
+    STEP_SLOTS,
+    Grid,
+    bound_slot,
+    hour_slot,
+    places_slot,
+    unit_slot,
+    year_slot,
+)
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.statistic import Floats, Ints, Words
@@ -113,38 +123,38 @@ class NumberHistograms:
 class BoundHistograms:
     """For every column how many records lie between two powers of two, of either sign, or are 0.
 
-    Of dates how many lie in each calendar year, with and without a clock time where that is asked. A record counts once
-    per column, so the sensitivity is the square root of the number of columns.
+    Of dates how many lie in each calendar year. Where steps are asked for, also how many have so many places after the
+    point, or are whole days, hours, minutes or seconds. A record counts once per column and once more where the step is
+    asked for, so the sensitivity is the square root of how often that is.
     """
 
     words: ClassVar[Words] = {
         BOUNDS: Measures(
             "discover",
-            "histogram of numbers between powers of two (dates: of years), of each column",
-            "sqrt(columns)",
+            "histogram of numbers between powers of two (dates: of years), of each column, and of its steps",
+            "sqrt(columns, those whose step is found twice)",
         )
     }
 
     columns: tuple[int, ...]  # their places
-    dates: tuple[
-        tuple[int, bool] | None, ...
-    ]  # of dates the seconds of one tick, and whether clock times are asked for
+    dates: tuple[int | None, ...]  # of dates the seconds of one tick
+    steps: tuple[bool, ...]  # whether the step of each is asked for
     specials: tuple[tuple[float, ...], ...]  # of each the values that are no part of its range, and are not counted
     name: str = BOUNDS
 
-    @property
-    def _slots(self) -> int:
-        clocks = any(date is not None and date[1] for date in self.dates)
-        return 2 * YEARS if clocks else BOUND_SLOTS
-
     def query(self) -> Query:
-        """One row per column."""
-        return Query(self._sum, sqrt(len(self.columns)), (len(self.columns), self._slots), grid=1.0)
+        """One row per column: the range and, where any is asked for, the step."""
+        slots = BOUND_SLOTS + (STEP_SLOTS if any(self.steps) else 0)
+        return Query(self._sum, sqrt(len(self.columns) + sum(self.steps)), (len(self.columns), slots), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
-        rows = []
-        for column, date, specials in zip(self.columns, self.dates, self.specials, strict=True):
+        counts = np.zeros(self.query().shape, dtype=np.int64)
+        asked = zip(self.columns, self.dates, self.steps, self.specials, strict=True)
+        for row, (column, date, step, specials) in zip(counts, asked, strict=True):
             _, present = _by_special(_ticks(view, column), specials)
-            slots = bound_slot(present) if date is None else year_slot(present, *date)
-            rows.append(np.bincount(slots, minlength=self._slots))
-        return torch.from_numpy(np.stack(rows).astype(np.int64))
+            slots = bound_slot(present) if date is None else year_slot(present, date)
+            row[:BOUND_SLOTS] = np.bincount(slots, minlength=BOUND_SLOTS)
+            if step:
+                slots = places_slot(present) if date is None else unit_slot(present * date)
+                row[BOUND_SLOTS:] = np.bincount(slots, minlength=STEP_SLOTS)
+        return torch.from_numpy(counts)

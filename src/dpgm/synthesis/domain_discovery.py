@@ -1,6 +1,7 @@
 """Discovery of a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
 
-    bounds       which powers of two numbers lie between, or which years dates lie in, where the domain leaves that open
+    bounds       which powers of two numbers lie between, or which years dates lie in, where the domain leaves it open,
+                 and their steps: places after the point, or whole days, hours, minutes, seconds
     values       items, categories and exact numbers that many records hold, by a threshold
     histograms   every number over a public grid
     recode       the private rows, record by record, into the domain that follows from these
@@ -18,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
-from dpgm.data.number_cells import BOUND_SLOTS, clock_day, grid_of, needs_atoms
-from dpgm.data.number_fields import DISCOVER, SECONDS, OpenNumber, Unit
+from dpgm.data.number_cells import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
+from dpgm.data.number_fields import SECONDS, OpenNumber
 from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError
@@ -42,7 +43,9 @@ from dpgm.synthesis.number_shapes import (
     estimate_bounds,
     estimate_cells,
     estimate_hours,
+    estimate_step,
     estimate_years,
+    range_in_places,
     shape_number,
 )
 
@@ -109,8 +112,12 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
         sentences.append(f"The range of {_listed(bounds)} was found privately, between powers of two.")
     if years := [repr(field.name) for field in unbounded if _by_years(field)]:
         sentences.append(f"The range of {_listed(years)} was found privately, in calendar years.")
-    if clocks := [repr(field.name) for field in unbounded if _finds_unit(field)]:
-        sentences.append(f"Whether {_listed(clocks)} are whole days or have clock times was found privately.")
+    if clocks := [repr(field.name) for field in unbounded if field.finds_step and _by_years(field)]:
+        sentences.append(
+            f"Whether {_listed(clocks)} are whole days, hours, minutes or seconds was found privately."
+        )
+    if places := [repr(field.name) for field in unbounded if field.finds_step and not _by_years(field)]:
+        sentences.append(f"How many places after the point {_listed(places)} have was found privately.")
     for spend in (one for one in discovery_spends(domain, delta, rules) if one.name == VALUES):
         sentences.append(
             f"Of delta, {spend.delta:.3g} is the probability that a value which one record alone holds is"
@@ -144,9 +151,11 @@ def discover_domain(
     """
     if not domain.is_open:
         return DiscoveredDomain(domain)
-    bounds, units = _discover_bounds(gateway, plan, domain, rules)
-    if units:
-        domain = _with_units(gateway, domain, units)
+    bounds, stepped = _discover_bounds(gateway, plan, domain, rules)
+    if stepped:
+        known = replace(domain, fields=tuple(stepped.get(field.name, field) for field in domain.fields))
+        gateway.recode(lambda rows: _open(rows).in_steps(known))
+        domain = known
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
     fields = tuple(_closed(field, found, shaped) for field in domain.fields)
@@ -177,22 +186,6 @@ def _by_years(field: OpenNumber) -> bool:
     return field.format.kind in ("date", "datetime")
 
 
-def _finds_unit(field: OpenNumber) -> bool:
-    return isinstance(field, DateTime) and field.unit == DISCOVER
-
-
-def _with_units(gateway: Gateway, domain: Domain, units: Mapping[str, Unit]) -> Domain:
-    """The domain with the units that were found; the gateway's rows are recoded to whole ones of them."""
-    fields = tuple(
-        replace(field, unit=units[field.name]) if isinstance(field, DateTime) and field.name in units else field
-        for field in domain.fields
-    )
-    known = replace(domain, fields=fields)
-    steps = {name: SECONDS[unit] for name, unit in units.items()}
-    gateway.recode(lambda rows: _open(rows).in_steps(known, steps))
-    return known
-
-
 def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
     """Fields of numbers and dates that are open, with their places."""
     return [
@@ -204,9 +197,9 @@ def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
 
 def _discover_bounds(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
-) -> tuple[Bounds, dict[str, Unit]]:
-    """The ranges of all open numbers in ticks, and the units of dates that were to be found."""
-    units: dict[str, Unit] = {}
+) -> tuple[Bounds, dict[str, Field]]:
+    """The ranges of all open numbers in ticks, and the fields whose step was found, with it."""
+    stepped: dict[str, Field] = {}
     bounds = {
         field.name: (low, high)
         for _, field in _open_numbers(domain)
@@ -215,23 +208,29 @@ def _discover_bounds(
     }
     unbounded = [(at, field) for at, field in _open_numbers(domain) if None in field.bounds]
     if not unbounded:
-        return bounds, units
-    dates = tuple(
-        (SECONDS[field.format.unit], _finds_unit(field)) if _by_years(field) else None for _, field in unbounded
-    )
+        return bounds, stepped
+    dates = tuple(SECONDS[field.format.unit] if _by_years(field) else None for _, field in unbounded)
+    steps = tuple(field.finds_step for _, field in unbounded)
     specials = tuple(field.special_ticks for _, field in unbounded)
-    histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, specials)
+    histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, steps, specials)
     measured = ask(gateway, histograms, plan.noise(BOUNDS))
+    std = measured.std
     for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
         if date is None:
-            bounds[field.name] = estimate_bounds(field, counts[:BOUND_SLOTS], measured.std, rules)
-            continue
-        (low, high), days = estimate_years(field, counts, measured.std, *date, rules)
-        if date[1]:
-            units[field.name] = "day" if days else "second"
-            low, high = low // SECONDS[units[field.name]], high // SECONDS[units[field.name]]
+            low, high = estimate_bounds(field, counts[:BOUND_SLOTS], std, rules)
+        else:
+            low, high = estimate_years(field, counts[:YEARS], std, date, rules)
+        if field.finds_step and isinstance(field, DateTime):
+            unit = UNITS[estimate_step(counts[BOUND_SLOTS:][: len(UNITS)], std, rules)]
+            stepped[field.name] = replace(field, unit=unit)
+            low, high = low // SECONDS[unit], high // SECONDS[unit]
+        elif field.finds_step and isinstance(field, Numeric):
+            places = estimate_step(counts[BOUND_SLOTS:], std, rules)
+            stepped[field.name] = replace(field, decimals=places if places <= MOST_PLACES else None)
+            if places <= MOST_PLACES:
+                low, high = range_in_places(low, high, places)
         bounds[field.name] = (low, high)
-    return bounds, units
+    return bounds, stepped
 
 
 @dataclass

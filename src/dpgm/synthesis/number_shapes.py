@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_cells import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
-from dpgm.data.number_fields import OpenNumber
+from dpgm.data.number_fields import LARGEST_TICK, OpenNumber
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
@@ -63,24 +63,35 @@ def _likeliest(counts: Floats, zero: int, in_steps: bool, rules: DiscoveryRules)
 
 
 def estimate_years(
-    field: OpenNumber, counts: Floats, std: float, step: int, apart: bool, rules: DiscoveryRules
-) -> tuple[tuple[float, float], bool]:
-    """Low and high in ticks of a date, as stated or by calendar years, and whether all dates are whole days.
-
-    A tick is `step` seconds. The counts are of years; with `apart` of whole days in each year, then of moments with a
-    clock time.
-    """
-    years = counts[:YEARS] + counts[YEARS : 2 * YEARS] if apart else counts[:YEARS]
-    noise = std * 2**0.5 if apart else std
-    first, last = _clearest(years, rules.rows_seen * noise) or (0, YEARS - 1)
-    lone = np.flatnonzero(years > rules.seen * noise)
+    field: OpenNumber, years: Floats, std: float, step: int, rules: DiscoveryRules
+) -> tuple[float, float]:
+    """Low and high in ticks (of `step` seconds) of a date: as stated, or by how many records lie in calendar years."""
+    first, last = _clearest(years, rules.rows_seen * std) or (0, YEARS - 1)
+    lone = np.flatnonzero(years > rules.seen * std)
     first, last = min([first, *lone.tolist()]), max([last, *lone.tolist()])
-    first, last = _with_tails(years, first, last, rules.near * noise, rules.together)
-    first -= first > 0 and years[first - 1] > rules.beside * noise
-    last += last < YEARS - 1 and years[last + 1] > rules.beside * noise
-    clocks = float(counts[YEARS + first : YEARS + last + 1].sum()) if apart else 0.0
-    days = apart and clocks <= rules.seen * std * (last + 1 - first) ** 0.5
-    return _as_stated(field, *year_range(first, last, step)), days
+    first, last = _with_tails(years, first, last, rules.near * std, rules.together)
+    first -= first > 0 and years[first - 1] > rules.beside * std
+    last += last < YEARS - 1 and years[last + 1] > rules.beside * std
+    return _as_stated(field, *year_range(first, last, step))
+
+
+def estimate_step(counts: Floats, std: float, rules: DiscoveryRules) -> int:
+    """The finest step (they are counted from coarse to fine) that stands out from noise; else the commonest."""
+    seen = np.flatnonzero(counts > rules.seen * std)
+    return int(seen[-1]) if len(seen) else int(np.argmax(counts))
+
+
+def range_in_places(low: float, high: float, places: int) -> tuple[float, float]:
+    """A range between powers of two, whose outer ends are not part of it, in ticks of so many places after the point.
+
+    >>> range_in_places(0.5, 4.0, 1), range_in_places(-2.0, 0.0, 0)
+    ((5.0, 39.0), (-1.0, 0.0))
+    """
+    scale = 10.0**places
+    first = np.ceil(low * scale) if low >= 0 else np.floor(low * scale) + 1
+    last = np.ceil(high * scale) - 1 if high > 0 else np.floor(high * scale)
+    first, last = np.clip([first, last], -LARGEST_TICK, LARGEST_TICK).tolist()
+    return first, max(last, first + 1)
 
 
 def _with_far_groups(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpgm.data.domain import Date, DateTime, Domain, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_fields import DISCOVER, OpenNumber
+from dpgm.data.number_cells import MOST_PLACES, UNITS
+from dpgm.data.number_fields import OpenNumber
 from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT
@@ -251,9 +252,11 @@ def _check_discovered(stated: Domain, closed: Domain) -> None:
 
 
 def _possible(field: OpenNumber) -> tuple[OpenNumber, ...]:
-    """The field with each unit that can be found for it."""
-    if isinstance(field, DateTime) and field.unit == DISCOVER:
-        return replace(field, unit="second"), replace(field, unit="day")
+    """The field with each step that can be found for it."""
+    if isinstance(field, DateTime) and field.finds_step:
+        return tuple(replace(field, unit=unit) for unit in UNITS)
+    if isinstance(field, Numeric) and field.finds_step:
+        return tuple(replace(field, decimals=places) for places in (None, *range(MOST_PLACES + 1)))
     return (field,)
 
 

@@ -172,13 +172,23 @@ def called_id(name: str) -> bool:
     return bool(_words(name) & _IDS) or name.lower().endswith(("_no", "number", "nummer", "key"))
 
 
+def is_identifier(name: str) -> bool:
+    """Whether a name alone says that a column identifies rows or persons; numbers of shops and products may repeat.
+
+    >>> [is_identifier(name) for name in ("id", "ID", "patient_id", "userId", "ssn", "product_id", "idle", "user")]
+    [True, True, True, True, True, False, False, False]
+    """
+    words = _words(name)
+    return bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS))
+
+
 def names_persons(name: str) -> bool:
     """Whether a column is called as one that tells persons apart."""
     return bool(_words(name) & _PERSONS) or called_id(name)
 
 
 def _words(name: str) -> set[str]:
-    return set(re.split(r"[^a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
+    return set(re.findall(r"[^\W\d_]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
 
 
 def unknown_codes(numbers: NDArray[np.float64]) -> tuple[float, ...]:

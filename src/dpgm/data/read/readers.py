@@ -14,8 +14,21 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 
-from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Field, Ignored, ItemSet, Numeric, Unread
+from dpgm.data.domain import (
+    Boolean,
+    Categorical,
+    Date,
+    DateTime,
+    Domain,
+    Field,
+    Identifier,
+    Ignored,
+    ItemSet,
+    Numeric,
+    Unread,
+)
 from dpgm.data.formats import Source, format_of
+from dpgm.data.inspect.hints import is_identifier
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.arrays import ARRAYS, read_array
@@ -197,16 +210,23 @@ def domain_of_schema(schema: pa.Schema, *, leave_out: Sequence[str] = ()) -> Dom
     fields: list[Field | Unread] = [
         Ignored(entry.name) if entry.name in leave_out else _field_of(entry.name, entry.type) for entry in schema
     ]
-    if all(isinstance(field, Ignored) for field in fields):
+    if all(isinstance(field, (Ignored, Identifier)) for field in fields):
         raise UsageError("no column has a type that can be modelled; state a domain.")
-    lost = [repr(one.name) for one in fields if isinstance(one, Ignored) and one.name not in leave_out]
-    if lost:
-        warnings.warn(
-            f"{', '.join(lost)}: of a type that cannot be modelled, so samples do not have it; turn it into numbers,"
-            " texts or dates (a duration into seconds) to keep it.",
-            UserWarning,
-            stacklevel=3,
-        )
+    for kind, what in (
+        (
+            Ignored,
+            "of a type that cannot be modelled, so samples do not have it; turn it into numbers, texts or dates (a"
+            " duration into seconds) to keep it.",
+        ),
+        (
+            Identifier,
+            "an identifier, as its name says, so samples carry fresh ones; to have it modelled, give the column another"
+            " name or state a domain.",
+        ),
+    ):
+        named = [repr(one.name) for one in fields if isinstance(one, kind) and one.name not in leave_out]
+        if named:
+            warnings.warn(f"{', '.join(named)}: {what}", UserWarning, stacklevel=3)
     return Domain(tuple(fields))  # type: ignore[arg-type]
 
 
@@ -216,17 +236,20 @@ def _field_of(name: str, kind: Any) -> Field | Unread:
         kind = kind.value_type
     if types.is_boolean(kind):
         return Boolean(name, missing=True)
+    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    if (text or types.is_integer(kind)) and is_identifier(name):
+        return Identifier(name)
     if types.is_integer(kind):
-        return Numeric(name, "discover", "discover", integer=True)
+        return Numeric(name, DISCOVER, DISCOVER, integer=True)
     if types.is_decimal(kind):
-        return Numeric(name, "discover", "discover", decimals=max(0, min(int(kind.scale), 12)))
+        return Numeric(name, DISCOVER, DISCOVER, decimals=max(0, min(int(kind.scale), 12)))
     if types.is_floating(kind):
-        return Numeric(name, "discover", "discover")
+        return Numeric(name, DISCOVER, DISCOVER, decimals=DISCOVER)
     if types.is_date(kind):
         return Date(name, DISCOVER, DISCOVER)
     if types.is_timestamp(kind):
         return DateTime(name, DISCOVER, DISCOVER, unit=DISCOVER)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if text:
         return Categorical(name, discover=True)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return ItemSet(name, discover=True)
