@@ -16,7 +16,6 @@ PLAIN = {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 10.0}
 SMALLEST = 1e-5  # and below: guards
 FAMILIES = ("products", "images", "networks", "baselines", "clustering", "strategy", "statistics")
 WHOLE = {
-    "products/model.py": {100_000: "largest number of components that a release may claim"},
     "images/fitting.py": {49: "progress is told every 50 steps", 50: "the same"},
     "networks/refinement.py": {49: "progress is told every 50 steps", 50: "the same"},
     "networks/fitting.py": {40: "blocks in which training is saved; the result does not depend on it"},

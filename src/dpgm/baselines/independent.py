@@ -24,7 +24,16 @@ from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import in_words
-from dpgm.strategy.protocol import Budget, FitPlan, Generator, PublicFacts, RunContext, Strategy
+from dpgm.strategy.protocol import (
+    Budget,
+    FitPlan,
+    Generator,
+    PublicFacts,
+    RunContext,
+    Strategy,
+    check_shares,
+    check_tensors,
+)
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 from dpgm.strategy.settings import FamilySettings
 
@@ -119,15 +128,12 @@ class IndependentStrategy(Strategy):
         self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
     ) -> IndependentItems:
         """The generator of an untrusted release."""
-        found = tensors.get("probabilities")
-        if dict(architecture) != {"kind": self.name} or found is None or set(tensors) != {"probabilities"}:
+        if dict(architecture) != {"kind": self.name}:
             raise ArtefactError("the release does not hold independent marginals; get it again.")
-        if tuple(found.shape) != (domain.width,) or found.dtype != torch.float64:
-            raise ArtefactError("the probabilities have another shape or type; get the release again.")
-        sums = [float(found[column].sum()) for column in domain.table_columns]
-        if not bool(((found >= 0) & (found <= 1)).all()) or any(abs(total - 1) > 1e-6 for total in sums):
-            raise ArtefactError("the probabilities are not probabilities; get the release again.")
-        return IndependentItems(domain, found)
+        check_tensors(tensors, {"probabilities": ((domain.width,), torch.float64)}, 0, 1)
+        for column in domain.table_columns:
+            check_shares(tensors["probabilities"][column], 1e-6)
+        return IndependentItems(domain, tensors["probabilities"])
 
 
 def _probabilities(domain: Domain, shares: NDArray[np.float64]) -> NDArray[np.float64]:

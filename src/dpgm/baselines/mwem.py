@@ -42,7 +42,16 @@ from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import dense_rows
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
-from dpgm.strategy.protocol import Budget, FitPlan, Generator, PublicFacts, RunContext, Strategy
+from dpgm.strategy.protocol import (
+    Budget,
+    FitPlan,
+    Generator,
+    PublicFacts,
+    RunContext,
+    Strategy,
+    check_shares,
+    is_size,
+)
 from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
@@ -264,7 +273,7 @@ class MwemStrategy(Strategy):
         cap = architecture.get("cap")
         if set(architecture) != {"kind", "cap"} or set(tensors) != {"sizes", "items", "tables"}:
             raise ArtefactError("the release does not hold an MWEM generator; get it again.")
-        if not isinstance(cap, int) or isinstance(cap, bool) or not 1 <= cap <= domain.width:
+        if not is_size(cap, domain.width):
             raise ArtefactError("the release's bound on records is not valid; get it again.")
         sizes, items, tables = tensors["sizes"], tensors["items"], tensors["tables"]
         kinds = (sizes.dtype, items.dtype, tables.dtype) == (torch.int64, torch.int64, torch.float64)
@@ -277,8 +286,8 @@ class MwemStrategy(Strategy):
         if len(tables) != sum(2**size for size in counts):
             raise ArtefactError("the tables of the release have another size; get it again.")
         owned, cells = torch.split(items, counts), torch.split(tables, [2**size for size in counts])
-        if not bool((tables >= 0).all()) or any(abs(float(table.sum()) - 1) > 1e-6 for table in cells):
-            raise ArtefactError("a table of the release does not hold probabilities; get it again.")
+        for table in cells:
+            check_shares(table, 1e-6)
         groups = [
             (mine.tolist(), table.numpy().copy().reshape((2,) * len(mine)))
             for mine, table in zip(owned, cells, strict=True)

@@ -28,7 +28,7 @@ from dpgm.data.records import Records, concatenate, level_bits
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import ImageLayout, cosine_images, squared_frequencies
 from dpgm.images.rules import LARGEST_PARAMETER, OUTPUT_DAMPING, RULES, SHARES_OFF, ImageFitRules
-from dpgm.strategy.protocol import Generator
+from dpgm.strategy.protocol import Generator, check_shares, check_tensors, is_size
 
 Parameters = dict[str, Tensor]
 Watched = list[tuple[str, Tensor]]
@@ -60,7 +60,7 @@ class ImageArchitecture:
         if not isinstance(hidden, (list, tuple)) or len(hidden) != layers:
             raise ArtefactError(f"the image generator needs {layers} hidden sizes.")
         sizes = [plain["latent"], *hidden]
-        if any(not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 4096 for size in sizes):
+        if not all(is_size(size, 4096) for size in sizes):
             raise ArtefactError("the image generator's sizes must be whole numbers from 1 to 4096.")
         if plain["warp_order"] not in range(1, 9):
             raise ArtefactError("the image generator's warp order must be a whole number from 1 to 8.")
@@ -169,20 +169,12 @@ class ImageGenerator(Generator):
         except UsageError as error:
             raise ArtefactError(f"the release's domain does not suit its image generator: {error}") from error
         sizes = ImageArchitecture.read(architecture, layout)
-        expected = {"class.shares": (layout.classes,), **sizes.shapes}
-        if set(tensors) != set(expected):
-            raise ArtefactError("the image generator's tensors are not those of its architecture.")
-        for name, shape in expected.items():
-            tensor = tensors[name]
-            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32:
-                raise ArtefactError(f"the tensor {name!r} must be float32 of shape {shape}.")
-            if not bool(torch.isfinite(tensor).all()) or bool((tensor.abs() > LARGEST_PARAMETER).any()):
-                raise ArtefactError(f"the tensor {name!r} holds a value that is not finite or far too large.")
-            if name.endswith(".variance") and bool((tensor < 0).any()):
-                raise ArtefactError(f"the tensor {name!r} holds a negative variance.")
-        shares = tensors["class.shares"]
-        if bool((shares < 0).any()) or abs(float(shares.sum()) - 1) > SHARES_OFF:
-            raise ArtefactError("the class shares must be non-negative and add up to 1.")
+        shapes = {"class.shares": (layout.classes,), **sizes.shapes}
+        expected = {name: (shape, torch.float32) for name, shape in shapes.items()}
+        check_tensors(tensors, expected, -LARGEST_PARAMETER, LARGEST_PARAMETER)
+        check_shares(tensors["class.shares"], SHARES_OFF)
+        if any(bool((tensors[name] < 0).any()) for name in shapes if name.endswith(".variance")):
+            raise ArtefactError("the image generator holds a negative variance; get the release again.")
         return cls(sizes, tensors, domain)
 
     def to(self, device: torch.device | str) -> "ImageGenerator":

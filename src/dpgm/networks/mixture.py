@@ -14,9 +14,10 @@ from dpgm.data.records import Records, concatenate, index_dtype, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.networks.model import Model
 from dpgm.networks.rbm import RBM
-from dpgm.networks.rules import LARGEST_PARAMETER, MOST_CLUSTERS, MOST_POINTS, SHARES_OFF, is_size
+from dpgm.networks.rules import LARGEST_PARAMETER, MOST_CLUSTERS, MOST_POINTS, SHARES_OFF
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
+from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
 CHUNK = 4096  # records generated at a time: their logits stay in the cache
 
@@ -89,18 +90,10 @@ class Mixture:
         if points is not None:
             expected["points"] = ((clusters, points, sizes["latent"]), torch.float32)
             expected["point_shares"] = ((clusters, points), torch.float32)
-        if set(tensors) != set(expected):
-            raise ArtefactError("the model's tensors are not the ones its architecture asks for.")
-        for name, (shape, dtype) in expected.items():
-            tensor = tensors[name]
-            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
-                raise ArtefactError(f"the model's tensor {name!r} has the wrong shape or type.")
-            if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_PARAMETER).all()):
-                raise ArtefactError(f"the model's tensor {name!r} holds values that are not finite.")
+        check_tensors(tensors, expected, -LARGEST_PARAMETER, LARGEST_PARAMETER)
         weights = tensors["weights"]
         for shares in (weights, tensors.get("point_shares", weights)):
-            if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > SHARES_OFF).any()):
-                raise ArtefactError("the model's weights are not shares that sum to 1.")
+            check_shares(shares, SHARES_OFF)
         chains = tensors.get("chains")
         if chains is not None and bool((chains > 1).any()):
             raise ArtefactError("the model's chains are not zeros and ones.")

@@ -17,7 +17,8 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.model import RECORDS, Batch, Block, Factor, Layout, Model
-from dpgm.networks.rules import RULES, is_size
+from dpgm.networks.rules import LARGEST_SIZE, RULES
+from dpgm.strategy.protocol import is_size
 from dpgm.validation import whole
 
 
@@ -53,7 +54,7 @@ class RBM(Model):
         if set(architecture) != {"kind", *names}:
             raise ArtefactError("the model's architecture is not that of an RBM; get the release again.")
         sizes = [architecture[name] for name in names]
-        if not all(is_size(size) for size in sizes):
+        if not all(is_size(size, LARGEST_SIZE) for size in sizes):
             raise ArtefactError("the model's architecture has an impossible size; get the release again.")
         return cls(domain, *sizes)
 

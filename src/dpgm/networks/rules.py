@@ -1,7 +1,7 @@
 """Tuned numbers of the mixtures of networks, each with its reason; all of them public."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeGuard
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,11 +119,6 @@ class NetworkRules:
 
 
 RULES = NetworkRules()
-
-
-def is_size(value: object, most: int = LARGEST_SIZE) -> TypeGuard[int]:
-    """Whether a value of an untrusted file can be a size."""
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def assumed_mean_length(domain: Domain | None, rules: NetworkRules = RULES) -> float | None:

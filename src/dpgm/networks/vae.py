@@ -18,7 +18,8 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.model import RECORDS, Batch, Block, Factor, Layout, Model, Signal
-from dpgm.networks.rules import RULES, is_size
+from dpgm.networks.rules import LARGEST_SIZE, RULES
+from dpgm.strategy.protocol import is_size
 from dpgm.validation import whole
 
 
@@ -50,7 +51,7 @@ class VAE(Model):
         hidden, latent = architecture.get("hidden"), architecture.get("latent")
         if set(architecture) != {"kind", "hidden", "latent"} or not isinstance(hidden, list) or not hidden:
             raise ArtefactError("the model's architecture is not that of a VAE; get the release again.")
-        if len(hidden) > 16 or not all(is_size(size) for size in [*hidden, latent]):
+        if len(hidden) > 16 or not all(is_size(size, LARGEST_SIZE) for size in [*hidden, latent]):
             raise ArtefactError("the model's architecture has an impossible size; get the release again.")
         return cls(domain, tuple(hidden), latent)  # type: ignore[arg-type]
 

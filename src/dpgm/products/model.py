@@ -23,8 +23,9 @@ from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import ArtefactError
-from dpgm.products.rules import SAMPLING, SHARES_OFF
+from dpgm.products.rules import MOST_COMPONENTS, SAMPLING, SHARES_OFF
 from dpgm.statistics.statistic import Floats, Ints
+from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
 
 class Products:
@@ -69,26 +70,17 @@ class Products:
         components = architecture.get("components")
         if set(architecture) != {"kind", "components"} or architecture["kind"] != cls.kind:
             raise ArtefactError("the model is not a mixture of products; get the release again.")
-        if not isinstance(components, int) or isinstance(components, bool) or not 1 <= components <= 100_000:
+        if not is_size(components, MOST_COMPONENTS):
             raise ArtefactError("the model's number of components is not valid; get the release again.")
         expected = {
             "weights": ((components,), torch.float64),
             "probabilities": ((components, domain.width), torch.float32),
         }
-        if set(tensors) != set(expected):
-            raise ArtefactError("the model has missing or unknown tensors; get the release again.")
-        for name, (shape, dtype) in expected.items():
-            tensor = tensors[name]
-            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
-                raise ArtefactError(f"the tensor {name!r} has another shape or type; get the release again.")
-            if not bool(((tensor >= 0) & (tensor <= 1)).all()):  # false for NaN too
-                raise ArtefactError(f"the tensor {name!r} holds values outside [0, 1]; get the release again.")
-        model = cls(domain, tensors["weights"], tensors["probabilities"])
-        sums = [model.weights.sum(dim=0, keepdim=True)]
-        sums += [model.probabilities[:, column].double().sum(dim=1) for column in domain.table_columns]
-        if any(bool(((total - 1).abs() > SHARES_OFF).any()) for total in sums):
-            raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
-        return model
+        check_tensors(tensors, expected, 0, 1)
+        weights, probabilities = tensors["weights"], tensors["probabilities"]
+        for shares in (weights, *(probabilities[:, column] for column in domain.table_columns)):
+            check_shares(shares, SHARES_OFF)
+        return cls(domain, weights, probabilities)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records, stratified: components, items, and pairs of items appear as often as they should.

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError, UsageError
+from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
@@ -278,3 +278,36 @@ class Strategy(Protocol):
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
         """A generator from the parts of an untrusted release; raises ArtefactError unless every part is sound."""
+
+
+# -- the parts of an untrusted release ----------------------------------------------------------
+
+
+def is_size(value: object, most: int) -> TypeGuard[int]:
+    """Whether a value of an untrusted file can be a size."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def check_tensors(
+    tensors: Mapping[str, Tensor],
+    expected: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
+    least: float,
+    most: float,
+) -> None:
+    """Refuse tensors of other names, shapes or types than expected, or with a value out of bounds."""
+    if set(tensors) != set(expected):
+        raise ArtefactError("the model has missing or unknown tensors; get the release again.")
+    for name, (shape, dtype) in expected.items():
+        tensor = tensors[name]
+        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+            raise ArtefactError(f"the tensor {name!r} has another shape or type; get the release again.")
+        if not bool(((tensor >= least) & (tensor <= most)).all()):  # false for NaN too
+            raise ArtefactError(
+                f"the tensor {name!r} holds values outside [{least:g}, {most:g}]; get the release again."
+            )
+
+
+def check_shares(shares: Tensor, off: float) -> None:
+    """Refuse numbers that are not shares, along the last axis; their sum may miss 1 by `off`."""
+    if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > off).any()):
+        raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")
