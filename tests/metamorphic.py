@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+import dpgm.data.read.excel
 import dpgm.data.read.frames
 import dpgm.data.read.json_lines
 import dpgm.data.read.lines
@@ -659,6 +660,54 @@ def _written_cases() -> Iterator[Case]:
     )
 
 
+def _optional_cases() -> Iterator[Case]:
+    """What options add: comments, counts, persons beside records, grey levels."""
+    basket, table = {"shape": "basket", "domain": TEXT_SET}, {"domain": FLAT, "missing": ["?"]}
+
+    def lines(rng: random.Random) -> str:
+        comments = ["# plain", '#5" nail', '# "q" x', '#a,"b', "#"]
+        return rng.choice([*comments, "a,01", "é", '"a\n# x",01', '"a","#b"', '01,"# y"'])
+
+    def table_line(rng: random.Random) -> str:
+        comments = ["# plain", '#5" nail', '# "q" x', '#a,"b,1']
+        return rng.choice([*comments, "a,5,7", "01,?,1e1", '"a\n# x",5,5', '"q,#",5,8'])
+
+    yield Case("basket.csv comments", lines, text_lines, basket | {"comment": "#"}, ".csv", companion="a")
+    head, last = below_header("kind,code,size"), "a,5,7"
+    yield Case("table.csv comments", table_line, head, table | {"comment": "#"}, ".csv", companion=last)
+
+    def counted(rng: random.Random) -> Any:
+        pool = ["0", "1", "2.5", "-1", "0.0", " 3", "x" if rng.random() < 0.03 else "1"]
+        return person_of(rng), people(rng, lambda rng: (rng.choice([*KNOWN, "", "a; 01"]), rng.choice(pool)))
+
+    inner = delimited(",", ["who", "what", "n"])
+
+    def with_counts(path: Path, rows: list[Any]) -> None:
+        inner(path, [{"who": who, "what": what, "n": count} for who, (what, count) in scattered(rows)])
+
+    options = {"person": "who", "item": "what", "count": "n", "domain": TEXT_SET}
+    yield Case("long.csv counts", counted, with_counts, options, ".csv")
+    yield Case("long.csv counts split", counted, with_counts, options | {"item_separator": ";"}, ".csv")
+    write = delimited(",", ["who", *(one.name for one in TABLE.fields)])
+    options = {"domain": TABLE, "missing": ["?"], "person": "who"}
+    yield Case("table.csv persons", lambda rng: table_row(rng) | {"who": person_of(rng)}, write, options, ".csv")
+
+    def grey(rng: random.Random) -> list[list[int]]:
+        pool = [0, 1, 42, 43, 127, 128, 255, 256 if rng.random() < 0.02 else 3]
+        return [[rng.choice(pool) for _ in range(3)] for _ in range(2)]
+
+    def save(path: Path, rows: list[Any]) -> None:
+        np.save(path, np.array(rows))
+
+    yield Case("npy grey", grey, save, {"domain": Domain((Image("scan", 2, 3, 4),))}, ".npy")
+
+    def bits(rng: random.Random) -> dict[str, Any]:
+        odd = rng.random() < 0.1
+        return {label: rng.choice(["1", 1.0, None] if odd else [0, 1, True, False]) for label in KNOWN}
+
+    yield Case("pandas wide bits", bits, pandas_frame(None), {"domain": TEXT_SET})
+
+
 def _open_cases() -> Iterator[Case]:
     """Domains of which values, bounds or bins are still to be found."""
     names = [one.name for one in OPEN.fields]
@@ -819,6 +868,7 @@ def cases() -> list[Case]:
         *_long_cases(),
         *_wide_cases(),
         *_written_cases(),
+        *_optional_cases(),
         *_open_cases(),
         *_stay_cases(),
     ]
@@ -894,6 +944,7 @@ def small_blocks(size: int | None) -> Iterator[None]:
         (dpgm.data.read.lines, "BLOCK", size),
         (dpgm.data.read.parquet, "_BATCH", 3),
         (dpgm.data.read.json_lines, "_ROWS", 1),
+        (dpgm.data.read.excel, "_ROWS", 2),
         (dpgm.data.read.frames, "_CHUNK", 3),
     )
     before = [getattr(module, name) for module, name, _ in modules]

@@ -343,3 +343,17 @@ def test_arrays_take_no_options_of_columns(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
     with pytest.raises(UsageError, match="have no columns"):
         read_records(tmp_path / "x.npy", person="who", rows_per_person=2)
+
+
+def test_a_quotation_mark_in_a_comment_takes_no_rows_along(tmp_path, monkeypatch):
+    text = '# 5" nail\na,5\n# 6" nail\n"a","5"\n'
+    for block in (3, 1 << 20):
+        monkeypatch.setattr("dpgm.data.read.lines.BLOCK", block)
+        path = write(tmp_path / f"x{block}.csv", text)
+        assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}] * 2
+        path = write(tmp_path / f"y{block}.csv", "\ufeff" + text.replace("\n", "\r\n"))
+        assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}] * 2
+    cell = write(tmp_path / "z.csv", '"a\n# no comment",5\n')
+    assert sets(read_records(cell, shape="basket", comment="#", domain=CODES)) == [{"5"}]
+    with pytest.raises(UsageError, match="comment"):
+        ReadOptions(comment='"')

@@ -270,7 +270,13 @@ def table_columns(source: Input, guess: Guess) -> Columns:
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
-    block = first_block(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines)
+    block = first_block(
+        source,
+        quoted=True,
+        encoding=options.encoding,
+        skip_lines=options.skip_lines,
+        comment=options.comment,
+    )
     rows = [row for row in block.rows()[:_FIRST_ROWS] if is_kept(row, options.comment)]
     if options.stated_shape in (None, "wide"):
         _refuse_title(source, block, options, default)

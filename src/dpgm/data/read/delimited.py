@@ -15,7 +15,7 @@ import pyarrow.csv
 
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import MARK, blocks_of
+from dpgm.data.read.lines import MARK, TextBlock, blocks_of
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
@@ -88,12 +88,23 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
 
 def _first_row(source: Input, options: ReadOptions) -> tuple[bytes, str]:
     """The first row that is not left out, and where it is."""
-    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
+    for block in _blocks(source, options):
         for start in range(0, len(block.ends), _FEW):
             for at, row in enumerate(block.rows(start, start + _FEW), start):
                 if is_kept(row, options.comment):
                     return row, block.place(at)
     raise InputError(f"{source}: holds no records; give a file with at least one.")
+
+
+def _blocks(source: Input, options: ReadOptions) -> Iterator[TextBlock]:
+    """The text in blocks of whole rows, comments among them."""
+    return blocks_of(
+        source,
+        quoted=True,
+        encoding=options.encoding,
+        skip_lines=options.skip_lines,
+        comment=options.comment,
+    )
 
 
 def _zeros_and_ones(row: bytes, separator: str) -> bool:
@@ -218,7 +229,7 @@ def _chunks(
     source: Input, options: ReadOptions, names: tuple[str, ...], separator: str, header: bool
 ) -> Iterator[Chunk]:
     needed = options.columns_to_read(names)
-    for block in blocks_of(source, quoted=True, encoding=options.encoding, skip_lines=options.skip_lines):
+    for block in _blocks(source, options):
         text, count = block.text, len(block.ends)
         place: Place = block.place
         if b"\n\n" in text or text.startswith(b"\n") or options.comment is not None:

@@ -41,7 +41,13 @@ def line_columns(source: Input, options: ReadOptions, separator: str, *, integer
     With `integers` items are always numbers (FIMI); else they are texts, and `01` is not `1` unless
     the domain lists numbers.
     """
-    blocks = blocks_of(source, quoted=not integers, encoding=options.encoding, skip_lines=options.skip_lines)
+    blocks = blocks_of(
+        source,
+        quoted=not integers,
+        encoding=options.encoding,
+        skip_lines=options.skip_lines,
+        comment=options.comment,
+    )
     return _columns(source, _chunks(blocks, str(source), options, separator, integers))
 
 

@@ -97,6 +97,26 @@ def _one_line_end(data: bytes, quoted: bool) -> bytes:
     return np.delete(array, before_newline).tobytes()
 
 
+def _comment_lines(comment: str) -> re.Pattern[bytes]:
+    """What starts like a comment line, up to the end of that line."""
+    return re.compile(rb"(?:\A|(?<=[\r\n]))(?:%b)?%b[^\r\n]*" % (MARK, re.escape(comment.encode())))
+
+
+def _without_marks_in_comments(data: bytes, commented: re.Pattern[bytes]) -> bytes:
+    """Text with apostrophes for the quotation marks of comments; it begins where a row does.
+
+    A mark in a comment opens no cell: the rows from there to the next mark would go with the comment.
+    """
+    pieces, at, quotes = [], 0, 0
+    for match in commented.finditer(data):
+        quotes += data.count(b'"', at, match.start())
+        line = match[0].replace(b'"', b"'") if quotes % 2 == 0 else match[0]  # else it is part of a quoted cell
+        quotes += line.count(b'"')
+        pieces += [data[at : match.start()], line]
+        at = match.end()
+    return b"".join([*pieces, data[at:]]) if pieces else data
+
+
 def _without_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
     """Text without a byte order mark at the start of a row, be it the first one or any other."""
     if MARK not in text:
@@ -122,12 +142,16 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         ) from None
 
 
-def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> Iterator[TextBlock]:
+def blocks_of(
+    source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0, comment: str | None = None
+) -> Iterator[TextBlock]:
     """The text of an input in blocks of whole rows; with `quoted`, a line break within double quotes ends no row.
 
-    The first `skip_lines` lines are left out; lines keep their numbers in messages.
+    The first `skip_lines` lines are left out; lines keep their numbers in messages. A line that starts with `comment`
+    where a row does is a row, whatever quotation marks it holds.
     """
     file, carry, first_line = str(source), b"", 1 + skip_lines
+    commented = _comment_lines(comment) if comment is not None and quoted else None
     with open_bytes(source) as stream:
         pieces: Iterator[bytes] = filter(None, _as_utf8(stream, encoding, file))
         if skip_lines:
@@ -139,6 +163,8 @@ def blocks_of(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: 
             pending = b""
             if raw and data.endswith(b"\r"):  # its newline may come with the next block
                 data, pending = data[:-1], b"\r"
+            if commented is not None:
+                data = _without_marks_in_comments(data, commented)
             data = _one_line_end(data, quoted)
             ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
             cut = int(ends[-1]) + 1 if len(ends) else 0
@@ -195,9 +221,12 @@ def _below(pieces: Iterator[bytes], count: int, file: str) -> bytes:
     return data[at:]
 
 
-def first_block(source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0) -> TextBlock:
+def first_block(
+    source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0, comment: str | None = None
+) -> TextBlock:
     """The first block alone, to see what the file holds."""
-    block = next(blocks_of(source, quoted=quoted, encoding=encoding, skip_lines=skip_lines), None)
+    blocks = blocks_of(source, quoted=quoted, encoding=encoding, skip_lines=skip_lines, comment=comment)
+    block = next(blocks, None)
     if block is None:
         raise InputError(f"{source}: the file is empty; give a file with records.")
     return block

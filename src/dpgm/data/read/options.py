@@ -118,8 +118,8 @@ class ReadOptions:
         style = checked_style(self.decimal, self.thousands, self.strip_from_numbers)
         object.__setattr__(self, "strip_from_numbers", style.signs)
         validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=MOST_SKIPPED)
-        if self.comment == "":
-            raise UsageError("`comment` must be the text that comment lines start with.")
+        if self.comment is not None and (not self.comment or set(self.comment) & set('"\n\r')):
+            raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
         Room.within(self.memory)  # refuses what is not a size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
