@@ -75,7 +75,7 @@ def test_no_tuned_whole_number_stands_outside_the_rules(family):
 # fields of rules will do there. What may stand inside a function, with its reason:
 OTHERS = ("audit", "evaluation", "mechanisms", "synthesis", "data/inspect")
 INSIDE = {
-    "audit/audit.py": {40: "fewest fits, in a sentence that names it"},
+    "audit/findings.py": {40: "fewest fits, in a sentence that names it"},
     "audit/trials.py": {
         **dict.fromkeys((0.25, 0.4, 0.6, 0.7, 0.8, 1.3, 6.0, 8.0, 20.0, 24), "the audited settings, by keyword"),
         700.0: "the largest exponent of a double",

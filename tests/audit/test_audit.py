@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.audit import Finding, audit, audit_one_run, gates, one_run
+from dpgm.audit import Finding, audit, audit_one_run, findings, one_run
 from dpgm.audit.trials import CANARY, DOMAIN, Trials, configurations, one_fit, run_trials, score_of
 from dpgm.cli.app import load_commands, run
 from dpgm.data.records import Records
@@ -32,11 +32,11 @@ def gaussian_trials(mu, fits=2000, scalar=0.0, seed=0):
 
 
 def all_gates(trials):
-    limit, curve = gates.most_right(MECHANISM), gates.certified_curve(MECHANISM, 1e-5)
+    limit, curve = findings.most_right(MECHANISM), findings.certified_curve(MECHANISM, 1e-5)
     return [
-        gates.gate_of_guesses(trials, limit),
-        gates.gate_of_rates(trials, curve),
-        gates.gate_of_scalars(trials, limit, curve),
+        findings.gate_of_guesses(trials, limit),
+        findings.gate_of_rates(trials, curve),
+        findings.gate_of_scalars(trials, limit, curve),
     ]
 
 
@@ -44,16 +44,16 @@ def test_an_optimal_adversary_of_the_claimed_mechanism_comes_near_and_raises_no_
     trials = gaussian_trials(MU)
     assert all(gate.passed for gate in all_gates(trials))
     claimed = cost(MECHANISM, 1e-5).epsilon
-    shown = gates.lower_bound(trials, MECHANISM, 1e-5)
+    shown = findings.lower_bound(trials, MECHANISM, 1e-5)
     assert 0.8 * claimed < shown <= claimed
-    free = gates.assumption_free(trials, 1e-5)
+    free = findings.assumption_free(trials, 1e-5)
     assert 0.1 * claimed < free < shown
 
 
 def test_half_of_the_noise_is_seen_by_the_guesses():
     trials = gaussian_trials(2 * MU)
     assert not all_gates(trials)[0].passed
-    assert gates.lower_bound(trials, MECHANISM, 1e-5) > cost(MECHANISM, 1e-5).epsilon
+    assert findings.lower_bound(trials, MECHANISM, 1e-5) > cost(MECHANISM, 1e-5).epsilon
 
 
 def test_a_leak_that_the_score_does_not_look_at_is_seen_by_the_scan():
@@ -71,8 +71,8 @@ def test_a_lopsided_leak_is_seen_by_the_rates():
 
 
 def test_nothing_is_shown_without_a_signal():
-    assert gates.lower_bound(gaussian_trials(0.0), MECHANISM, 1e-5) == 0.0
-    assert gates.assumption_free(gaussian_trials(0.0), 1e-5) < 0.3
+    assert findings.lower_bound(gaussian_trials(0.0), MECHANISM, 1e-5) == 0.0
+    assert findings.assumption_free(gaussian_trials(0.0), 1e-5) < 0.3
 
 
 def test_gates_seldom_fail_a_correct_mechanism():
@@ -101,7 +101,7 @@ def test_the_canary_reaches_the_sensitivity_of_the_releases(name):
 
     configuration = CASES[name]
     randomness = trials.SystemRandomness()
-    gateway = trials.ObservedGateway(CANARY, randomness=randomness, allowance=configuration.plan.mechanisms)
+    gateway = trials.TraceGateway(CANARY, randomness=randomness, allowance=configuration.plan.mechanisms)
     trials._fit(gateway, configuration, 5)
     moved = trials._exact(configuration, CANARY, gateway.tape, 5, randomness)
     reached = {}
@@ -129,8 +129,8 @@ def test_a_pipeline_without_noise_is_caught(monkeypatch):
     )
     trials = run_trials(CASES["A"], 20)
     mechanisms, delta = CASES["A"].plan.mechanisms, CASES["A"].plan.delta
-    assert not gates.gate_of_guesses(trials, gates.most_right(mechanisms)).passed
-    assert gates.lower_bound(trials, mechanisms, delta) > CASES["A"].plan.epsilon
+    assert not findings.gate_of_guesses(trials, findings.most_right(mechanisms)).passed
+    assert findings.lower_bound(trials, mechanisms, delta) > CASES["A"].plan.epsilon
 
 
 def test_audits_are_asked_for_by_name_and_need_some_fits():
@@ -154,21 +154,20 @@ def test_a_verdict_follows_from_gates_and_bound():
     assert finding().strong
     assert "weak" in finding(epsilon_lower=1.0).verdict
     assert "BUG" in finding(epsilon_lower=4.1).verdict
-    failed = gates.Gate("G1", 1e-9, False, "")
+    failed = findings.Gate("G1", 1e-9, False, "")
     assert not finding(gates=(failed,)).passed
     assert finding().to_json()["share"] == 0.75
 
 
 def test_an_alarm_is_looked_into_once_with_more_fits(monkeypatch):
-    module = __import__("dpgm.audit.audit", fromlist=["audit"])
     asked = []
 
     def fake(configuration, fits, workers, progress):
         asked.append(fits)
         return finding(epsilon_lower=5.0 if len(asked) == 1 else 3.0)
 
-    monkeypatch.setattr(module, "_audit", fake)
-    assert module.audit(["A"], fits=40)[0].passed
+    monkeypatch.setattr(findings, "_audit", fake)
+    assert audit(["A"], fits=40)[0].passed
     assert asked == [120, 480]
 
 
@@ -210,15 +209,16 @@ def test_one_run_needs_a_set_of_items():
 
 def test_the_command_prints_verdicts_and_exits_1_on_a_bug(monkeypatch, capsys, tmp_path):
     load_commands()
-    module = __import__("dpgm.audit.audit", fromlist=["audit"])
-    monkeypatch.setattr(module, "_audit", lambda *_: finding(gates=(gates.Gate("G1", 0.4, True, "60 % right"),)))
+    monkeypatch.setattr(
+        findings, "_audit", lambda *_: finding(gates=(findings.Gate("G1", 0.4, True, "60 % right"),))
+    )
     assert run(["audit", "--only", "A", "--quiet"]) == 0
     assert "claimed epsilon 4.00, shown at least 3.00 (75%): no contradiction" in capsys.readouterr().out
     assert run(["audit", "--only", "A", "--json", "--out", str(tmp_path / "audit.json")]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["passed"]
     assert printed == json.loads((tmp_path / "audit.json").read_text())
-    monkeypatch.setattr(module, "_audit", lambda *_: finding(epsilon_lower=4.5))
+    monkeypatch.setattr(findings, "_audit", lambda *_: finding(epsilon_lower=4.5))
     assert run(["audit", "--only", "A", "--quiet"]) == 1
     assert "PRIVACY BUG" in capsys.readouterr().err
     assert run(["audit", "--quick", "--data", "x"]) == 2

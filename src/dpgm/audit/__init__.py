@@ -11,8 +11,7 @@ guess is right gives a lower bound on epsilon, to be compared with the certified
 that keep these canaries safe. The argument is in docs/guarantee.md; this is its smoke alarm.
 """
 
-from dpgm.audit.audit import Finding, audit
-from dpgm.audit.gates import Gate
+from dpgm.audit.findings import Finding, Gate, audit
 from dpgm.audit.one_run import OneRunFinding, audit_one_run
 
 __all__ = ["Finding", "Gate", "OneRunFinding", "audit", "audit_one_run"]

@@ -20,17 +20,16 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from dpgm.audit.audit import Claim
-from dpgm.audit.gates import bisect
-from dpgm.audit.trials import ObservedGateway, ReplayGateway
+from dpgm.audit.findings import Claim, bisect
+from dpgm.audit.trials import ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.errors import PrivacyWarning, UsageError
-from dpgm.mechanisms.gateway import Call
+from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Layout
-from dpgm.strategy.protocol import Progress, RunContext, silent
+from dpgm.strategy.protocol import Generator, Progress, RunContext, silent
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator
@@ -102,14 +101,16 @@ def audit_one_run(
     with warnings.catch_warnings():  # the data is public; a weak claim is what an audit comes nearest to
         warnings.simplefilter("ignore", PrivacyWarning)
         plan = make_plan(Config(epsilon, model=model), len(data), domain)
-    gateway = ObservedGateway(data, randomness=randomness, allowance=plan.mechanisms)
     seed = int(randomness.draws().initial_seed())
-    context = RunContext(progress=progress)
-    generator = fit_generator(gateway, plan, domain, draws=torch.Generator().manual_seed(seed), context=context)
+
+    def fit(gateway: Gateway, progress: Progress) -> Generator:
+        draws = torch.Generator().manual_seed(seed)
+        return fit_generator(gateway, plan, domain, draws=draws, context=RunContext(progress=progress))
+
+    gateway = TraceGateway(data, randomness=randomness, allowance=plan.mechanisms)
+    generator = fit(gateway, progress)
     replay = ReplayGateway(made.records, randomness=randomness, tape=gateway.tape, allowance=plan.mechanisms)
-    replay.run(
-        lambda: fit_generator(replay, plan, domain, draws=torch.Generator().manual_seed(seed), context=RunContext())
-    )
+    replay.run(lambda: fit(replay, silent))
     layout = generator.model.layout if isinstance(generator, Mixture) else None
     scores = _scores(gateway.calls, gateway.tape, replay.exact, made, layout)
     guesses, right = _guess(scores, coins)

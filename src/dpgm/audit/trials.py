@@ -105,21 +105,6 @@ class Trials:
     released: tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
-class ObservedGateway(Gateway):
-    """A live gateway that writes down what leaves it: calls and noisy values."""
-
-    def __init__(self, records: Records, **options: Any) -> None:
-        super().__init__(records, **options)
-        self.calls: list[Call] = []
-        self.tape: list[Tensor] = []
-
-    def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
-        noisy = super()._answer(call, query, rows)
-        self.calls.append(call)
-        self.tape.append(noisy.clone())
-        return noisy
-
-
 class _Done(Exception):
     """Every released value has been answered for."""
 
@@ -182,7 +167,7 @@ def one_fit(configuration: Configuration, member: bool) -> tuple[float, NDArray[
     records = concatenate([configuration.records, CANARY]) if member else configuration.records
     randomness = SystemRandomness()
     public_seed = int(randomness.draws().initial_seed())
-    gateway = ObservedGateway(records, randomness=randomness, allowance=configuration.plan.mechanisms)
+    gateway = TraceGateway(records, randomness=randomness, allowance=configuration.plan.mechanisms)
     state = _fit(gateway, configuration, public_seed)
     canary = _exact(configuration, CANARY, gateway.tape, public_seed, randomness)
     others = _exact(configuration, configuration.records, gateway.tape, public_seed, randomness)

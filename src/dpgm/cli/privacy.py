@@ -313,8 +313,8 @@ def audit(
 
     Example: dpgm audit --quick
     """
-    from dpgm.audit.audit import FITS, QUICK_FITS
-    from dpgm.audit.audit import audit as audit_tiny
+    from dpgm.audit.findings import FITS, QUICK_FITS
+    from dpgm.audit.findings import audit as audit_tiny
 
     if data is not None and (only or quick or fits is not None):
         raise UsageError("--only, --quick and --fits are about tiny fits; leave them out with --data.")
