@@ -71,7 +71,7 @@ def rehash(folder: Path) -> None:
 
 def rewrite_readme(folder: Path) -> None:
     """The README that belongs to the certificate as it is now, and its hash."""
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
     from dpgm.synthesis.readme import release_readme
     from dpgm.synthesis.verification import read_domain
 

@@ -45,7 +45,6 @@ from dpgm.privacy.accountant import cost as cost
 from dpgm.privacy.certificate import Certificate as Certificate
 from dpgm.privacy.events import Mechanism as Mechanism
 from dpgm.privacy.ledger import Ledger as Ledger
-from dpgm.privacy.release_checks import Verification as Verification
 from dpgm.report.html import write_report as write_report
 from dpgm.statistics.fourier_features import FourierFeatures as FourierFeatures
 from dpgm.strategy.settings import Config as Config
@@ -55,6 +54,7 @@ from dpgm.synthesis.plan import read_plan as read_plan
 from dpgm.synthesis.release import Release as Release
 from dpgm.synthesis.release import load as load
 from dpgm.synthesis.synthesizer import Synthesizer as Synthesizer
+from dpgm.synthesis.verification import Verification as Verification
 from dpgm.synthesis.verification import verify as verify
 
 __version__: str

@@ -7,18 +7,10 @@ import pytest
 from dpgm.errors import ArtefactError
 from dpgm.privacy import certificate as certificates
 from dpgm.privacy.accountant import ACCOUNTANT, cost
-from dpgm.privacy.certificate import Certificate, LedgerMark
+from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate, sha256_of
 from dpgm.privacy.events import Adjacency, Mechanism
-from dpgm.privacy.release_checks import (
-    Verification,
-    accounting_checks,
-    file_checks,
-    promise_checks,
-    read_certificate,
-    sha256_of,
-)
+from dpgm.synthesis.verification import Verification, accounting_checks, file_checks, promise_checks
 
-FILES = ("model.safetensors", "domain.json", "README.md")
 MECHANISMS = (
     Mechanism("cluster counts", 84.494, 8),
     Mechanism("norms", 4.8, 500, 0.01, "step"),
@@ -86,7 +78,7 @@ def verify_release(folder):
     certificate = read_certificate(folder)
     promises, weak = promise_checks(certificate)
     epsilon, accounting = accounting_checks(certificate)
-    checks = (*accounting, *promises, *file_checks(folder, certificate, FILES))
+    checks = (*accounting, *promises, *file_checks(folder, certificate))
     return Verification(certificate, checks, epsilon, weak)
 
 

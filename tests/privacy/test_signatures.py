@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import DiskError, UsageError
 from dpgm.privacy import signatures
-from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key, read_public_key, signature_check
+from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key, read_public_key, why_not_signed
 
 load_commands()
 
@@ -98,21 +98,21 @@ def test_files_that_are_no_keys_are_refused(tmp_path, keys):
 
 def test_a_signature_is_of_one_key_and_one_text(tmp_path, keys, signed):
     key = read_public_key(keys[1])
-    assert signature_check(signed, key).ok
-    assert not signature_check(signed, read_public_key(create_keys(tmp_path / "b")[1])).ok
+    assert why_not_signed(signed, key) is None
+    assert why_not_signed(signed, read_public_key(create_keys(tmp_path / "b")[1]))
     (signed / "certificate.json").write_bytes(b"{ }")
-    assert "not one of this key" in signature_check(signed, key).why
+    assert "not one of this key" in why_not_signed(signed, key)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 63, b"\0" * 64, b"\0" * 65, b"\0" * 10_000])
 def test_other_bytes_are_no_signature(signed, keys, content):
     (signed / "certificate.sig").write_bytes(content)
-    assert not signature_check(signed, read_public_key(keys[1])).ok
+    assert why_not_signed(signed, read_public_key(keys[1]))
 
 
 def test_no_signature_and_a_link_are_told_apart(signed, keys, tmp_path):
     key = read_public_key(keys[1])
     (signed / "certificate.sig").rename(tmp_path / "sig")
-    assert "is not signed" in signature_check(signed, key).why
+    assert "is not signed" in why_not_signed(signed, key)
     (signed / "certificate.sig").symlink_to(tmp_path / "sig")
-    assert "cannot be read" in signature_check(signed, key).why
+    assert "cannot be read" in why_not_signed(signed, key)

@@ -70,7 +70,7 @@ def test_a_fit_planned_without_a_domain_verifies(tmp_path, short_fits):
 def test_a_delta_above_one_over_n_is_refused(folder, capsys):
     """Delta 0.5 at N = 20,000, with both epsilons and the README made to suit it."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
 
     mechanisms = read_certificate(folder).mechanisms
     epsilons = {
@@ -84,7 +84,7 @@ def test_a_delta_above_one_over_n_is_refused(folder, capsys):
 
 def test_a_weak_delta_is_warned_of(folder, capsys):
     from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
 
     mechanisms = read_certificate(folder).mechanisms
     delta = 1 / 30_000  # between 1/(10 N) and 1/N
@@ -127,7 +127,7 @@ def test_a_warning_of_a_seed_beside_private_is_refused(folder, capsys):
 def _costed(folder, mechanisms):
     """Both lists are these mechanisms, and both epsilons what they cost."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
 
     edit(folder, lambda d: d.update(planned=mechanisms, mechanisms=mechanisms))
     certificate = read_certificate(folder)

@@ -97,8 +97,7 @@ def verify(
 
     Example: dpgm verify release --signed-by office.pub
     """
-    from dpgm.privacy.release_checks import Check
-    from dpgm.synthesis.verification import is_signed
+    from dpgm.synthesis.verification import Check, is_signed
 
     if not release.is_dir():
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
@@ -234,7 +233,7 @@ def ledger_check(
     releases: list[Path] | None = argument("Release folders that must be in it.", None),
 ) -> None:
     """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
 
     if not file.is_file():
         raise UsageError(f"{file} does not exist.")

@@ -165,7 +165,7 @@ def evaluate(
     """
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
     from dpgm.evaluation.inputs import file_inputs, read_alike
-    from dpgm.privacy.release_checks import read_certificate
+    from dpgm.privacy.certificate import read_certificate
     from dpgm.synthesis.verification import stated_domain
 
     _check_outputs(out, json_output, force, (real, synthetic, test, workload, options.labels, test_labels))

@@ -2,14 +2,20 @@
 
 A certificate lists every mechanism that touched the data, so that anyone can recompute epsilon from it; it names
 the other files of the release by their SHA-256. Reading is strict: a key too many, a key missing, a wrong type or
-an unknown format version is refused, because a certificate that is half understood promises nothing.
+an unknown format version is refused, because a certificate that is half understood promises nothing. Hostile folders
+are expected: no link is followed, and nothing is read above a size.
 """
 
+import hashlib
 import json
 import math
+import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from io import BufferedReader
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgm.errors import ArtefactError
@@ -18,7 +24,8 @@ from dpgm.privacy.events import Adjacency, Mechanism
 
 FORMAT = 2  # 2: the plan's public settings are part of it
 LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
-CERTIFICATE_NAME = "certificate.json"
+LARGEST_FILE = 2**31  # bytes of any file of a release; a larger one is not even hashed, since that could take hours
+CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
 LONGEST_TEXT = 1000  # characters of a name or a sentence
 DEEPEST = 10  # lists and objects inside each other; ours have four
@@ -158,6 +165,54 @@ class Certificate:
         if not certificate.epsilon >= 0 or not 0 < certificate.delta < 1 or certificate.records < 1:
             raise ArtefactError("the certificate's `epsilon`, `delta` or `records` is out of range.")
         return certificate
+
+
+# -- files that nobody vouches for ---------------------------------------------------------------------------------
+
+
+def read_certificate(folder: Path | str) -> Certificate:
+    """The certificate of a release folder; raises ArtefactError if there is none that can be read."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ArtefactError(f"{folder} is not a release folder.")
+    return Certificate.from_json(read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
+
+
+def read_text(path: Path, at_most: int) -> str:
+    """The text of a regular file of at most so many bytes; raises ArtefactError."""
+    try:
+        return read_bytes(path, at_most).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ArtefactError(f"{path} is not UTF-8 text.") from None
+
+
+def read_bytes(path: Path, at_most: int) -> bytes:
+    """The bytes of a regular file of at most so many; a larger one is refused before it is read."""
+    with _open_regular(path, at_most) as stream:
+        return stream.read(os.fstat(stream.fileno()).st_size)  # not `at_most`: so much would be allocated
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a regular file, read in blocks; a link, a device or a file too large is refused."""
+    with _open_regular(path, LARGEST_FILE) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _open_regular(path: Path, at_most: int) -> BufferedReader:
+    try:
+        stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be read: {error.strerror}.") from None
+    found = os.fstat(stream.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size <= at_most:
+        return stream
+    stream.close()
+    if not stat.S_ISREG(found.st_mode):
+        raise ArtefactError(f"{path} is not a regular file.")
+    raise ArtefactError(f"{path} is larger than {at_most} bytes, so it is not one of ours.")
+
+
+# -- strict JSON ---------------------------------------------------------------------------------------------------
 
 
 def strict_json(text: str, what: str, at_most: int | None = None) -> Any:

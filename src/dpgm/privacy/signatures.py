@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE
-from dpgm.privacy.release_checks import SIGNATURE_NAME, Check, read_bytes
+from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, SIGNATURE_NAME, read_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -99,21 +98,20 @@ def fingerprint(key: "Ed25519PublicKey") -> str:
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
 
 
-def signature_check(folder: Path, key: "Ed25519PublicKey") -> Check:
-    """Whether the folder's certificate was signed with the private half of `key`."""
+def why_not_signed(folder: Path, key: "Ed25519PublicKey") -> str | None:
+    """Why the folder's certificate does not count as signed with the private half of `key`; None if it does."""
     from cryptography.exceptions import InvalidSignature
 
-    label = f"signed by {fingerprint(key)}"
     if not os.path.lexists(folder / SIGNATURE_NAME):
-        return Check(label, False, "the release is not signed")
+        return "the release is not signed"
     try:
         signature = read_bytes(folder / SIGNATURE_NAME, SIGNATURE_BYTES)
         key.verify(signature, read_bytes(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
     except ArtefactError as error:
-        return Check(label, False, str(error))
+        return str(error)
     except InvalidSignature:
-        return Check(label, False, "the signature is not one of this key for this certificate")
-    return Check(label, True)
+        return "the signature is not one of this key for this certificate"
+    return None
 
 
 def _key_bytes(path: Path) -> bytes:

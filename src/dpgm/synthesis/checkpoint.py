@@ -31,7 +31,7 @@ from dpgm.compute import parallel
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.release_checks import sha256_of
+from dpgm.privacy.certificate import sha256_of
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import History, Journal, damaged
 from dpgm.synthesis.plan import Plan

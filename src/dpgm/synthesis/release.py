@@ -11,8 +11,14 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
-from dpgm.privacy.certificate import CERTIFICATE_NAME, Certificate
-from dpgm.privacy.release_checks import SIGNATURE_NAME, read_certificate, read_text, sha256_of
+from dpgm.privacy.certificate import (
+    CERTIFICATE_NAME,
+    SIGNATURE_NAME,
+    Certificate,
+    read_certificate,
+    read_text,
+    sha256_of,
+)
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme

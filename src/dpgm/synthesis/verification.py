@@ -7,30 +7,35 @@ is another question, which only a signature answers.
 """
 
 import json
+import os
 import re
-from dataclasses import replace
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpgm import validation
 from dpgm.data.domain import Date, DateTime, Domain, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_cells import MOST_PLACES, UNITS
 from dpgm.data.number_fields import OpenNumber
-from dpgm.errors import ArtefactError, DpgmError, UsageError
+from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
-from dpgm.privacy.accountant import ACCOUNTANT
-from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate, strict_json
-from dpgm.privacy.release_checks import (
+from dpgm.privacy.accountant import ACCOUNTANT, cost
+from dpgm.privacy.certificate import (
+    CERTIFICATE_NAME,
+    LARGEST_CERTIFICATE,
     SIGNATURE_NAME,
-    Check,
-    Verification,
-    accounting_checks,
-    file_checks,
-    promise_checks,
+    Certificate,
     read_certificate,
     read_text,
+    sha256_of,
+    strict_json,
 )
-from dpgm.privacy.signatures import read_public_key, signature_check
+from dpgm.privacy.events import Adjacency
+from dpgm.privacy.signatures import fingerprint, read_public_key, why_not_signed
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.domain_discovery import discovery_statements
@@ -50,6 +55,44 @@ PRIVATE_RANDOMNESS = "private randomness"  # the one check that an honest NOT PR
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
+# Accountants of other versions discretise a little differently; a promise may differ by no more than that.
+EPSILON_SLACK = 1e-4
+# A certificate states what its mechanisms cost. One that states much more has lost a mechanism.
+EPSILON_EXCESS = 1e-3
+_MOST_NAMES = 100  # of a folder are listed; a release has five
+
+
+@dataclass(frozen=True)
+class Check:
+    """One named check, whether it held, and why not."""
+
+    name: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All checks of one release.
+
+    `epsilon` is what the mechanisms cost, computed anew (infinite where that could not be done); `warnings` say what
+    holds and is weak all the same.
+    """
+
+    certificate: Certificate
+    checks: tuple[Check, ...]
+    epsilon: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check held."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that did not hold."""
+        return tuple(check for check in self.checks if not check.ok)
 
 
 def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verification:
@@ -84,8 +127,8 @@ def examine(
     checks = [
         *promises,
         *_text_checks(folder, certificate),
-        *file_checks(folder, certificate, FILES),
-        *(() if key is None else (signature_check(folder, key),)),
+        *file_checks(folder, certificate),
+        *(() if key is None else (_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)),)),
     ]
     domain, readable = _domain_check(folder)
     checks.append(readable)
@@ -160,6 +203,92 @@ def _same(found: str, written: str) -> str | None:
 
 def _reason(error: DpgmError) -> str:
     return str(error).partition(";")[0].rstrip(".")
+
+
+def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[str, ...]]:
+    """Whether the budget is one a fit would accept and the run kept to its plan; and what is weak all the same."""
+    why = None
+    with warnings.catch_warnings(record=True) as weak:
+        warnings.simplefilter("always", PrivacyWarning)
+        try:
+            validation.budget(epsilon=certificate.epsilon, delta=certificate.delta, records=certificate.records)
+        except DpgmError as error:
+            why = str(error)
+    add_remove = certificate.adjacency is Adjacency.ADD_REMOVE
+    checks = (
+        _check("budget", why),
+        _check("adjacency", None if add_remove else "fits are accounted under add-remove alone"),
+        _check("plan equals run", _other_mechanisms(certificate)),
+    )
+    return checks, tuple(str(entry.message) for entry in weak if issubclass(entry.category, PrivacyWarning))
+
+
+def _other_mechanisms(certificate: Certificate) -> str | None:
+    planned, ran = Counter(certificate.planned), Counter(certificate.mechanisms)
+    for missing in planned - ran:
+        return f"the mechanism {missing.name!r} of the plan is missing or differs"
+    for extra in ran - planned:
+        return f"the mechanism {extra.name!r} is not in the plan"
+    return None if ran else "no mechanism is listed"
+
+
+def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple[float, tuple[Check, ...]]:
+    """Epsilon recomputed from the mechanisms, and both figures the certificate states held against it.
+
+    With `cache`, figures that this machine computed before are looked up.
+    """
+    try:
+        recomputed, replaced = (
+            cost(certificate.mechanisms, certificate.delta, adjacency, cache=cache).epsilon
+            for adjacency in (certificate.adjacency, Adjacency.REPLACE_ONE)
+        )
+    except DpgmError as error:
+        return float("inf"), (_check("epsilon", f"the mechanisms cannot be costed: {error}"),)
+    stated, second = certificate.epsilon, certificate.epsilon_replace_one
+    low = high = same = None
+    if stated < _lowest(recomputed):
+        low = f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}"
+    if stated > _highest(recomputed):
+        high = f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
+    if second is None or not _lowest(replaced) <= second <= _highest(replaced):
+        text = "none" if second is None else f"{second:.6g}"
+        same = f"it states {text}, its mechanisms cost {replaced:.6g}"
+    checks = {"epsilon": low, "mechanisms complete": high, "epsilon if a record is replaced": same}
+    return recomputed, tuple(_check(name, why) for name, why in checks.items())
+
+
+def _lowest(recomputed: float) -> float:
+    return recomputed * (1 - EPSILON_SLACK) - 1e-6
+
+
+def _highest(recomputed: float) -> float:
+    return recomputed * (1 + EPSILON_EXCESS) + 1e-6
+
+
+def file_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
+    """Whether the folder holds exactly a release's files, the certificate and at most its signature, unchanged."""
+    with os.scandir(folder) as entries:
+        present = {entry.name for entry in islice(entries, _MOST_NAMES)} - {SIGNATURE_NAME}
+    listed = _other_names(set(certificate.files), set(FILES), "the certificate does not list {!r}")
+    lies_there = _other_names(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
+    hashes = (_check(f"sha256 of {name}", _other_bytes(folder, name, certificate)) for name in sorted(FILES))
+    return (_check("listed files", listed), _check("folder listing", lies_there), *hashes)
+
+
+def _other_names(names: set[str], expected: set[str], missing: str) -> str | None:
+    for extra in sorted(names - expected):
+        return f"{extra[:60]!r} is not a file of a release"
+    for absent in sorted(expected - names):
+        return missing.format(absent)
+    return None
+
+
+def _other_bytes(folder: Path, name: str, certificate: Certificate) -> str | None:
+    try:
+        same = sha256_of(folder / name) == certificate.files.get(name, "")
+    except ArtefactError as error:
+        return str(error)
+    return None if same else "the file is not the one the certificate describes"
 
 
 def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
