@@ -1,7 +1,7 @@
 """The evaluation in words: a grade, one headline, and what is good and what is off, for people who skip numbers.
 
-`VerdictRules` holds every limit with its reason. A check looks at one kind of figure and yields what it finds; no grade
-is better than the worst finding.
+`VerdictRules` holds every limit with its reason (but for copies: see `copies.py`). A check looks at one kind of figure
+and yields what it finds; no grade is better than the worst finding.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,10 +78,6 @@ class VerdictRules:
     lost_items: Limits = Limits(0.05, 0.3)
     # Share of what real records hold that the domain does not list, so that it is missing from every synthetic record.
     outside: Limits = Limits(0.05, 0.2)
-    # More copies of unique real records than twice what chance gives, 2 % of all and five records: made from the rows.
-    copies_factor: float = 2.0
-    copies_share: float = 0.02
-    copies_records: int = 5
     # Distinct records relative to the real data: below, the same records come again and again.
     distinct_ratio: Limits = Limits(0.2, 0.5)  # of the missing part: 1 - ratio
     # Relative error of the worst item from which it is named, and share of the most frequent sets that should be found.
@@ -419,12 +415,12 @@ def _copies(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             f"The same records come again and again: {percent(measured.synthetic_distinct)} of them are distinct, "
             f"of as many real ones {percent(measured.real_distinct)}.",
         )
-    by_chance = rules.copies_factor * measured.expected + rules.copies_share
-    if measured.copied > by_chance + rules.copies_records / measured.records:
+    if measured.copied > measured.limit:
         yield _graded(
             _COPIES,
-            f"{percent(measured.copied)} of the synthetic records equal a real record that occurs only once; chance "
-            f"alone would give {percent(measured.expected)}. Were they made from the rows?",
+            f"Of the {measured.records:,} synthetic records that are rare enough to tell, {percent(measured.copied)} "
+            f"equal a real record that occurs only once; chance alone would give {percent(measured.expected)}. Were "
+            "they made from the rows?",
         )
 
 
