@@ -15,7 +15,7 @@ def shape(values, field, std, columns_std, seed):
     slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, columns_std, BOUND_SLOTS)
     grid = grid_of(*estimate_bounds(field, slots, columns_std, RULES), field.format, field.scale)
     noisy = grid.counts(grid.cell_of(ticks)) + np.rint(rng.normal(0, std, grid.size))
-    cells = estimate_cells(noisy, grid, std, float(len(values)), RULES)
+    cells = estimate_cells(noisy, grid, std, float(len(values)), RULES, (True, True))
     found = shape_number(field, grid, cells, False, {}, std, len(values), RULES).field
     return draw_shaped(found, shaped_codes(found, ticks), rng)
 
@@ -174,3 +174,16 @@ def test_days_of_the_month_have_positions_of_their_own_where_they_stand_out():
         widths.append(shape_number(field, grid, cells, False, {}, 60.0, records, RULES).field.width)
     assert widths[0] == 31
     assert widths[1] <= RULES.few_values
+
+
+def test_years_of_many_records_stay_in_their_century():
+    """50,000 years of which none is 1024 or 2047, the ends of the range that is found, and noise of 50."""
+    field = Numeric("year", "discover", "discover", integer=True)
+    spreads, at_ends = [], 0
+    for seed in range(40):
+        years = np.rint(np.random.default_rng(200 + seed).triangular(1930, 1995, 2005, 50_000))
+        drawn = shape(years, field, 50.0, 50.0, seed)
+        at_ends += bool(np.isin(drawn, (1024.0, 2047.0)).any())
+        spreads.append(drawn.std() / years.std())
+    assert at_ends <= 2  # it was 31
+    assert np.quantile(spreads, 0.9) < 1.1  # it was 2.2

@@ -321,8 +321,9 @@ def _discover_numbers(
         total = plan.records - (max(counts.missing, 0.0) if missing else 0.0)
         special = dict(zip(column.specials, np.maximum(counts.specials, 0.0).tolist(), strict=True))
         total = max(total - sum(special.values()), 1.0)
-        cells = estimate_cells(counts.groups, column.grid, measured.std, total, rules)
         low, high = bounds[field.name]
+        ends = (field.bounds[0] is None, field.bounds[1] is None)
+        cells = estimate_cells(counts.groups, column.grid, measured.std, total, rules, ends)
         exact = {
             float(value): total * fields**0.5
             for (name, value), total in zip(found.values, found.sums, strict=True)

@@ -139,16 +139,25 @@ def _with_tails(counts: Floats, first: int, last: int, least: float, together: i
     return end - outermost(counts[::-1], end - first), outermost(counts, last)
 
 
-def estimate_cells(noisy: Floats, grid: Grid, std: float, total: float, rules: DiscoveryRules) -> Floats:
+def estimate_cells(
+    noisy: Floats,
+    grid: Grid,
+    std: float,
+    total: float,
+    rules: DiscoveryRules,
+    found: tuple[bool, bool] = (False, False),
+) -> Floats:
     """How many records lie in every cell: not negative, and `total` in all.
 
     From coarse to fine: what a group holds is shared out among its parts by their own noisy counts, which are trusted
     as far as they differ from what the groups around suggest by more than noise does. Far out, where no group stands
-    out, there is nothing.
+    out, there is nothing. `found` is whether either end of the range is not stated.
     """
     at = len(grid.apart)
     apart = np.array(grid.apart, dtype=np.int64)
-    least = rules.apart_seen * std if std > rules.apart_noise * total else 0.0
+    ends = (found[0] & (apart == 0)) | (found[1] & (apart == grid.cells - 1))
+    ends &= np.array(grid.edges)[apart] != 0  # many people have none of something
+    least = np.where(ends | (std > rules.apart_noise * total), rules.apart_seen * std, 0.0)
     alone = np.where(noisy[:at] > least, _believed(noisy[:at], std, rules.rare_apart), 0.0)
     alone *= min(1.0, total / max(float(alone.sum()), 1e-12))
     above, mass = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
@@ -219,7 +228,8 @@ def _within_sight(
 
     At least the fewest neighbours that hold the total but for noise: of few records no group may stand out.
     """
-    clear = np.flatnonzero(counts > rules.far * std)
+    far = rules.far if std > rules.apart_noise * total else rules.far_many
+    clear = np.flatnonzero(counts > far * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
         first, last = _with_tails(counts, int(clear[0]), int(clear[-1]), rules.tails * std, rules.together)
