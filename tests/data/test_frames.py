@@ -1,6 +1,7 @@
 """Frames of pandas, polars and pyarrow: kinds from the schema or the domain, long frames, drafts, dtypes back."""
 
 import datetime
+import zoneinfo
 
 import numpy as np
 import pandas as pd
@@ -209,6 +210,8 @@ def test_moments_of_a_time_zone_are_what_clocks_show_there_in_a_column_of_its_ow
     there = pd.Timestamp("2020-01-31 00:30").tz_localize("Europe/Berlin")
     alone, beside = raw([there], "date", **DATES), raw([there, "2020-01-31"], "date", **DATES)
     assert [*alone, *alone] == beside == [18292.0, 18292.0]
+    old = datetime.datetime(1880, 1, 1, 12, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))  # 53 min 28 s from Greenwich
+    assert raw([old], "date", **DATES) == raw([old, "2020-01-31"], "date", **DATES)[:1]
 
 
 def test_a_text_beside_dates_does_not_change_how_they_are_read_by_a_pattern():
@@ -243,6 +246,18 @@ def test_no_row_decides_the_dtypes_of_samples():
     stated = pd.DataFrame([usual]).astype({"age": "uint8", "ward": "category"})
     assert dict(read_frame(stated, domain).dtypes) == {"age": "uint8", "old": "", "ward": "category", "seen": ""}
     assert stated.dtypes.astype(str)["seen"].startswith("datetime64")
+
+
+@pytest.mark.parametrize("written", ["2020-05-01T00:00Z", "2020-05-01T00:00+01:00"])
+def test_no_row_decides_whether_moments_have_an_offset(written):
+    moments = pd.to_datetime([written, "2020-06-01" + written[10:]])
+    odd = moments.astype(object).append(pd.Index(["2020-05-01"], dtype=object))
+    domain = {"fields": [{"name": "seen", "kind": "date", "low": "2020-01-01", "high": "2021-01-01"}]}
+    frames = [pd.DataFrame({"seen": column}) for column in (moments, odd)]
+    assert frames[0]["seen"].dtype != frames[1]["seen"].dtype
+    assert [read_frame(frame, domain).dtypes for frame in frames] == [(("seen", ""),)] * 2
+    found = [read_frame(frame, discover=True).records.domain.origin for frame in frames]
+    assert found == ["judged", "judged"]
 
 
 def test_moments_of_a_time_zone_come_back_in_it():

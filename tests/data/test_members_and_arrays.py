@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import dpgm
-from dpgm.data.domain import Categorical, Domain, Numeric
+from dpgm.data.domain import Categorical, Domain, Image, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.frames import read_frame
 from dpgm.errors import InputError, UsageError
@@ -101,7 +101,8 @@ def test_a_row_with_two_values_of_a_column_is_refused(tmp_path, ending):
         path.write_bytes(struct.pack(">IIII", 0x803, 2, 2, 2) + (rows * 255).tobytes())
     fields = (Categorical("a", ("x", "y")), Categorical("b", ("x", "y")))
     domain = Domain(fields) if ending != "idx" else Domain((Categorical("a", ("w", "x", "y", "z")),))
-    with pytest.raises(InputError, match=r"row .*exactly one of them must be 1"):
+    fault = r"row .*exactly one of them must be 1" if ending != "idx" else "must list an image of 2 x 2"
+    with pytest.raises(InputError, match=fault):
         dpgm.read_records(path, domain=domain)
 
 
@@ -130,3 +131,34 @@ def test_one_column_cannot_hold_both_persons_and_items(package):
             item="a",
             discover=True,
         )
+
+
+def idx(path, array):
+    header = struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape)
+    path.write_bytes(header + array.astype(np.uint8).tobytes())
+    return path
+
+
+def test_labels_beside_images_that_just_fit_sixteen_bits(tmp_path):
+    """Positions of labels beyond 32,767 were wrapped to negative ones."""
+    images = np.zeros((2, 181, 181))
+    images[:, 5, 5] = 255
+    labels = idx(tmp_path / "labels.idx", np.array([7, 9]))
+    records = dpgm.read_records(idx(tmp_path / "images.idx", images), labels=labels)
+    assert records.indices.tolist() == [910, 32768, 910, 32770]
+
+
+def test_images_and_labels_stand_where_the_domain_has_them(tmp_path):
+    """A domain with the label first was filled with pixels, and one of other sides with images out of shape."""
+    images = np.zeros((2, 5, 2))
+    images[:, 0, 1] = 255
+    path, labels = idx(tmp_path / "images.idx", images), idx(tmp_path / "labels.idx", np.array([7, 9]))
+    label = Categorical("label", tuple(range(10)))
+    good = Domain((Image("scan", 5, 2), label), label="label")
+    assert dpgm.read_records(path, labels=labels, domain=good).indices.tolist() == [1, 17, 1, 19]
+    with pytest.raises(InputError, match="an image of 5 x 2 and then a label"):
+        dpgm.read_records(path, labels=labels, domain=Domain((label, Image("scan", 5, 2)), label="label"))
+    np.save(tmp_path / "images.npy", images > 0)
+    for file in (path, tmp_path / "images.npy"):
+        with pytest.raises(InputError, match="images of 5 x 2, but the domain states 2 x 5"):
+            dpgm.read_records(file, domain=Domain((Image("scan", 2, 5),)))

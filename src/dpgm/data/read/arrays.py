@@ -17,7 +17,7 @@ from dpgm.data.formats import Source
 from dpgm.data.read.gathering import join_records
 from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.records import WHITE, Records, level_bits, nearest_levels, row_pointers, sort_rows
+from dpgm.data.records import WHITE, Records, index_dtype, level_bits, nearest_levels, row_pointers, sort_rows
 from dpgm.errors import InputError, ResourceError, UsageError
 
 ARRAYS = ("npz", "npy", "idx")  # formats read here
@@ -135,6 +135,8 @@ def _of_array(matrix: NDArray[Any], options: ReadOptions) -> Records:
     if domain is None and matrix.ndim == 3:
         domain = Domain((Image("image", *matrix.shape[1:]),))
     image = None if domain is None else domain.item_set
+    if matrix.ndim == 3 and isinstance(image, Image) and flat.shape[1] == image.pixels:
+        _refuse_other_shape(image, matrix.shape)
     levels = image if isinstance(image, Image) and image.levels > 2 else None
     if domain is None or levels is None or matrix.shape[1:] != (levels.height, levels.columns):
         domain, levels = _columns_domain(flat.shape[1], domain), None
@@ -148,6 +150,15 @@ def _of_array(matrix: NDArray[Any], options: ReadOptions) -> Records:
 
     size = max(1, (_CELLS if options.memory is None else _FEW_CELLS) // domain.width)
     return join_records((records_of(start) for start in range(0, len(flat), size)), domain, options.room)
+
+
+def _refuse_other_shape(image: Image, shape: tuple[int, ...]) -> None:
+    """Refuse images of as many pixels as the domain states, in rows of another length."""
+    if (image.height, image.columns) != shape[1:]:
+        raise InputError(
+            f"holds images of {shape[1]} x {shape[2]}, but the domain states {image.height} x {image.columns}; correct"
+            " the domain."
+        )
 
 
 def _grey_bits(piece: NDArray[Any], first: int, image: Image) -> NDArray[np.bool_]:
@@ -208,14 +219,20 @@ def _with_labels(records: Records, labels_file: Input, source: Input) -> Records
     image = records.domain.fields[0]
     domain = Domain((image, Categorical("label", tuple(range(10)))), label="label")
     at = records.indptr[1:]
-    indices = np.insert(records.indices, at, labels.astype(records.indices.dtype) + image.width)
+    kind = index_dtype(domain.width)  # of images alone a smaller one may do
+    indices = np.insert(records.indices.astype(kind), at, labels.astype(kind) + image.width)
     return Records(domain, records.indptr + np.arange(len(records) + 1), indices)
 
 
 def _with_domain(records: Records, given: Domain, shape: tuple[int, ...], source: Input) -> Records:
-    """The records of images with the names that the domain gives them."""
-    if given.width != records.width or len(given.fields) != len(records.domain.fields):
-        raise InputError(f"{source}: the domain does not match images of {shape[1]} x {shape[2]}.")
+    """The records of images with the names that the domain gives them: the image first, then its label."""
+    image = given.fields[0]
+    if given.blocks != records.domain.blocks:
+        label = " and then a label of ten values" if len(records.domain.fields) > 1 else ""
+        raise InputError(f"{source}: the domain must list an image of {shape[1]} x {shape[2]}{label}; correct it.")
+    if isinstance(image, Image):
+        with _named(source):
+            _refuse_other_shape(image, shape)
     return Records(given, records.indptr, records.indices)
 
 

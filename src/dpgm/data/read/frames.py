@@ -36,7 +36,10 @@ from dpgm.validation import near
 _FRAMES = ("pandas", "polars", "pyarrow")
 _FRAME = "the frame"  # in place of a file's name in messages
 _CHUNK = 65_536
-_FROM_VALUES = re.compile(r"u?int64|float64|bool|object|str|datetime64\[\w+\]")  # dtypes that pandas infers
+# Dtypes that pandas infers; of moments also without a named zone, for which a gap in the zone of one row is enough.
+_FROM_VALUES = re.compile(
+    r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
+)
 _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
