@@ -120,6 +120,18 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path, name):
         Checkpoint.resume(tmp_path / "a", plan, RECORDS).replay("item counts")
 
 
+@pytest.mark.parametrize(
+    "entry", [{"charge": "item counts", "runs": 1e400}, {"steps": 1e400, "file": "x", "sha256": ""}]
+)
+def test_a_forged_entry_with_a_number_beyond_all_is_refused_in_one_sentence(tmp_path, entry):
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved._journal.append(entry)
+    saved.close()
+    with pytest.raises(ArtefactError, match="damaged"):
+        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+
+
 def test_other_data_or_another_plan_is_refused(tmp_path):
     plan = tiny_plan("products", SETS, len(RECORDS))
     Checkpoint.start(tmp_path / "a", plan, RECORDS).close()

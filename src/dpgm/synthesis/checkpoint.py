@@ -285,7 +285,7 @@ def _history(folder: Path, entries: Iterable[Mapping[str, Any]]) -> History:
     try:
         for entry in entries:
             history.add(entry)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ArithmeticError, ValueError, KeyError, TypeError) as error:
         raise damaged(folder) from error
     return history
 

@@ -43,7 +43,7 @@ class History:
     model: tuple[str, dict[str, Any]] | None = None
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """One more entry; raises ValueError, KeyError or TypeError where it makes no sense."""
+        """One more entry; raises ArithmeticError, ValueError, KeyError or TypeError where it makes no sense."""
         if "charge" in entry:
             if int(entry["runs"]) < 1:
                 raise ValueError("a charge is never given back")
