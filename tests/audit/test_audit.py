@@ -197,11 +197,18 @@ def test_one_run_of_public_data_shows_something_and_claims_no_more():
 
 
 def test_one_run_needs_a_set_of_items():
-    from dpgm.data.domain import Categorical, Domain
+    from dpgm.data.domain import Categorical, Domain, ItemSet
+    from dpgm.data.open_records import OpenRecords
 
     table = Domain((Categorical("colour", ("red", "blue")),))
     with pytest.raises(UsageError, match="one set of items"):
         audit_one_run(Records.from_lists([[0]], table))
+    some = Records.from_lists([[0]], Domain.of_items(3))
+    with pytest.raises(UsageError, match="which are listed"):
+        audit_one_run(OpenRecords.of_sets(some, Domain((ItemSet("items", discover=True),))))
+    for few in (-1, 0, 1):
+        with pytest.raises(UsageError, match="canaries"):
+            audit_one_run(some, canaries=few)
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dpgm.baselines import estimators, mwem
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
 from dpgm.baselines.mwem import FactoredWeights, clip_records
 from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.evaluation.counting_queries import count_queries, item_frequencies, popular_queries, query_error
@@ -219,3 +220,11 @@ def test_arguments_are_attributes_that_a_later_fit_heeds():
     model.iterations = 3
     model.fit(Records.from_lists([[0], [1, 2], []] * 40, Domain.of_items(4)))
     assert {one.name: one.count for one in model.certificate_.mechanisms}["select"] == 3
+
+
+@pytest.mark.parametrize("model", [*all_methods(), AnswerZero()], ids=lambda model: type(model).__name__)
+def test_a_domain_with_values_to_discover_is_refused(model):
+    """Counts of no position at all were measured, and sampling failed."""
+    records = OpenRecords.of_sets(correlated(50), Domain((ItemSet("items", discover=True),)))
+    with pytest.raises(UsageError, match="nothing to discover"):
+        model.fit(records)

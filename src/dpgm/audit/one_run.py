@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from dpgm import validation
 from dpgm.audit.findings import Claim, bisect
 from dpgm.audit.trials import ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
@@ -35,6 +36,7 @@ from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator
 
 CANARIES = 300
+LEAST_CANARIES = 8  # of fewer hardly any guess is made, and of one it would be both guesses at once
 OWN_ITEMS = 4  # items that only one canary holds
 CONFIDENCE = 0.95
 LARGEST_EPSILON, EPSILON_WIDTH = 40.0, 1e-4  # of the bound: where it is sought, and how far it is settled
@@ -91,6 +93,7 @@ def audit_one_run(
         canaries: how many records with items of their own are tried, half of them in the data.
         progress: as of a fit.
     """
+    validation.whole(canaries=canaries, at_least=LEAST_CANARIES)
     start = time.perf_counter()
     randomness = SystemRandomness()
     coins = randomness.words(canaries) % np.uint64(2) == 1
@@ -150,8 +153,8 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
 
 
 def _with_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> _Canaries:
-    if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet):
-        raise UsageError("an audit by one run needs data that is one set of items per record.")
+    if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet) or domain.is_open:
+        raise UsageError("an audit by one run needs data that is one set of items per record, which are listed.")
     field, first = domain.fields[0], domain.width
     numbered = isinstance(field.items[0], int)
     next_number = max(field.items) + 1 if numbered else 0  # type: ignore[type-var, operator]

@@ -13,6 +13,7 @@ from dpgm import validation
 from dpgm.baselines.independent import INDEPENDENT
 from dpgm.baselines.mwem import MWEM, MwemSettings
 from dpgm.baselines.rules import RULES
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
@@ -63,7 +64,7 @@ class _Baseline:
         validation.positive(epsilon=self.epsilon)
         delta = default_delta(len(records)) if self.delta is None else self.delta
         validation.probability(delta=delta)
-        settings, domain = self._settings, records.domain
+        settings, domain = self._settings, _closed_domain(records)
         settings.check()
         refused = self.strategy.refuses(Config(self.epsilon, delta), domain)
         if refused is not None:
@@ -149,7 +150,7 @@ class AnswerZero:
 
     def fit(self, records: Records) -> Self:
         """Remember the public domain and number of records."""
-        self.domain_ = records.domain
+        self.domain_ = _closed_domain(records)
         self.certificate_ = BaselineCertificate(
             "answer 0", 0.0, 0.0, len(records), (), "none", True, ("No record was read.",)
         )
@@ -160,6 +161,16 @@ class AnswerZero:
         _check_sampling(self, count)
         indices = np.empty(0, dtype=index_dtype(self.domain_.width))
         return Records(self.domain_, np.zeros(count + 1, dtype=np.int64), indices)
+
+
+def _closed_domain(records: Records) -> Domain:
+    """The domain of the records; one with values or bins to discover is refused: there is no plan that pays for it."""
+    if records.domain.is_open:
+        raise UsageError(
+            "a baseline needs a domain that leaves nothing to discover; state one, or fit with"
+            " `Synthesizer(model='independent')`, which discovers it first."
+        )
+    return records.domain
 
 
 def _check_sampling(estimator: object, count: int) -> None:
