@@ -5,7 +5,7 @@ import torch
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, DpgmError, UsageError
-from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway, TraceGateway
+from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.privacy.events import Mechanism
@@ -47,13 +47,12 @@ def test_what_ran_is_the_plan():
     assert [gateway.remaining(name) for name in ("count", "norms", "sums", "other")] == [0, 0, 0, 0]
 
 
-def test_running_less_than_the_plan_must_be_stated():
+def test_running_less_than_the_plan_is_noticed():
     gateway = live(allowance=PLAN[:1])
     gateway.release("count", COUNT, 2.0)
     assert gateway.remaining("count") == 1
     with pytest.raises(DpgmError, match="'count' ran 1 times; the plan says 2"):
         gateway.assert_complete()
-    gateway.assert_complete(fewer=["count"])
 
 
 def test_a_gateway_without_a_plan_has_nothing_to_compare():
@@ -113,20 +112,6 @@ def test_an_account_beyond_the_plan_is_refused_at_once(before):
 def test_a_plan_that_names_a_mechanism_twice_is_refused():
     with pytest.raises(UsageError, match="twice"):
         live(allowance=[PLAN[0], PLAN[0]])
-
-
-def test_the_journal_is_asked_first_and_can_stop_a_call():
-    seen = []
-
-    def full(call):
-        seen.append(call)
-        raise OSError("disk full")
-
-    gateway = live(allowance=PLAN, before=full)
-    with pytest.raises(OSError, match="disk full"):
-        gateway.release("count", UNTOUCHED, 2.0)
-    assert seen == [Call("count", 1.0, 2.0)]
-    assert gateway.spent == ()
 
 
 def test_a_failing_query_stays_charged():

@@ -108,11 +108,12 @@ def test_noise_alone_leaves_the_bound_where_it_started():
     assert np.mean(np.array(kept) == 3.0) > 0.9
 
 
-def test_floor_and_cap_hold():
-    bound = AdaptiveNormBound(EDGES, noise=0.0, decay=0.0, floor=0.5, cap=2.0, start=100.0)
+def test_the_bound_stays_within_the_edges():
+    edges = norm_edges(low=0.5, high=2.0)
+    bound = AdaptiveNormBound(edges, noise=0.0, decay=0.0, start=100.0)
     assert bound.bound == 2.0
-    assert bound.update(norm_histogram([1000.0], EDGES)) == 2.0
-    assert bound.update(norm_histogram([0.0], EDGES)) == 0.5
+    assert bound.update(norm_histogram([1000.0], edges)) == 2.0
+    assert bound.update(norm_histogram([0.0], edges)) == 0.5
 
 
 def test_a_restored_state_continues_bit_for_bit():

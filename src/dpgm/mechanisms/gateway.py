@@ -61,8 +61,6 @@ class Gateway:
         randomness: source of noise, coins and public draws.
         allowance: the mechanisms the plan pays for; None leaves the gateway unmetered (library use and tests).
         first_row: global number of this rank's first row.
-        before: called with every call before a row is touched (the checkpoint's journal); if it raises, nothing
-            is touched and nothing is counted.
         already_spent: what an earlier process of the same fit charged; counts against the allowance.
         rows_per_person: rows that a person has at most. Whoever asks gives multipliers for one row; K rows move a sum
             by K times as much, so what is charged, and stands in the allowance, is a K-th of them.
@@ -75,7 +73,6 @@ class Gateway:
         randomness: Randomness,
         allowance: Sequence[Mechanism] | None = None,
         first_row: int = 0,
-        before: Callable[[Call], None] | None = None,
         already_spent: Sequence[Mechanism] = (),
         rows_per_person: int = 1,
     ) -> None:
@@ -93,7 +90,6 @@ class Gateway:
         if allowance is not None and len(self._allowance or ()) < len(allowance):
             raise UsageError("the plan names a mechanism twice; names must differ.")
         self._coins_ahead = Coins(0 if records is None else len(records), randomness, first_row)
-        self._before = before
         self._spent: Counter[_Key] = Counter()
         self._run = randomness.new_run()
         self._step = 0
@@ -192,13 +188,13 @@ class Gateway:
         entry = self._allowance.get(name)
         return 0 if entry is None else entry.count - self._runs_of(name)
 
-    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
-        """What ran is the plan, exactly; only mechanisms named in `fewer` may have run less often."""
+    def assert_complete(self) -> None:
+        """What ran is the plan, exactly."""
         if self._allowance is None:
             raise UsageError("this gateway has no plan to compare with.")
         for name, entry in self._allowance.items():
             runs = self._runs_of(name)
-            if runs < entry.count and name not in fewer:
+            if runs < entry.count:
                 raise DpgmError(f"the release {name!r} ran {runs} times; the plan says {entry.count}.")
 
     # -- how the modes differ ------------------------------------------------------------------------------
@@ -239,8 +235,6 @@ class Gateway:
             if call.name in self._used_on_sample:
                 raise BudgetError(f"the release {call.name!r} has already seen this sample.")
             self._used_on_sample.add(call.name)
-        if self._before is not None:
-            self._before(call)
         self._spent[key] += 1
 
     def _refuse_if_over(self, key: _Key, runs: int) -> None:

@@ -84,7 +84,7 @@ def _standing_out(counts: list[float]) -> tuple[int, int]:
 
 
 class AdaptiveNormBound:
-    """The bound over steps, from an exponential average of the noisy histograms.
+    """The bound over steps, from an exponential average of the noisy histograms; within the edges' ends.
 
     Args:
         edges: the bins' edges, public.
@@ -92,7 +92,6 @@ class AdaptiveNormBound:
         quantile: which quantile of the norms, or "mode".
         decay: weight of the past at each step; about 1 / (1 - decay) steps are averaged.
         start: the bound before anything is known.
-        floor, cap: public limits of the bound; the edges' ends by default.
     """
 
     def __init__(
@@ -103,8 +102,6 @@ class AdaptiveNormBound:
         quantile: Rule = 0.9,
         decay: float = 0.95,
         start: float = 1.0,
-        floor: float | None = None,
-        cap: float | None = None,
     ) -> None:
         validation.non_negative(noise=noise, decay=decay)
         if decay >= 1:
@@ -114,9 +111,8 @@ class AdaptiveNormBound:
         self.noise = noise
         self.quantile = quantile
         self.decay = decay
-        self.floor = self._uppers[0] if floor is None else floor
-        self.cap = self._uppers[-1] if cap is None else cap
-        validation.positive(start=start, floor=self.floor, cap=self.cap)
+        self.floor, self.cap = self._uppers[0], self._uppers[-1]
+        validation.positive(start=start)
         self._average = [0.0] * (len(edges) + 1)
         self._squares = 0.0  # of the weights in the average
         self.bound = self._limited(start)

@@ -152,8 +152,9 @@ class Books:
     def draws(self, randomness: Randomness) -> torch.Generator:
         """Public draws; the same ones again when a fit is resumed, and wherever the same test seed is given."""
         draws = randomness.draws()
-        known = self.checkpoint is None or not randomness.private
-        return draws if known else draws.manual_seed(self.checkpoint.public_seed)  # type: ignore[union-attr]
+        if self.checkpoint is not None and randomness.private:
+            draws.manual_seed(self.checkpoint.public_seed)
+        return draws
 
     def finished(self, domain: Domain) -> Generator | None:
         """The model of an earlier process that got as far as that, but not to the release."""
@@ -236,14 +237,14 @@ class CheckpointedGateway(Gateway):
         super().__init__(records, **options)
         self._checkpoint = checkpoint
 
-    def assert_complete(self, *, fewer: Sequence[str] = ()) -> None:
+    def assert_complete(self) -> None:
         """As for a live gateway; a run whose partner was lost in a crash is charged unused."""
         for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
             unused = entry.count - self._runs_of(entry.name)
             if entry.count > 1 and unused:
                 self._checkpoint.charge(entry.name, unused)
                 self._spent[(entry.name, entry.noise, entry.sampling_rate, entry.sample, entry.delta)] += unused
-        super().assert_complete(fewer=fewer)
+        super().assert_complete()
 
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         self._checkpoint.note_sources(self.randomness.names_used or {self.randomness.name}, self.randomness.private)
