@@ -12,12 +12,22 @@ def shape(values, field, std, columns_std, seed):
     """Values drawn from what is found of a number whose range is not known, at their true share of every bin."""
     rng = np.random.default_rng(seed)
     ticks = field.format.ticks(values)
-    slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, columns_std, BOUND_SLOTS)
-    grid = grid_of(*estimate_bounds(field, slots, columns_std, RULES), field.format, field.scale)
-    noisy = grid.counts(grid.cell_of(ticks)) + np.rint(rng.normal(0, std, grid.size))
-    cells = estimate_cells(noisy, grid, std, float(len(values)), RULES, (True, True))
+    grid = grid_of(*noisy_bounds(field, ticks, columns_std, rng), field.format, field.scale)
+    cells = noisy_cells(grid, ticks, std, rng, (True, True))
     found = shape_number(field, grid, cells, False, {}, std, len(values), RULES).field
     return draw_shaped(found, shaped_codes(found, ticks), rng)
+
+
+def noisy_cells(grid, values, std, rng, *ends):
+    """Records of every cell, as estimated from noisy counts."""
+    noisy = grid.counts(grid.cell_of(values)) + np.rint(rng.normal(0, std, grid.size))
+    return estimate_cells(noisy, grid, std, float(len(values)), RULES, *ends)
+
+
+def noisy_bounds(field, ticks, std, rng):
+    """The range that is found through noise."""
+    slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, std, BOUND_SLOTS)
+    return estimate_bounds(field, slots, std, RULES)
 
 
 def distance(one, other):
@@ -45,8 +55,7 @@ def test_few_records_spread_evenly_do_not_fall_together_where_noise_is_highest()
     for seed in range(30):
         rng = np.random.default_rng(seed)
         days = rng.integers(0, 731, 1000).astype(float)
-        noisy = grid.counts(grid.cell_of(days)) + np.rint(rng.normal(0, 48.0, grid.size))
-        cells = estimate_cells(noisy, grid, 48.0, 1000.0, RULES)
+        cells = noisy_cells(grid, days, 48.0, rng)
         spreads.append(int(np.ptp(np.array(grid.edges)[np.flatnonzero(cells)])) / 730)
     assert np.mean(spreads) > 0.7  # it was 0.45
     assert np.quantile(spreads, 0.1) > 0.3  # it was 0.03
@@ -60,8 +69,7 @@ def test_counts_of_few_keep_their_tail():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         visits = rng.poisson(1.5, 2500) + (rng.random(2500) < 0.05) * rng.integers(5, 40, 2500)
-        noisy = grid.counts(grid.cell_of(visits.astype(float))) + np.rint(rng.normal(0, 48.0, grid.size))
-        cells = estimate_cells(noisy, grid, 48.0, 2500.0, RULES)
+        cells = noisy_cells(grid, visits.astype(float), 48.0, rng)
         shares, middles = cells / cells.sum(), (np.array(grid.edges)[:-1] + np.array(grid.edges)[1:] - 1) / 2
         mean = float(shares @ middles)
         spreads.append(float(shares @ (middles - mean) ** 2) ** 0.5 / visits.std())
@@ -74,8 +82,7 @@ def test_amounts_of_the_few_who_have_any_are_in_the_range():
     for seed in range(40):
         rng = np.random.default_rng(200 + seed)
         values = np.where(rng.random(6000) < 0.9, 0.0, np.floor(rng.lognormal(8, 1.3, 6000)))
-        slots = np.bincount(bound_slot(values), minlength=BOUND_SLOTS) + rng.normal(0, 36.0, BOUND_SLOTS)
-        highest.append(estimate_bounds(field, slots, 36.0, RULES)[1])
+        highest.append(noisy_bounds(field, values, 36.0, rng)[1])
     assert np.mean(np.array(highest) > 4000) > 0.7  # their median is 2,981; it was 0.5
 
 
@@ -97,8 +104,7 @@ def test_noise_puts_nobody_at_the_ends_of_the_range_nor_far_out():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         stays = np.minimum(rng.geometric(0.18, records), 58).astype(float)
-        noisy = grid.counts(grid.cell_of(stays)) + np.rint(rng.normal(0, std, grid.size))
-        cells = estimate_cells(noisy, grid, std, float(records), RULES)
+        cells = noisy_cells(grid, stays, std, rng)
         at_ends.append(cells[0] + cells[-1])
         shares = cells / cells.sum()
         mean = float(shares @ np.arange(91))
@@ -113,10 +119,7 @@ def test_where_nothing_stands_out_numbers_are_small():
     ages = np.random.default_rng(1).integers(18, 90, 12).astype(float)
     widest = []
     for seed in range(60):
-        noise = np.random.default_rng(seed).normal(0, 36.0, BOUND_SLOTS)
-        low, high = estimate_bounds(
-            field, np.bincount(bound_slot(ages), minlength=BOUND_SLOTS) + noise, 36.0, RULES
-        )
+        low, high = noisy_bounds(field, ages, 36.0, np.random.default_rng(seed))
         widest.append(max(-low, high))
     assert np.median(widest) < 10_000
     assert np.mean(np.array(widest) > 1e7) < 0.1

@@ -17,13 +17,6 @@ from release_data import edit, rehash, some_release
 from synthesis_data import SETS, TABLE
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("release") / "release"
-    some_release().save(path)
-    return path
-
-
 def test_a_release_loads_and_samples_the_same(folder):
     again = load(folder)
     assert again.domain == SETS

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from dpgm.data.domain import Domain
@@ -17,10 +18,16 @@ def listed(items=10):
     return Products(Domain.of_items(items), weights / weights.sum(), held)
 
 
-def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Samples of more than 1,000 records are drawn in parts of 500."""
     monkeypatch.setattr(sampling, "CHUNK", 500)
     few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
     monkeypatch.setattr(products, "SAMPLING", few)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_many_records_in_parts_are_as_even_as_in_one():
     model, count = listed(), 100_000
     drawn = Sample(model, model.domain, count, seed=1).records().to_dense(np.int64)
     counts = np.bincount(drawn @ (1 << np.arange(10)), minlength=1024)
@@ -28,10 +35,8 @@ def test_many_records_in_parts_are_as_even_as_in_one(monkeypatch):
     assert np.abs(counts - count * model.weights.numpy()).max() < 5
 
 
-def test_parts_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(sampling, "CHUNK", 500)
-    few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
-    monkeypatch.setattr(products, "SAMPLING", few)
+@pytest.mark.usefixtures("small_parts")
+def test_parts_do_not_depend_on_threads():
     alone, together = (list(sample_chunks(listed(), 3_000, seed=2, threads=threads)) for threads in (1, 3))
     assert [len(part) for part in alone] == [500] * 6
     assert all((a.indices == b.indices).all() for a, b in zip(alone, together, strict=True))
