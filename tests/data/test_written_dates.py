@@ -8,15 +8,11 @@ import pyarrow as pa
 import pytest
 
 import dpgm
+from discovery_data import discovered
 from dpgm.data.domain import Categorical, Date, DateTime, Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.frames import as_records
-from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.settings import Config
-from dpgm.synthesis.domain_discovery import discover_domain
-from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.verification import _check_discovered
 
 STATED = Domain(
@@ -48,10 +44,7 @@ def written(count=400):
 
 @pytest.fixture(scope="module")
 def found():
-    records = as_records(written(), STATED)
-    plan = make_plan(Config(1.0), len(records), STATED)
-    gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
-    return discover_domain(gateway, plan, STATED).domain
+    return discovered(written(), STATED)[0]
 
 
 def test_what_is_found_keeps_the_pattern(found):

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import discovery_data
 import dpgm
 from dpgm.data.domain import (
     Boolean,
@@ -89,10 +90,7 @@ def planned(domain, records, epsilon=2.0):
 
 
 def discovered(table, domain=DOMAIN, epsilon=2.0, seed=0):
-    records = as_records(table, domain)
-    plan = planned(domain, len(records), epsilon)
-    gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
-    return discover_domain(gateway, plan, domain).domain, gateway
+    return discovery_data.discovered(table, domain, epsilon=epsilon, seed=seed)
 
 
 def test_every_kind_of_field_is_closed_and_rows_are_recoded():

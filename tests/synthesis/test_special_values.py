@@ -5,17 +5,11 @@ import pandas as pd
 import pyarrow as pa
 
 import dpgm
+from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import Domain, Numeric
-from dpgm.data.domain_file import domain_to_plain
 from dpgm.data.number_cells import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.verdict import column_faults
-from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.strategy.settings import Config
-from dpgm.synthesis.domain_discovery import discover_domain
-from dpgm.synthesis.plan import make_plan
-from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
 DOMAIN = Domain(
     (
@@ -38,16 +32,9 @@ def some_table(count=3000, seed=0):
     )
 
 
-def found_in(table, seed=0):
-    records = as_records(table, DOMAIN)
-    plan = make_plan(Config(1.0), len(records), DOMAIN)
-    gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
-    return discover_domain(gateway, plan, DOMAIN).domain, records
-
-
 def test_special_values_do_not_widen_the_range_nor_fill_its_ends():
     """It was 0 to 1,023 for ages up to 97, and everyone without a weight weighed 30."""
-    closed, records = found_in(some_table())
+    (closed, _), records = discovered(some_table(), DOMAIN), as_records(some_table(), DOMAIN)
     age, weight, score = closed.fields
     assert age.edges[-1] <= 256
     assert (999 in age.atoms, -990 in weight.atoms, 9 in score.atoms) == (True, True, True)
@@ -62,17 +49,9 @@ def test_special_values_do_not_widen_the_range_nor_fill_its_ends():
 
 
 def test_special_values_are_counted_privately():
-    datasets = [as_records(some_table(300, seed), DOMAIN) for seed in range(2)]
-    plan = make_plan(Config(1.0), 300, DOMAIN)
-
-    def run(gateway):
-        return domain_to_plain(discover_domain(gateway, plan, DOMAIN).domain)
-
-    assert_playback_invariant(run, datasets, tapes=2, allowance=plan.mechanisms)
     special = pa.table({"age": [999], "weight": [-99.0], "score": [9.0]})
-    for extra in (some_table(1, 9), special):
-        ratios = sensitivity_ratios(run, datasets[0], as_records(extra, DOMAIN))
-        assert max(ratios.values()) <= 1 + 1e-9
+    tables = [some_table(300, seed) for seed in range(2)]
+    assert_discovered_privately(DOMAIN, tables, [some_table(1, 9), special])
 
 
 def test_a_comparison_takes_special_values_out_of_means_and_compares_their_shares():
