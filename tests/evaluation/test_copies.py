@@ -104,3 +104,17 @@ def test_one_copied_row_in_twenty_is_found(seed):
     real, fresh = rows(seed, 4_000, values=25), rows(seed + 100, 4_000, values=25)
     assert of_rows(real, pandas.concat([fresh.iloc[200:], real.iloc[:200]]))
     assert not of_rows(real, fresh)
+
+
+def test_rows_of_a_full_design_are_met_by_chance():
+    """One row per country and year: none occurs twice, and yet drawing countries and years meets every one of them."""
+    rng = np.random.default_rng(5)
+    grid = pandas.MultiIndex.from_product([range(200), range(40)], names=["country", "year"]).to_frame(index=False)
+    for real in (grid, grid.assign(place=rng.integers(0, 30, len(grid)))):
+        drawn = pandas.DataFrame({name: rng.permutation(real[name]) for name in real})
+        assert not of_rows(real.astype(str), drawn.astype(str))
+
+
+def test_rows_written_twice_are_copies():
+    real = rows(1, 4_000, values=25)
+    assert of_rows(real, pandas.concat([real, real]))

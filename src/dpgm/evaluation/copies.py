@@ -2,9 +2,13 @@
 
 Some equal records are natural: two people may well have bought the same three things. How many, the real data tells
 itself: a record drawn from the same population equals a record that occurs once about as often as the real data holds
-records that occur exactly twice (Good and Turing's estimate). Many more are copies. Three things keep the comparison
+records that occur exactly twice (Good and Turing's estimate). Many more are copies. Four things keep the comparison
 fair and sharp:
 
+- Real records may be spread out more evenly than chance does it: one row per country and year. Then none occurs
+  twice, and yet whoever knows countries and years alone meets them. So chance is at least the share of all
+  combinations that real rows fill, and at least how often synthetic records that equal no real one equal each other
+  (copies of rows are not among them).
 - Real item sets are cut down to the items that the synthetic data has. Where a fit has found few of the items,
   synthetic records hold the popular ones only and meet short real records by chance far more often than real people
   meet each other. A copy of what the fit has seen of a person is still found.
@@ -105,40 +109,48 @@ def copies_of_rows(columns: Sequence[RawColumn], rules: CopyRules = COPY_RULES) 
     real = len(columns[0].sides[0])
     rows = sum(map(len, columns[0].sides))
     keys, rarity = np.zeros(rows, dtype=np.uint64), np.zeros(rows)
+    combinations = 1.0
     possible = np.ones(real, dtype=np.bool_)  # rows with a category that the synthetic data lacks meet nobody
     for column in columns:
         _, codes, counts = np.unique(np.concatenate(column.sides), return_inverse=True, return_counts=True)
         keys = keys * np.uint64(0x9E3779B97F4A7C15) + _marks(len(counts), real)[codes]
         rarity -= np.log(counts / rows)[codes]
+        combinations *= len(counts)
         if column.kind == "category":
             possible &= np.isin(*column.sides)
     first = _Side(keys[:real][possible], rarity[:real][possible])
-    return _copies(first, _Side(keys[real:], rarity[real:]), [keys[:real], keys[real:]], rules)
+    filled = len(np.unique(keys[:real])) / combinations
+    return _copies(first, _Side(keys[real:], rarity[real:]), [keys[:real], keys[real:]], rules, filled)
 
 
-def _copies(real: _Side, synthetic: _Side, whole: Sequence[NDArray[np.uint64]], rules: CopyRules) -> Copies:
-    """The comparison; `whole` are the keys of both sides by which records are told apart."""
+def _copies(
+    real: _Side, synthetic: _Side, whole: Sequence[NDArray[np.uint64]], rules: CopyRules, filled: float = 0.0
+) -> Copies:
+    """The comparison; `whole` are the keys by which records are told apart, `filled` is the least chance to meet."""
     number = min(map(len, whole))
     distinct = [_distinct(keys, number) / number for keys in whole]
-    chosen, expected, limit = _rare(real, synthetic.rarity, rules)
+    chosen, expected, limit = _rare(real, synthetic, rules, filled)
     values, counts = np.unique(real.keys, return_counts=True)
     copied = np.isin(synthetic.keys[chosen], values[counts == 1])
     return Copies(len(copied), float(copied.mean()), expected, limit, distinct[0], distinct[1])
 
 
-def _rare(real: _Side, rarity: NDArray[np.float64], rules: CopyRules) -> tuple[NDArray[np.bool_], float, float]:
+def _rare(real: _Side, synthetic: _Side, rules: CopyRules, filled: float) -> tuple[NDArray[np.bool_], float, float]:
     """Which synthetic records are rare enough to be looked at, how many equal a real one by chance, and the limit.
 
     Looked at are the rarest bands, as many as give the lowest limit.
     """
-    count = min(_BANDS, max(1, len(rarity) // _BAND))
-    edges = np.unique(np.quantile(rarity, np.linspace(0, 1, count + 1)[1:-1]))
-    real_bands, bands = (np.searchsorted(edges, values, side="right") for values in (real.rarity, rarity))
+    count = min(_BANDS, max(1, len(synthetic.keys) // _BAND))
+    edges = np.unique(np.quantile(synthetic.rarity, np.linspace(0, 1, count + 1)[1:-1]))
+    real_bands, bands = (np.searchsorted(edges, side.rarity, side="right") for side in (real, synthetic))
+    new = ~np.isin(synthetic.keys, real.keys)
+    often = len(real.keys) / max(1, int(new.sum()))  # so many more are met among real records
     records = real_records = 0
     met, best = 0.0, (np.inf, 0.0, 0)  # limit, chance, first band
     for band in range(len(edges), -1, -1):
         keys, size = real.keys[real_bands == band], int((bands == band).sum())
-        records, real_records, met = records + size, real_records + len(keys), met + size * _chance(keys)
+        chance = max(filled, _chance(keys), min(1.0, often * _chance(synthetic.keys[new & (bands == band)])))
+        records, real_records, met = records + size, real_records + len(keys), met + size * chance
         if records and real_records:
             limit = rules.factor * met / records + rules.share + rules.records * (1 / records + 1 / real_records)
             best = min(best, (limit, met / records, band))
