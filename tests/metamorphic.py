@@ -403,7 +403,14 @@ def _basket_cases() -> Iterator[Case]:
 
     yield Case("jsonl odd lists", bare, json_lines, {"domain": TEXT_SET}, ".jsonl")
     yield Case("jsonl lists", plain, json_lines, {"domain": TEXT_SET}, ".jsonl.gz")
-    yield Case("jsonl no domain", plain, json_lines, {"assume_public_items": True}, ".jsonl", companion=["a"])
+    yield Case(
+        "jsonl no domain",
+        plain,
+        json_lines,
+        {"assume_public_items": True, "shape": "basket"},
+        ".jsonl",
+        companion=["a"],
+    )
     yield from _parquet_baskets()
     yield Case(
         "msweb",
@@ -778,9 +785,8 @@ def _open_cases() -> Iterator[Case]:
     found = {"shape": "basket", "domain": FOUND, "item_separator": ""}
     write = delimited(",", blank=True)
     yield Case("discovered basket.csv", cells, write, found, ".csv", companion=["a"])
-    lists = Case(
-        "discovered jsonl", lambda rng: cells(rng), json_lines, {"discover": True}, ".jsonl", companion=["a"]
-    )
+    shape = {"discover": True, "shape": "basket"}
+    lists = Case("discovered jsonl", lambda rng: cells(rng), json_lines, shape, ".jsonl", companion=["a"])
     yield lists
 
     def texts_of_persons(rng: random.Random) -> Any:

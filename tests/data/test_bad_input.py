@@ -222,7 +222,8 @@ def test_bad_parquet_is_refused(tmp_path):
         (pa.array([[1.5]]), "whole number"),
         (pa.array([[float("nan")]]), "finite"),
         (pa.array([[2**63]], type=pa.list_(pa.uint64())), "64 bits"),
-        (pa.array([[[1]]]), "whole numbers or texts"),
+        (pa.array([[[1]]]), "nested"),
+        (pa.array([[True]]), "nested"),
         (pa.array([["x"]]), "whole number"),
     ]:
         path = parquet(tmp_path / "bad.parquet", items=column)
@@ -471,7 +472,7 @@ def test_damaged_files_of_every_format_are_refused_and_never_crash(tmp_path, mon
             with suppress(DpgmError):  # anything else, or a crash, fails
                 read_records(tmp_path / name, domain=records.domain)
             with suppress(DpgmError):
-                read_records(tmp_path / name, assume_public_items=True)
+                read_records(tmp_path / name, assume_public_items=True, shape="basket" if "json" in name else None)
 
 
 def test_a_text_of_a_parquet_file_that_is_no_text_is_refused(tmp_path):

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.open_records import OpenRecords
+from dpgm.data.read.frames import draft_frame, read_frame
 from dpgm.data.read.readers import domain_of_schema, read_records, read_source
 from dpgm.data.records import concatenate
 from dpgm.errors import UsageError
@@ -110,3 +112,98 @@ def test_a_column_called_after_identifiers_is_one_and_the_fit_says_so():
     with pytest.warns(UserWarning, match="'id', 'patientId': an identifier, as its name says"):
         domain = domain_of_schema(schema)
     assert [one.kind for one in domain.columns] == ["identifier", "identifier", "numeric", "numeric"]
+
+
+def visits(folder, **more):
+    table = pa.table({"city": ["a", "b"] * 15, "bought": [["x", "y"], []] * 15, **more})
+    pq.write_table(table, folder / "v.parquet")
+    return folder / "v.parquet", table
+
+
+def kinds(domain):
+    return {field.name: field.kind for field in domain.fields}
+
+
+def test_lists_beside_other_columns_are_one_column_of_a_table_as_inspect_says(tmp_path):
+    path, _ = visits(tmp_path, age=[7, 8] * 15)
+    expected = {"city": "categorical", "bought": "items", "age": "numeric"}
+    assert kinds(inspect_file(path).domain) == expected
+    records, source = read_source(path, discover=True)  # only the lists were read, without a word
+    assert (kinds(records.domain), source.shape) == (expected, "wide")
+    assert kinds(read_records(path, discover=True, item="bought").domain) == {"bought": "items"}
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for at in range(2):
+        pq.write_table(pq.read_table(path), parts / f"{at}.parquet")
+    assert kinds(read_records(parts, discover=True).domain) == expected  # several files were refused
+
+
+def test_lists_and_persons_alone_are_baskets(tmp_path):
+    path, _ = visits(tmp_path)
+    records, source = read_source(path, discover=True, person="city", rows_per_person=20)
+    assert (kinds(records.domain), source.shape, source.unit) == ({"bought": "items"}, "basket", "person")
+
+
+def test_columns_left_out_beside_lists_that_are_assumed_public_are_named(tmp_path):
+    path, _ = visits(tmp_path, age=[7, 8] * 15)
+    with pytest.warns(
+        UserWarning, match="only the lists of 'bought' are read; left out: 'city', 'age'; to have a table"
+    ):
+        read_records(path, assume_public_items=True)
+    read_records(path, assume_public_items=True, item="bought")  # as stated: no warning
+
+
+def test_json_objects_of_which_only_the_list_is_read_say_so_whatever_they_hold(tmp_path):
+    said = []
+    for rows in ('{"id": 1, "city": "a", "bought": ["x"]}', '{"bought": ["x"]}', '["x"]'):
+        (tmp_path / "v.jsonl").write_text(rows + "\n")
+        with pytest.warns(UserWarning, match="no other member; to have a table of all") as told:
+            read_records(tmp_path / "v.jsonl", discover=True)
+        said.append(str(told[0].message))
+        read_records(tmp_path / "v.jsonl", discover=True, shape="basket")  # as stated: no warning
+    assert len(set(said)) == 1
+
+
+NESTED = {
+    "structures": pa.array([{"x": 1}] * 30),
+    "a map": pa.array([[("k", 1)]] * 30, pa.map_(pa.string(), pa.int64())),
+    "lists of lists": pa.array([[[1]]] * 30),
+    "lists of structures": pa.array([[{"x": 1}]] * 30),
+    "lists of truths": pa.array([[True]] * 30),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_columns_are_left_out_wherever_they_are_read(tmp_path, name):
+    """Drafts called lists of lists item sets, which no reader took; files that held them were refused by `inspect`."""
+    path, table = visits(tmp_path, odd=NESTED[name])
+    expected = {"city": "categorical", "bought": "items"}
+    seen = inspect_file(path, draft_domain=tmp_path / "d.yaml")
+    assert kinds(seen.domain) == expected
+    assert [one for one, _ in seen.left_out] == ["odd"]
+    assert kinds(read_records(path, domain=tmp_path / "d.yaml").domain) == expected
+    with pytest.warns(UserWarning, match="'odd': of a type that cannot be modelled"):
+        assert kinds(read_records(path, discover=True).domain) == expected
+    for frame in (table, table.to_pandas()):
+        draft = draft_frame(frame)
+        assert kinds(draft) == expected
+        assert kinds(read_frame(frame, draft).records.domain) == expected
+
+
+def test_dates_may_be_items_in_files_and_frames_alike(tmp_path):
+    path, table = visits(tmp_path, days=pa.array([[datetime.date(2020, 1, 31)], []] * 15))
+    domain = Domain((ItemSet("days", ("2020-01-31",)),))
+    for read in (
+        read_records(path, domain=domain, item="days"),
+        read_frame(table, domain).records,
+        read_frame(table.to_pandas(), domain).records,
+    ):
+        assert read.lengths.tolist() == [1, 0] * 15
+
+
+def test_nested_json_is_left_out_of_a_table_and_does_not_hide_its_other_members(tmp_path):
+    row = '{"city": "a", "bought": [{"sku": 1}], "who": {"name": "x"}}\n'
+    (tmp_path / "v.jsonl").write_text(row * 30)
+    seen = inspect_file(tmp_path / "v.jsonl", draft_domain=tmp_path / "d.yaml")  # it was refused
+    assert kinds(seen.domain) == {"city": "categorical"}
+    assert kinds(read_records(tmp_path / "v.jsonl", domain=tmp_path / "d.yaml").domain) == {"city": "categorical"}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Label
 from dpgm.data.open_records import LOOKUP_LIMIT, Codes, Vocabulary, kept_codes
-from dpgm.data.values import Place, as_texts, object_lists
+from dpgm.data.values import Place, as_texts, is_text, object_lists
 from dpgm.errors import InputError
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -164,15 +164,28 @@ def flat_column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
-    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
-        return column.cast(pa.string())
-    return column
+    return column.cast(pa.string()) if is_text(column.type) and not pa.types.is_string(column.type) else column
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds lists."""
+    """Whether a column of this type holds lists of items: texts, numbers or dates, not lists or structures again."""
     kinds = pa.types
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+    if not (kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)):
+        return False
+    item = kind.value_type.value_type if kinds.is_dictionary(kind.value_type) else kind.value_type
+    return is_text(item) or is_written(item) or bool(kinds.is_integer(item) or kinds.is_null(item))
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds structures or lists that are no lists of items."""
+    return bool(pa.types.is_nested(kind)) and not is_list(kind)
+
+
+def is_written(kind: pa.DataType) -> bool:
+    """Whether items of this type are known by how they are written: fractions and dates."""
+    kinds = pa.types
+    numbers = kinds.is_floating(kind) or kinds.is_decimal(kind)
+    return bool(numbers or kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 
 def list_lengths(column: pa.Array) -> NDArray[np.int64]:
@@ -207,7 +220,7 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
         return codes
     if kinds.is_null(values.type):
         return np.empty(0, dtype=np.int64)
-    if kinds.is_floating(values.type) or kinds.is_decimal(values.type):
+    if is_written(values.type):
         texts = as_texts(values, place)
         refuse_negative(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place)
         return items.from_texts(texts, place)
@@ -219,9 +232,9 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
             numbers = numbers.astype(np.int64)
         refuse_negative(numbers < 0, place)
         return items.from_integers(numbers, place)
-    if kinds.is_string(values.type) or kinds.is_large_string(values.type) or kinds.is_string_view(values.type):
+    if is_text(values.type):
         return items.from_texts(values.cast(pa.string()), place)
-    raise InputError(f"{place(0)}: items must be whole numbers or texts; choose another column.")
+    raise InputError(f"{place(0)}: items must be whole numbers, texts or dates; choose another column.")
 
 
 def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:

@@ -23,6 +23,7 @@ from dpgm.data.records import row_pointers
 from dpgm.errors import InputError, UsageError
 
 Place: TypeAlias = Callable[[int], str]  # where a row is, for messages
+Reader: TypeAlias = Callable[[Sequence[Any], Place], pa.Array]  # how values of any kinds become a column
 
 _INT64 = 2.0**63
 _GAPS = ("NAType", "NaTType")  # what pandas puts where a value is missing
@@ -50,6 +51,12 @@ def in_column(place: Place, name: str | int) -> Place:
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
+    kinds = pa.types
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
 def float_text(value: float) -> str:
@@ -119,7 +126,7 @@ def as_texts(column: pa.Array, where: Place) -> pa.Array:
             raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
         return pa.array(written, type=pa.string()).take(encoded.indices)
     plain = kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
-    if not plain and not kinds.is_large_string(kind) and not kinds.is_string_view(kind):
+    if not plain and not is_text(kind):
         raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
     return column.cast(pa.string())
 
@@ -129,7 +136,7 @@ def _float_texts(column: pa.Array, where: Place) -> pa.Array:
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
     _refuse_infinite(values, where)
-    is_integer = (values == np.floor(values)) & (np.abs(values) < _INT64)
+    is_integer = (values == np.floor(values)) & (np.abs(values).astype(np.float64) < _INT64)
     texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
     if not is_integer.all():
         distinct, which = np.unique(values[~is_integer], return_inverse=True)
@@ -203,6 +210,18 @@ def _item_text(value: Any) -> str | None:
     if isinstance(value, (int, float, np.number)) and value < 0:
         raise ValueError
     return scalar_text(value)
+
+
+def any_type(read: Reader) -> Reader:
+    """A reader that makes a column of structures of values that `read` refuses: for drafts, which leave it out."""
+
+    def reader(values: Sequence[Any], where: Place) -> pa.Array:
+        try:
+            return read(values, where)
+        except InputError:
+            return pa.nulls(len(values), pa.struct([]))
+
+    return reader
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -310,8 +329,8 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if kinds.is_string(column.type) or kinds.is_large_string(column.type):
-        column = _stated_texts(column, missing)
+    if is_text(column.type):
+        column = _stated_texts(column.cast(pa.string()), missing)
         plain = written_numbers(column)
         if not plain.all():
             raise InputError(
@@ -356,7 +375,7 @@ def seconds_of(
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if kinds.is_large_string(column.type) or kinds.is_string_view(column.type):
+    if is_text(column.type):
         column = column.cast(pa.string())
     if kinds.is_integer(column.type) or kinds.is_floating(column.type):
         column = as_texts(column, where)  # 20200131, in a column of numbers or beside texts

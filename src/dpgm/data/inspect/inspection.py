@@ -394,11 +394,15 @@ def _json_members(source: Input, options: ReadOptions) -> dict[str, bool]:
     return members
 
 
+def _is_item_list(value: object) -> bool:
+    return isinstance(value, list) and not any(isinstance(item, (dict, list)) for item in value)
+
+
 def _guess_json(source: Input, options: ReadOptions) -> Guess:
     rows = _json_rows(source, options)
-    lists = {name for row in rows if isinstance(row, dict) for name in row if isinstance(row[name], list)}
+    lists = {name for row in rows if isinstance(row, dict) for name in row if _is_item_list(row[name])}
     if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
-        return Guess(options)
+        return Guess(replace(options, shape="basket"))
     if options.shape is None and len(lists) == 1:
         (item,) = lists
         unread = tuple(one for one in _json_members(source, options) if one not in (item, options.person))

@@ -29,7 +29,7 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import discovering, domain_of_schema
 from dpgm.data.records import Records, concatenate
 from dpgm.data.table import TableEncoder
-from dpgm.data.values import Place, in_column, numbered, object_lists, object_texts, seconds_of
+from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -327,7 +327,7 @@ def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> 
     except (*_NOT_ARROW, UnicodeError):
         values = series.astype(object).tolist()
     if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
-        return object_lists(values, place)
+        return any_type(object_lists)(values, place)
     if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
         values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
     if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:

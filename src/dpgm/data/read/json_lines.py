@@ -6,7 +6,7 @@ other types changes no other row.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -19,7 +19,7 @@ from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import UTF8, blocks_of
 from dpgm.data.read.opening import Input, read_all
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import Place, in_column, numbered, object_lists, object_texts
+from dpgm.data.values import Place, Reader, any_type, in_column, numbered, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _BARE = "items"
@@ -34,8 +34,6 @@ def _refuse(_: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-# How the values of a member become a column: values, the place of each row.
-_Reader = Callable[[list[Any], Place], Any]
 
 
 def json_columns(source: Input, options: ReadOptions, *, array: bool = False, draft: bool = False) -> Columns:
@@ -44,7 +42,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False, dr
     For a `draft`, members of objects or of lists beside other values are columns of a type that is not modelled.
     """
     shape: Shape = options.stated_shape or "basket"
-    members: dict[str, _Reader] = {}
+    members: dict[str, Reader] = {}
     lists: tuple[str, ...] = ()
     if options.person is not None:
         members[options.person] = object_texts
@@ -67,24 +65,12 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False, dr
             for field in domain.fields:
                 members[field.name] = object_lists if isinstance(field, (ItemSet, Image)) else object_texts
     if draft:
-        members = {name: _any_type(read) for name, read in members.items()}
+        members = {name: any_type(read) for name, read in members.items()}
     chunks = _chunks(source, json_rows(source, options.encoding, array=array), options, shape, members)
     return Columns(str(source), tuple(members), lists, chunks, shape=shape)
 
 
-def _any_type(read: _Reader) -> _Reader:
-    """A reader that does not refuse values of other types: it makes a column of structures of them."""
-
-    def reader(values: list[Any], where: Place) -> Any:
-        try:
-            return read(values, where)
-        except InputError:
-            return pa.nulls(len(values), pa.struct([]))
-
-    return reader
-
-
-def _scalars_or_lists(values: list[Any], where: Place) -> Any:
+def _scalars_or_lists(values: Sequence[Any], where: Place) -> Any:
     """The items of the long shape: one per row, or several in a list."""
     if any(isinstance(value, list) for value in values):
         return object_lists(
@@ -98,7 +84,7 @@ def _scalars_or_lists(values: list[Any], where: Place) -> Any:
     return object_texts(values, where)
 
 
-def _texts_to_cut(values: list[Any], where: Place) -> Any:
+def _texts_to_cut(values: Sequence[Any], where: Place) -> Any:
     """The items of the long shape, several in a text; a list beside them would change the type of the whole column."""
     for row, value in enumerate(values):
         if isinstance(value, list):
@@ -171,7 +157,7 @@ def _chunks(
     pieces: Iterator[tuple[list[_Row | list[Any]], Place]],
     options: ReadOptions,
     shape: Shape,
-    members: dict[str, _Reader],
+    members: dict[str, Reader],
 ) -> Iterator[Chunk]:
     unseen, field = set(members), options.item_set
     make = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpgm.data.items import is_list
+from dpgm.data.items import is_list, is_nested
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import numbered
+from dpgm.data.values import is_text, numbered
 from dpgm.errors import InputError, ResourceError
 
 _BATCH, _SMALL_BATCH = 65_536, 8_192  # rows at once; where memory is limited
@@ -43,26 +43,20 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
     kinds = {field.name: field.type for field in schema}
     lists = tuple(name for name, kind in kinds.items() if is_list(kind))
     truths = tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
-    names = tuple(
-        field.name for field in schema if not pa.types.is_struct(field.type) and not pa.types.is_map(field.type)
-    )
+    names = tuple(field.name for field in schema if not is_nested(field.type))
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
     # Flat columns of texts are read as numbers of distinct texts before they are written out.
-    texts = [name for name, kind in kinds.items() if _is_text(kind) and "." not in name]
+    texts = [name for name, kind in kinds.items() if is_text(kind) and "." not in name]
     chunks = _chunks(source, options, options.columns_to_read(names, lists), texts, groups)
     return Columns(str(source), names, lists, chunks, truths=truths, schema=schema)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_texts(batch: Any, source: Input) -> Any:
     """The batch with its columns of distinct texts written out, if they are not too long for that."""
     columns = []
     for column in batch.columns:
-        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+        if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
             total = pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
             if total > _MAX_TEXT:
                 raise ResourceError(f"{source}: would unpack to {total >> 30:,} GB of text; leave out long texts.")

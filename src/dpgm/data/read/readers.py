@@ -29,6 +29,7 @@ from dpgm.data.domain import (
 )
 from dpgm.data.formats import Source, format_of
 from dpgm.data.inspect.hints import is_identifier
+from dpgm.data.items import is_list
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.arrays import ARRAYS, read_array
@@ -41,9 +42,13 @@ from dpgm.data.read.opening import Input, locate, open_bytes
 from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
+from dpgm.data.values import is_text
 from dpgm.errors import InputError, UsageError
 
 _BASKETS = ("fimi", "msweb", "msnbc")
+_DRAFT = (
+    "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it with --domain"
+)
 
 
 def read_source(
@@ -65,6 +70,7 @@ def read_source(
     files = [locate(one, chosen.member) for one in parts_of(path)]
     if not files:
         raise UsageError("no file to read; give at least one.")
+    _tell_left_out(files[0], chosen)
     return read_files(files, chosen)
 
 
@@ -105,7 +111,7 @@ def format_name(source: Input, options: ReadOptions) -> str:
 
 def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, Source]:
     """Records of one file, or of several of one table; with values still to be found where that was said."""
-    if len(files) == 1 and options.discover and options.domain is None:
+    if options.discover and options.domain is None:
         options = _with_schema(files[0], options)
     name = format_name(files[0], options)
 
@@ -119,15 +125,44 @@ def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, S
 
 
 def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
-    """A Parquet table whose columns are described by its schema; a column of lists, or of items, is an item set."""
-    if format_name(source, options) != "parquet":
+    """A Parquet table whose columns are described by its schema; lists alone, or columns of truths, are an item set."""
+    if format_name(source, options) != "parquet" or options.item is not None:
         return options
     columns = parquet_columns(source, options)
-    if options.stated_shape in ("basket", "long") or columns.lists or set(columns.names) <= set(columns.truths):
+    names = {name for name in columns.names if name != options.person}
+    only_lists = len(names) == 1 and names <= set(columns.lists)
+    if options.stated_shape in ("basket", "long") or only_lists or names <= set(columns.truths):
         return options
     leave_out = () if options.person is None else (options.person,)
     domain = domain_of_schema(columns.schema, leave_out=leave_out)
     return replace(options, domain=domain, shape="wide", discover=False)
+
+
+def _tell_left_out(source: Input, options: ReadOptions) -> None:
+    """Say what is left out where lists of items alone are read, although neither the options nor a domain say so.
+
+    Members of JSON objects are known from rows alone, on which what is said must not depend: it is said of every file.
+    """
+    if options.domain is not None or options.stated_shape is not None or options.item is not None:
+        return
+    name = format_name(source, options)
+    if name in ("jsonl", "json"):
+        told = (
+            f"of JSON objects the only list is read, as a set of items, and no other member; to have a table of all of"
+            f" them, {_DRAFT}; if the lists are all you want, say --shape basket"
+        )
+    elif name == "parquet" and not options.discover:
+        columns = parquet_columns(source, options)
+        others = [repr(one) for one in columns.names if one not in (*columns.lists, options.person)]
+        if len(columns.lists) != 1 or not others:
+            return
+        told = (
+            f"only the lists of {columns.lists[0]!r} are read; left out: {', '.join(others)}; to have a table of all"
+            f" columns, {_DRAFT}; if the lists are all you want, say --shape basket"
+        )
+    else:
+        return
+    warnings.warn(f"{source}: {told}.", UserWarning, stacklevel=3)
 
 
 def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
@@ -236,8 +271,7 @@ def _field_of(name: str, kind: Any) -> Field | Unread:
         kind = kind.value_type
     if types.is_boolean(kind):
         return Boolean(name, missing=True)
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    if (text or types.is_integer(kind)) and is_identifier(name):
+    if (is_text(kind) or types.is_integer(kind)) and is_identifier(name):
         return Identifier(name)
     if types.is_integer(kind):
         return Numeric(name, DISCOVER, DISCOVER, integer=True)
@@ -249,11 +283,9 @@ def _field_of(name: str, kind: Any) -> Field | Unread:
         return Date(name, DISCOVER, DISCOVER)
     if types.is_timestamp(kind):
         return DateTime(name, DISCOVER, DISCOVER, unit=DISCOVER)
-    if text:
+    if is_text(kind):
         return Categorical(name, discover=True)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return ItemSet(name, discover=True)
-    return Ignored(name)
+    return ItemSet(name, discover=True) if is_list(kind) else Ignored(name)
 
 
 def read_share(
