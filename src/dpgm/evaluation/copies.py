@@ -2,7 +2,7 @@
 
 Some equal records are natural: two people may well have bought the same three things. How many, the real data tells
 itself: a record drawn from the same population equals a record that occurs once about as often as the real data holds
-records that occur exactly twice (Good and Turing's estimate). Many more are copies. Four things keep the comparison
+records that occur exactly twice (Good and Turing's estimate). Many more are copies. Five things keep the comparison
 fair and sharp:
 
 - Real records may be spread out more evenly than chance does it: one row per country and year. Then none occurs
@@ -12,6 +12,8 @@ fair and sharp:
 - Real item sets are cut down to the items that the synthetic data has. Where a fit has found few of the items,
   synthetic records hold the popular ones only and meet short real records by chance far more often than real people
   meet each other. A copy of what the fit has seen of a person is still found.
+- Records that several real people share are left out on both sides: they say nothing, and hide how often the others
+  meet.
 - Common records meet by chance, rare ones do not. Records are put into bands by how rare they are (the sum of -log of
   the shares of their items or values), and chance is estimated for every band apart.
 - Only the rarest bands are looked at: as many as make the smallest share of copies stand out. Copies of common records
@@ -35,6 +37,7 @@ from dpgm.evaluation.raw_columns import RawColumn
 _Number = TypeVar("_Number", np.uint64, np.float64)
 _TELLING = 3  # items from which on a set says something about whose it is
 _FEWEST = 20  # records for a share that means anything
+_FEW_VALUES = 200  # of a column of numbers that is compared like categories; others hardly have a value twice
 _BANDS = 20  # of rarity at most, each with as many synthetic records
 _BAND = 100  # synthetic records per band at least: chance in fewer is guesswork
 
@@ -85,6 +88,10 @@ class _Side:
     keys: NDArray[np.uint64]
     rarity: NDArray[np.float64]
 
+    def where(self, chosen: NDArray[np.bool_]) -> "_Side":
+        """Some of the records."""
+        return _Side(self.keys[chosen], self.rarity[chosen])
+
 
 def copies_of_records(real: Records, synthetic: Records, rules: CopyRules = COPY_RULES) -> Copies | None:
     """Compare whole records over one domain; None where hardly any record has three items."""
@@ -97,7 +104,7 @@ def copies_of_records(real: Records, synthetic: Records, rules: CopyRules = COPY
         telling = _sums(records, compared.astype(np.float64)) >= _TELLING
         keys = _sums(records, np.where(compared, marks, np.uint64(0)))
         rare = _sums(records, np.where(compared, rarity, 0.0)).round(6)  # so that equal records have equal sums
-        sides.append(_Side(keys[telling], rare[telling]))
+        sides.append(_Side(keys, rare).where(telling))
     whole = [_sums(records, marks)[records.lengths >= _TELLING] for records in both]
     if min(len(side.keys) for side in sides) < _FEWEST:
         return None
@@ -110,17 +117,17 @@ def copies_of_rows(columns: Sequence[RawColumn], rules: CopyRules = COPY_RULES) 
     rows = sum(map(len, columns[0].sides))
     keys, rarity = np.zeros(rows, dtype=np.uint64), np.zeros(rows)
     combinations = 1.0
-    possible = np.ones(real, dtype=np.bool_)  # rows with a category that the synthetic data lacks meet nobody
+    possible = np.ones(real, dtype=np.bool_)  # rows with a value that the synthetic data lacks meet nobody
     for column in columns:
         _, codes, counts = np.unique(np.concatenate(column.sides), return_inverse=True, return_counts=True)
         keys = keys * np.uint64(0x9E3779B97F4A7C15) + _marks(len(counts), real)[codes]
         rarity -= np.log(counts / rows)[codes]
         combinations *= len(counts)
-        if column.kind == "category":
-            possible &= np.isin(*column.sides)
-    first = _Side(keys[:real][possible], rarity[:real][possible])
-    filled = len(np.unique(keys[:real])) / combinations
-    return _copies(first, _Side(keys[real:], rarity[real:]), [keys[:real], keys[real:]], rules, filled)
+        if column.kind == "category" or len(counts) <= _FEW_VALUES:
+            possible &= np.isin(codes[:real], codes[real:])
+    first, second = _Side(keys[:real], rarity[:real]), _Side(keys[real:], rarity[real:])
+    filled = len(np.unique(first.keys)) / combinations
+    return _copies(first.where(possible), second, [first.keys, second.keys], rules, filled)
 
 
 def _copies(
@@ -129,8 +136,12 @@ def _copies(
     """The comparison; `whole` are the keys by which records are told apart, `filled` is the least chance to meet."""
     number = min(map(len, whole))
     distinct = [_distinct(keys, number) / number for keys in whole]
+    values, inverse, counts = np.unique(real.keys, return_inverse=True, return_counts=True)
+    real = real.where(counts[inverse] <= 2)
+    synthetic = synthetic.where(~np.isin(synthetic.keys, values[counts >= 2]))
+    if not len(real.keys) or not len(synthetic.keys):
+        return Copies(0, 0.0, 0.0, 1.0, distinct[0], distinct[1])
     chosen, expected, limit = _rare(real, synthetic, rules, filled)
-    values, counts = np.unique(real.keys, return_counts=True)
     copied = np.isin(synthetic.keys[chosen], values[counts == 1])
     return Copies(len(copied), float(copied.mean()), expected, limit, distinct[0], distinct[1])
 
