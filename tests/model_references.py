@@ -6,9 +6,9 @@ import torch.nn.functional as F
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
+from dpgm.networks.batch import Workspace
 from dpgm.networks.clipped_gradients import BlockViews, SegmentedBatch
 from dpgm.networks.clipped_gradients_cuda import PaddedBatch
-from dpgm.networks.workspace import Workspace
 
 SETS = Domain((ItemSet("items", tuple(range(23))),))
 MIXED = Domain(

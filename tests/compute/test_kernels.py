@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpgm.compute import layer_kernels, sparse_kernels
+from dpgm.compute import network_kernels
 from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
 from model_references import MIXED, SETS, random_records
 
@@ -26,8 +26,8 @@ def test_sparse_products_agree_with_dense_ones(bias):
 
     product, summed = np.zeros((7, width + 3)), np.zeros_like(flat)
     place = (offset, inputs, width)
-    sparse_kernels.sparse_affine(csr_of(records), BOUNDS, flat, place, product)
-    sparse_kernels.sparse_outer(csr_of(records), BOUNDS, weights, delta, place, bias, summed)
+    network_kernels.sparse_affine(csr_of(records), BOUNDS, flat, place, product)
+    network_kernels.sparse_outer(csr_of(records), BOUNDS, weights, delta, place, bias, summed)
     matrix = flat[:, offset:-2].reshape(3, inputs + 1, width)
     wanted = np.einsum("ij,ijk->ik", dense, matrix[model, :inputs]) + matrix[model, inputs]
     sums = np.zeros_like(flat)
@@ -42,7 +42,7 @@ def test_gathered_rows_are_the_rows():
     records = random_records(SETS, 10)
     pointers = np.concatenate([[0], np.cumsum(records.lengths[ROWS])])
     out = np.zeros(pointers[-1], dtype=records.indices.dtype)
-    sparse_kernels.gather(csr_of(records), pointers, out)
+    network_kernels.gather(csr_of(records), pointers, out)
     assert np.array_equal(out, records.take(ROWS).indices)
 
 
@@ -51,7 +51,7 @@ def test_the_fused_residual_is_sigmoid_minus_record():
     logits = np.linspace(-60, 60, 7 * 24, dtype=np.float32).reshape(7, 24).copy()
     wanted = 1 / (1 + np.exp(-logits[:, :23].astype(np.float64))) - records.to_dense(np.float64)[ROWS]
     squared = np.zeros(7)
-    sparse_kernels.sigmoid_residual(csr_of(records), 23, logits, squared)
+    network_kernels.sigmoid_residual(csr_of(records), 23, logits, squared)
     assert np.allclose(logits[:, :23], wanted, rtol=5e-6, atol=2e-7)
     assert np.allclose(squared, (wanted**2).sum(1), rtol=1e-5)
 
@@ -60,7 +60,7 @@ def test_a_softmax_block_without_a_value_says_nothing():
     records = random_records(MIXED, 10)
     starts, stops = np.array([9, 13, 24]), np.array([13, 18, 25])
     got = np.full((7, MIXED.width), 0.5)
-    sparse_kernels.subtract_records(csr_of(records), starts, stops, got)
+    network_kernels.subtract_records(csr_of(records), starts, stops, got)
     dense = records.to_dense(np.float64)[ROWS]
     assert np.all(got[5, 9:18] == 0)  # row 0 holds nothing at all
     assert np.allclose(got[0, 9:18], 0.5 - dense[0, 9:18])
@@ -69,7 +69,7 @@ def test_a_softmax_block_without_a_value_says_nothing():
 
 def test_squared_norms_stay_accurate_on_wide_rows():
     wide, out = np.full((2, 100_000), 0.1, dtype=np.float32), np.zeros(2)
-    layer_kernels.row_squares(wide, wide.shape[1], out)
+    network_kernels.row_squares(wide, wide.shape[1], out)
     assert np.allclose(out, 100_000 * float(np.float32(0.1)) ** 2, rtol=1e-6)
 
 
@@ -77,5 +77,5 @@ def test_norms_are_binned_as_the_mechanism_says():
     edges = norm_edges(24)
     norms = np.concatenate([edges.numpy(), edges.numpy() * 1.01, [0.0, 1e9, np.nan, np.inf, 1e-20]])
     found, counts = np.zeros(len(norms)), np.zeros(24, dtype=np.int64)
-    assert layer_kernels.bin_norms(norms**2, edges.numpy(), found, counts) == len(norms) - 2
+    assert network_kernels.bin_norms(norms**2, edges.numpy(), found, counts) == len(norms) - 2
     assert np.array_equal(counts, norm_histogram(np.sqrt(norms**2), edges).numpy())

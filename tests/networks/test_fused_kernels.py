@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpgm.compute import fused, layer_kernels
+from dpgm.compute import fused, network_kernels
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
 from dpgm.networks.clipped_gradients_cuda import DeviceNormBound
 
@@ -44,12 +44,12 @@ def test_rows_are_gathered_and_counted(width):
 def test_layers(width):
     values, squared = lines(width), vector()
     before = values.clone()
-    fused.rectify(values, squared)
+    fused.rectify(values, width, squared)
     assert torch.equal(values, before.clamp(min=0))
     assert torch.allclose(squared, values.square().sum(-1) + 1)
     slopes = lines(width)
     before = slopes.clone()
-    fused.gate(slopes, values, squared)
+    fused.gate(slopes, values, width, squared)
     assert torch.equal(slopes, before * (values > 0))
     assert torch.allclose(squared, slopes.square().sum(-1))
     logits, records = lines(width), (lines(width) > 1).float()
@@ -63,12 +63,12 @@ def test_layers(width):
 def test_latent_variables(latent):
     heads, out, squared = lines(2 * latent), lines(latent), vector()
     draws = torch.randn(TILES, PLACES, latent, device=DEVICE)
-    fused.reparametrise(heads, draws, out, squared)
+    fused.reparametrise(heads, draws, latent, out, squared)
     mean, spread = heads[..., :latent], torch.exp(heads[..., latent:] / 2)
     assert torch.allclose(out, mean + spread * draws, atol=1e-5)
     assert torch.allclose(squared, out.square().sum(-1) + 1, rtol=1e-5)
     slopes, out = lines(latent), lines(2 * latent)
-    fused.latent_delta(slopes, heads, draws, out, squared)
+    fused.latent_delta(slopes, heads, draws, latent, out, squared)
     assert torch.allclose(out[..., :latent], slopes + mean, atol=1e-5)
     assert torch.allclose(out[..., latent:], (slopes * draws * spread + spread**2 - 1) / 2, atol=1e-5)
     assert torch.allclose(squared, out.square().sum(-1), rtol=1e-5)
@@ -151,7 +151,7 @@ def test_adam_is_that_of_the_cpu():
     average = there[0] + 1
     past = average.clone()
     beta1, beta2, tiny, rate, step = 0.9, 0.999, 1e-8, 0.01, 3
-    layer_kernels.adam(
+    network_kernels.adam(
         *(tensor.numpy() for tensor in here),
         scales.numpy(),
         rate=rate,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute import sparse_kernels
+from dpgm.compute import network_kernels
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.networks.mixture import Mixture
@@ -40,7 +40,7 @@ def rbm_mixture(domain):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_samples_are_valid_records_of_the_domain(make, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(sparse_kernels, "HAS_NUMBA", False)
+        monkeypatch.setattr(network_kernels, "HAS_NUMBA", False)
     drawn = make(MIXED).sample(500, generator=generator(1))
     dense = drawn.to_dense()
     assert len(drawn) == 500
@@ -76,7 +76,7 @@ def test_each_network_makes_its_share_in_random_order():
 @pytest.mark.parametrize("compiled", [True, False])
 def test_bernoulli_columns_are_drawn_with_their_probability_and_independently(compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(sparse_kernels, "HAS_NUMBA", False)
+        monkeypatch.setattr(network_kernels, "HAS_NUMBA", False)
     outputs = Outputs.of(Domain.of_items(6).blocks)
     level = torch.tensor([1e-4, 0.01, 0.2, 0.5, 0.9, 0.999])
     count = 200_000

@@ -11,13 +11,12 @@ from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.networks.batch import Signal, Workspace
 from dpgm.networks.clipped_gradients_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.model import Signal
 from dpgm.networks.refinement import pretrain
 from dpgm.networks.rules import RULES
 from dpgm.networks.vae import VAE
-from dpgm.networks.workspace import Workspace
 from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, make_plan

@@ -12,9 +12,10 @@ from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks import private_sgd
+from dpgm.networks.batch import Factor, autograd_factor
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
-from dpgm.networks.model import Block, Factor, Layout, Outputs, autograd_factor
+from dpgm.networks.model import Block, Layout, Outputs
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM

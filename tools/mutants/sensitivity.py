@@ -10,7 +10,7 @@ TRAINING = (
 )
 TRAINED = ("tests/networks/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
 KMEANS = ("tests/clustering/test_private_kmeans.py",)
-CLIP = "layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
+CLIP = "network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
 SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
 MOVE = "        self._move(gradients.to(self.device), bound, step)\n"
 

@@ -63,15 +63,15 @@ def gather_rows(source: Tensor, rows: Tensor, out: Tensor, squared: Tensor) -> N
         torch.sum(out, -1, out=squared).add_(1)
 
 
-def rectify(values: Tensor, squared: Tensor) -> None:
+def rectify(values: Tensor, width: int, squared: Tensor) -> None:
     """Set negative values to zero in place; squared = 1 + squared norms."""
-    if not _by_rows("rectify", [values], squared, values.shape[2], [values]):
+    if not _by_rows("rectify", [values], squared, width, [values]):
         _square_rows(values.clamp_(min=0), squared).add_(1)
 
 
-def gate(slopes: Tensor, values: Tensor, squared: Tensor) -> None:
+def gate(slopes: Tensor, values: Tensor, width: int, squared: Tensor) -> None:
     """Zero the slopes in place where values are not above 0."""
-    if not _by_rows("gate", [slopes, values], squared, slopes.shape[2], [slopes, values]):
+    if not _by_rows("gate", [slopes, values], squared, width, [slopes, values]):
         _square_rows(slopes.mul_(values > 0), squared)
 
 
@@ -80,10 +80,10 @@ def sigmoid_residual(logits: Tensor, records: Tensor, squared: Tensor) -> bool:
     return _by_rows("residual", [logits, records], squared, logits.shape[2], [logits, records])
 
 
-def reparametrise(heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> None:
+def reparametrise(heads: Tensor, draws: Tensor, latent: int, out: Tensor, squared: Tensor) -> None:
     """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + its squares."""
     if draws.is_contiguous() and _by_rows(
-        "reparametrise", [heads, draws, out], squared, out.shape[2], [heads, out], UNCUT
+        "reparametrise", [heads, draws, out], squared, latent, [heads, out], UNCUT
     ):
         return
     mean, log_variance = heads.chunk(2, dim=-1)
@@ -91,10 +91,10 @@ def reparametrise(heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) ->
     _square_rows(out, squared).add_(1)
 
 
-def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, out: Tensor, squared: Tensor) -> None:
+def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, latent: int, out: Tensor, squared: Tensor) -> None:
     """Gradient of loss + KL at the heads, from the slopes at the latent sample."""
     if draws.is_contiguous() and _by_rows(
-        "latent_delta", [slopes, heads, draws, out], squared, slopes.shape[2], [slopes, heads, out], UNCUT
+        "latent_delta", [slopes, heads, draws, out], squared, latent, [slopes, heads, out], UNCUT
     ):
         return
     mean, log_variance = heads.chunk(2, dim=-1)

@@ -12,11 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import layer_kernels, sparse_kernels
+from dpgm.compute import network_kernels
 from dpgm.data.records import Records, row_pointers
 from dpgm.mechanisms.query import View
-from dpgm.networks.model import Activation, Block, Factor, Layout, Model, Outputs, Signal, Squares, _Records
-from dpgm.networks.workspace import Workspace, full_lines, on_lines
+from dpgm.networks.batch import (
+    Activation,
+    Batch,
+    Factor,
+    Signal,
+    SparseRecords,
+    Squares,
+    Workspace,
+    full_lines,
+    on_lines,
+)
+from dpgm.networks.model import Block, Layout, Model, Outputs
 
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
 
@@ -61,7 +71,7 @@ class SegmentedPass:
         """Sum of clipped gradients for every model."""
         bound, batch = float(bound), self._pass_over(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
-        layer_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())
+        network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())
         return batch.weighted_sum(self._factors, weights, self._sum)
 
     def _pass_over(self, view: View, step: int) -> "SegmentedBatch":
@@ -72,7 +82,7 @@ class SegmentedPass:
         squared = batch.squared_norms(self._factors)
         self._norms = torch.empty_like(squared)
         self._counts[:] = 0
-        usable = layer_kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
+        usable = network_kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
         if usable < len(squared):
             batch.silence(self._factors, ~torch.isfinite(self._norms))
         self._step, self._sample, self._batch = step, view.sample, batch
@@ -119,8 +129,10 @@ class BlockViews:
         return self.layout.offsets[block.name], block.inputs, block.outputs
 
 
-class SegmentedBatch:
+class SegmentedBatch(Batch):
     """A `Batch` of sparse records sorted by model: rows[bounds[s]:bounds[s + 1]] belong to model s."""
+
+    kernels = network_kernels
 
     def __init__(
         self,
@@ -131,9 +143,8 @@ class SegmentedBatch:
         workspace: Workspace,
         draws: Tensor,
     ) -> None:
-        self.draws = draws
-        self._drawn = draws.numpy()
-        self._views, self._workspace, self._lines = parameters, workspace, workspace.lines
+        super().__init__(workspace, (len(rows),), draws)
+        self._views = parameters
         self._lengths = records.indptr[rows + 1] - records.indptr[rows]
         self._csr = (records.indptr, records.indices, rows)
         if len(bounds) > 2:
@@ -146,25 +157,17 @@ class SegmentedBatch:
         """Copy the records: sorted by model they are in another order than they lie in memory."""
         pointers = row_pointers(self._lengths)
         copy = self._workspace.array("items", int(pointers[-1]), self._csr[1].dtype)
-        sparse_kernels.gather(self._csr, pointers, copy)
+        network_kernels.gather(self._csr, pointers, copy)
         self._csr = (pointers, copy, np.arange(len(self._lengths)))
-
-    def signal(self, name: str, width: int) -> Signal:
-        """A buffer for activations that the model fills itself."""
-        return self._workspace.signal(name, (self._count, width))
-
-    def space(self, name: str, width: int) -> Tensor:
-        """A buffer for anything else."""
-        return self._workspace.take(name, (self._count, width))
 
     def affine(self, block: Block, activation: Activation) -> Signal:
         """Product activation @ matrix + bias, of each record's own model."""
         out, views = self.signal(block.name, block.outputs), self._views
-        if isinstance(activation, _Records):
+        if isinstance(activation, SparseRecords):
             lines = self._lines(out.values)
-            sparse_kernels.sparse_affine(self._csr, self._bounds, views.array, views.place(block), lines)
+            network_kernels.sparse_affine(self._csr, self._bounds, views.array, views.place(block), lines)
         else:
-            self._product(_left(block, activation), views.matrices[block.name], out.values)
+            self._product(activation.left(block), views.matrices[block.name], out.values)
         return out
 
     def back(self, block: Block, delta: Tensor) -> Tensor:
@@ -184,45 +187,16 @@ class SegmentedBatch:
             if len(part):
                 torch.mm(part, matrix, out=target)
 
-    def rectify(self, signal: Signal) -> Signal:
-        """The signal with negative values set to zero, in place."""
-        squared = np.empty(self._count)
-        layer_kernels.rectify(self._lines(signal.values), signal.values.shape[1], squared)
-        return Signal(signal.with_one, signal.values, squared)
-
-    def gate(self, slope: Tensor, signal: Signal) -> Squares:
-        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms."""
-        squared = np.empty(self._count)
-        layer_kernels.gate(self._lines(slope), self._lines(signal.values), slope.shape[1], squared)
-        return squared
-
-    def reparametrise(self, heads: Tensor) -> Signal:
-        """A latent sample from heads (mean, log-variance)."""
-        latent, squared = heads.shape[1] // 2, np.empty(self._count)
-        out = self.signal("latent sample", latent)
-        layer_kernels.reparametrise(self._lines(heads), self._drawn, latent, self._lines(out.values), squared)
-        return Signal(out.with_one, out.values, squared)
-
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares]:
-        """Gradient at the heads from the slope at the latent sample, and its squared norms."""
-        latent, squared, lines = heads.shape[1] // 2, np.empty(self._count), self._lines
-        out = self.space("latent delta", 2 * latent)
-        layer_kernels.latent_delta(lines(slope), lines(heads), self._drawn, latent, lines(out), squared)
-        return out, squared
-
     def reconstruct(
         self, block: Block, activation: Signal, outputs: Outputs
     ) -> tuple[Tensor, Squares | None, Tensor]:
-        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input.
-
-        Model by model, while the widest of all matrices are in the cache.
-        """
+        """The last layer, model by model, while the widest of all matrices are in the cache."""
         delta = self.signal(block.name, block.outputs).values
         slope, squared = self.space(f"{block.name} back", block.inputs), np.empty(self._count)
         free, sizes = True, self._sizes
         for model, (left, part, back) in enumerate(
             zip(
-                _left(block, activation).split_with_sizes(sizes),
+                activation.left(block).split_with_sizes(sizes),
                 delta.split_with_sizes(sizes),
                 slope.split_with_sizes(sizes),
                 strict=True,
@@ -242,17 +216,17 @@ class SegmentedBatch:
         csr = (indptr, indices, rows[start:stop])
         if not outputs.softmax and logits.dtype == torch.float32:
             lines = self._lines(logits)[start:stop]
-            sparse_kernels.sigmoid_residual(csr, outputs.width, lines, squared[start:stop])
+            network_kernels.sigmoid_residual(csr, outputs.width, lines, squared[start:stop])
             return True
         outputs.probabilities(logits[start:stop])
-        sparse_kernels.subtract_records(csr, *outputs.softmax_ranges, logits[start:stop].numpy())
+        network_kernels.subtract_records(csr, *outputs.softmax_ranges, logits[start:stop].numpy())
         return False
 
     def dense(self) -> Tensor:
         """The records as a dense binary matrix."""
         out = torch.zeros((self._count, self._width), dtype=self._views.flat.dtype)
         none = np.empty(0, dtype=np.int64)
-        sparse_kernels.subtract_records(self._csr, none, none, out.numpy())
+        network_kernels.subtract_records(self._csr, none, none, out.numpy())
         return out.neg_()
 
     def parameters(self) -> Tensor:
@@ -282,12 +256,12 @@ class SegmentedBatch:
         scale = weights.to(out.flat.dtype).numpy()
         for factor in factors:
             block, delta = factor.block, factor.delta
-            if isinstance(factor.activation, _Records):
-                sparse_kernels.sparse_outer(
+            if isinstance(factor.activation, SparseRecords):
+                network_kernels.sparse_outer(
                     self._csr, self._bounds, scale, self._lines(delta), out.place(block), block.bias, out.array
                 )
                 continue
-            left = _left(block, factor.activation)
+            left = factor.activation.left(block)
             # The narrower of the two carries the weights.
             if left.shape[1] <= delta.shape[1]:
                 left = self._weighted(block, left, scale)
@@ -313,18 +287,20 @@ class SegmentedBatch:
         return out
 
     def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
-        if isinstance(factor.activation, _Records):
+        if isinstance(factor.activation, SparseRecords):
             return self._lengths.astype(np.float64) + factor.block.bias
         known = factor.activation.squared if factor.block.bias else None
-        return self._squares(_left(factor.block, factor.activation), known)
+        return self._squares(factor.activation.left(factor.block), known)
 
     def _squares(self, values: Tensor, known: Squares | None) -> NDArray[np.float64]:
         if isinstance(known, np.ndarray):
             return known
         out = np.empty(self._count)
-        layer_kernels.row_squares(self._lines(values), values.shape[1], out)
+        network_kernels.row_squares(self._lines(values), values.shape[1], out)
         return out
 
+    def _lines(self, values: Tensor) -> NDArray[np.generic]:
+        return self._workspace.lines(values)
 
-def _left(block: Block, signal: Signal) -> Tensor:
-    return signal.with_one if block.bias else signal.values
+    def _vector(self) -> NDArray[np.float64]:
+        return np.empty(self._count)

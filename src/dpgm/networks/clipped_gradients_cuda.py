@@ -24,9 +24,9 @@ from dpgm.compute.devices import Recorded, Repeated, Staged
 from dpgm.data.records import Records
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_histogram
 from dpgm.mechanisms.query import View
+from dpgm.networks.batch import Activation, Batch, Factor, Signal, SparseRecords, Squares, Workspace
 from dpgm.networks.clipped_gradients import SLACK, sorted_by_model
-from dpgm.networks.model import Activation, Block, Factor, Layout, Model, Outputs, Signal, Squares, _Records
-from dpgm.networks.workspace import Workspace
+from dpgm.networks.model import Block, Layout, Model, Outputs
 
 CPU_LIMIT = 2**28  # bytes of resident records when run on the CPU: without numba, and in tests
 CHUNK = 1 << 16
@@ -180,28 +180,20 @@ class PaddedPass:
             torch.mm(self._belongs, self._tile_sums, out=self._sum)
 
 
-class PaddedBatch:
+class PaddedBatch(Batch):
     """A `Batch` of dense records in tiles of places, for batched products: tensors are (tiles, places, width).
 
     A tile holds places for records of one model; `parameters` has a line for every tile, and `records` come with their
     squared norms (the column of ones counted).
     """
 
+    kernels = fused
+
     def __init__(
         self, layout: Layout, parameters: Tensor, records: Signal, workspace: Workspace, draws: Tensor
     ) -> None:
-        self.draws = draws
-        self._layout, self._flat, self._workspace = layout, parameters, workspace
-        self._records = records
-        self._places = records.values.shape[:2]
-
-    def signal(self, name: str, width: int) -> Signal:
-        """A buffer for activations that the model fills itself."""
-        return self._workspace.signal(name, (*self._places, width))
-
-    def space(self, name: str, width: int) -> Tensor:
-        """A buffer for anything else."""
-        return self._workspace.take(name, (*self._places, width))
+        super().__init__(workspace, tuple(records.values.shape[:2]), draws)
+        self._layout, self._flat, self._records = layout, parameters, records
 
     def affine(self, block: Block, activation: Activation) -> Signal:
         """Product activation @ matrix + bias, of each record's own model."""
@@ -214,30 +206,6 @@ class PaddedBatch:
         matrix = self._layout.matrix(self._flat, block)[:, : block.inputs]
         out = self.space(f"{block.name} back", block.inputs)
         return torch.bmm(delta, matrix.transpose(1, 2), out=out)
-
-    def rectify(self, signal: Signal) -> Signal:
-        """The signal with negative values set to zero, in place."""
-        squared = self._vector()
-        fused.rectify(signal.values, squared)
-        return Signal(signal.with_one, signal.values, squared)
-
-    def gate(self, slope: Tensor, signal: Signal) -> Tensor:
-        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms."""
-        squared = self._vector()
-        fused.gate(slope, signal.values, squared)
-        return squared
-
-    def reparametrise(self, heads: Tensor) -> Signal:
-        """A latent sample from heads (mean, log-variance)."""
-        out, squared = self.signal("latent sample", heads.shape[-1] // 2), self._vector()
-        fused.reparametrise(heads, self.draws, out.values, squared)
-        return Signal(out.with_one, out.values, squared)
-
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient at the heads from the slope at the latent sample, and its squared norms."""
-        out, squared = self.space("latent delta", heads.shape[-1]), self._vector()
-        fused.latent_delta(slope, heads, self.draws, out, squared)
-        return out, squared
 
     def reconstruct(
         self, block: Block, activation: Signal, outputs: Outputs
@@ -291,11 +259,10 @@ class PaddedBatch:
         return out
 
     def _signal(self, activation: Activation) -> Signal:
-        return self._records if isinstance(activation, _Records) else activation
+        return self._records if isinstance(activation, SparseRecords) else activation
 
     def _left(self, block: Block, activation: Activation) -> Tensor:
-        signal = self._signal(activation)
-        return signal.with_one if block.bias else signal.values
+        return self._signal(activation).left(block)
 
     def _activation_squares(self, factor: Factor) -> Tensor:
         signal = self._signal(factor.activation)
@@ -303,6 +270,9 @@ class PaddedBatch:
             return _squares(self._left(factor.block, signal), None)
         known = _squares(signal.values, signal.squared)
         return known if factor.block.bias else known - 1
+
+    def _lines(self, values: Tensor) -> Tensor:
+        return values
 
     def _vector(self) -> Tensor:
         return torch.empty(self._places, dtype=self._flat.dtype, device=self._flat.device)

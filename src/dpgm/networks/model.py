@@ -9,14 +9,14 @@ gradient of the block is the outer product of the two. So, without ever forming 
 
 which is all private training needs. The parameters of k models lie in one (k, P) tensor, so that one noise fill
 and one optimiser call serve them all. A model that is not of this shape can use one block without inputs whose
-delta is the whole per-record gradient (`autograd_factor`): slower, same guarantee.
+delta is the whole per-record gradient (`batch.autograd_factor`): slower, same guarantee.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.compute import sparse_kernels
+from dpgm.compute import network_kernels
 from dpgm.data import domain as domains
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
+
+if TYPE_CHECKING:  # a batch knows the blocks of a model; here it is but named
+    from dpgm.networks.batch import Batch, Factor
 
 RAREST = 1e-6  # frequencies are kept this far from 0 and 1 before taking logarithms
 
@@ -181,7 +184,7 @@ class Outputs:
             shares = torch.softmax(logits[:, start:stop], -1)
             chosen[:, number] = _choose(shares, generator) + start
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
-        return sparse_kernels.draw_rows(logits.numpy(), *_columns(self.bernoulli), chosen.numpy(), keys)
+        return network_kernels.draw_rows(logits.numpy(), *_columns(self.bernoulli), chosen.numpy(), keys)
 
 
 def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -195,95 +198,6 @@ def _choose(shares: Tensor, generator: torch.Generator) -> Tensor:
     point = torch.rand(shares.shape[:-1], generator=generator, dtype=shares.dtype, device=shares.device)
     last = shares.shape[-1] - 1
     return (steps < point.unsqueeze(-1) * steps[..., -1:]).sum(-1).clamp_(max=last)
-
-
-Squares = Tensor | NDArray[np.float64]  # squared norms of records, in whichever form a batch keeps them
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Activations of a batch, stored with a last column of ones so that one product takes the bias along."""
-
-    with_one: Tensor  # (..., n, width + 1)
-    values: Tensor  # the same without the column of ones; written in place
-    squared: Squares | None = None  # squared norms of `with_one`, where they came for free
-
-
-class _Records:
-    """Marks the (sparse) records themselves as the activation."""
-
-
-RECORDS: Final = _Records()
-Activation = Signal | _Records
-
-
-@dataclass(frozen=True)
-class Factor:
-    """The per-record gradient of a block: activation_i outer delta_i.
-
-    `squared` may carry the squared norms of delta where a model got them in passing.
-    """
-
-    block: Block
-    activation: Activation
-    delta: Tensor
-    squared: Squares | None = None
-
-
-class Batch(Protocol):
-    """A batch of records routed to k models, and the products a model may ask for.
-
-    Tensors are (n, width) with the records sorted by model, or (k, n, width) padded: a model is written once,
-    elementwise on the last axis, and leaves every matrix product to the batch.
-    """
-
-    draws: Tensor  # (..., n, model.draws) standard normal, the same whenever this batch is looked at
-
-    def signal(self, name: str, width: int) -> Signal:
-        """A buffer for activations that the model fills itself."""
-        ...
-
-    def space(self, name: str, width: int) -> Tensor:
-        """A buffer for anything else, (..., n, width)."""
-        ...
-
-    def affine(self, block: Block, activation: Activation) -> Signal:
-        """Product activation @ matrix + bias, of each record's own model."""
-        ...
-
-    def back(self, block: Block, delta: Tensor) -> Tensor:
-        """Product delta @ matrix transposed: the gradient at the block's input."""
-        ...
-
-    def rectify(self, signal: Signal) -> Signal:
-        """The signal with negative values set to zero, in place."""
-        ...
-
-    def gate(self, slope: Tensor, signal: Signal) -> Squares:
-        """Zero the slopes where a rectified signal is zero, in place; returns their squared norms."""
-        ...
-
-    def reparametrise(self, heads: Tensor) -> Signal:
-        """A latent sample from heads (mean, log-variance): mean + exp(log-variance / 2) x draws."""
-        ...
-
-    def latent_delta(self, slope: Tensor, heads: Tensor) -> tuple[Tensor, Squares]:
-        """Gradient at the heads, KL divergence included, from the slope at the latent sample; its squared norms."""
-        ...
-
-    def reconstruct(
-        self, block: Block, activation: Signal, outputs: Outputs
-    ) -> tuple[Tensor, Squares | None, Tensor]:
-        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input."""
-        ...
-
-    def dense(self) -> Tensor:
-        """The records as a dense binary tensor, (..., n, m); slow, for models without sparse products."""
-        ...
-
-    def parameters(self) -> Tensor:
-        """The parameters of each record's model, (..., n, P) or broadcastable to it; slow."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -325,7 +239,7 @@ class Model(ABC):
         """A copy of (k, P) parameters whose generator starts at item frequencies (k, m)."""
 
     @abstractmethod
-    def factors(self, batch: Batch) -> Sequence[Factor]:
+    def factors(self, batch: "Batch") -> "Sequence[Factor]":
         """One factor per block for a batch; deltas are gradients of a loss summed within each record."""
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:
@@ -349,18 +263,3 @@ class Model(ABC):
         self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
     ) -> Tensor:
         """Output logits (count, m) of generated records from one model's parameters (1, P) and state (1, ...)."""
-
-
-def autograd_factor(block: Block, loss: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch) -> Factor:
-    """The gradient of `loss(parameters (P,), record (m,), draws)` for every record, as one factor.
-
-    For any differentiable loss, by torch.func: slower, same guarantee. `block` has no inputs and P outputs: its delta
-    is the whole gradient.
-    """
-    delta = batch.space(f"{block.name} delta", block.outputs)
-    if delta.numel():  # torch.func cannot map over an empty batch
-        records, parameters = batch.dense(), batch.parameters()
-        gradient = torch.func.vmap(torch.func.grad(loss))
-        flat = gradient(parameters.reshape(-1, block.outputs), records.flatten(0, -2), batch.draws.flatten(0, -2))
-        delta.copy_(flat.reshape(delta.shape))
-    return Factor(block, batch.signal(f"{block.name} one", 0), delta)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute import fused, layer_kernels
+from dpgm.compute import fused, network_kernels
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.devices import Recorded, Upcoming
 from dpgm.errors import ArtefactError
+from dpgm.networks.batch import on_lines
 from dpgm.networks.rules import RULES
-from dpgm.networks.workspace import on_lines
 
 BETAS = RULES.betas
 TINY = 1e-8
@@ -80,7 +80,7 @@ class Optimizer:
             return  # the average has moved along
         elif HAS_NUMBA and self.parameters.device.type == "cpu":
             arrays = (each.numpy() for each in (self.parameters, gradients, self.first, self.second, scales))
-            layer_kernels.adam(*arrays, rate=rate, beta1=BETAS[0], beta2=BETAS[1], tiny=TINY, step=step + 1)
+            network_kernels.adam(*arrays, rate=rate, beta1=BETAS[0], beta2=BETAS[1], tiny=TINY, step=step + 1)
         else:
             self._move_plainly(self.first, self.second, gradients, scales, rate, step)
         if self.average is not None:

@@ -24,13 +24,13 @@ from dpgm.errors import ArtefactError, DpgmError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Measures, Query
+from dpgm.networks.batch import on_lines
 from dpgm.networks.clipped_gradients import Pass, SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import DeviceNormBound, PaddedPass
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 from dpgm.networks.rules import RULES
-from dpgm.networks.workspace import on_lines
 
 Progress = Callable[[int, int], None]
 NORMS, GRADIENTS = "norms", "gradients"

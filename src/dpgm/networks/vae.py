@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.model import RECORDS, Batch, Block, Factor, Layout, Model, Signal
+from dpgm.networks.batch import RECORDS, Batch, Factor, Signal
+from dpgm.networks.model import Block, Layout, Model
 from dpgm.networks.rules import LARGEST_SIZE, RULES
 from dpgm.strategy.protocol import is_size
 from dpgm.validation import whole
