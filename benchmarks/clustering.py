@@ -25,8 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from dpgm.clustering.centers import draw_initial_centers
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, private_kmeans
+from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, initial_centers, private_kmeans
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.data.simulate import simulate_cdr
@@ -53,9 +52,7 @@ def fit(records: Records, steps: int, device: str, memory_limit: int = MEMORY_LI
     generator = torch.Generator().manual_seed(0)
     feature_map = FourierFeatures.for_domain(records.domain, FEATURES, generator=generator)
     profile = torch.full((records.width,), 0.01)
-    initial = draw_initial_centers(
-        profile, STARTS * CLUSTERS, feature_map, domain=records.domain, generator=generator
-    )
+    initial = initial_centers(profile, STARTS * CLUSTERS, feature_map, domain=records.domain, generator=generator)
     gateway = Gateway(records, randomness=SystemRandomness())
     return private_kmeans(
         gateway,

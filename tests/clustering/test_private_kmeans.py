@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from dpgm.clustering.centers import CenterUpdate, centers_from_records, draw_initial_centers, merge_clusters
-from dpgm.clustering.private_kmeans import count_and_sum, default_features, nearest, private_kmeans
+from dpgm.clustering.private_kmeans import (
+    CenterUpdate,
+    count_and_sum,
+    default_features,
+    initial_centers,
+    merge_clusters,
+    nearest,
+    private_kmeans,
+)
 from dpgm.compute import feature_kernels
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
@@ -44,7 +51,7 @@ def fourier(features=40, seed=0, **options):
 
 def start(clusters, feature_map, seed=0):
     profile = torch.full((WIDTH,), 0.2)
-    return draw_initial_centers(profile, clusters, feature_map, domain=DOMAIN, generator=generator(seed))
+    return initial_centers(profile, clusters, feature_map, domain=DOMAIN, generator=generator(seed))
 
 
 def cluster(gateway, feature_map, clusters=None, steps=4, noise=0.0, initial=None, **options):
@@ -222,7 +229,7 @@ def test_small_and_odd_data_work(rows, clusters, noise, feature_map):
 def test_a_domain_of_one_item_works(noise):
     records = Records.from_lists([[0], [], [0], []], one_item_domain())
     for feature_map in (FourierFeatures.draw(1, 2, 1.0, generator=generator()), IdentityFeatures(1)):
-        initial = centers_from_records(records, 2, feature_map, generator=generator())
+        initial = initial_centers(records, 2, feature_map, domain=records.domain, generator=generator())
         found = cluster(live(records), feature_map, noise=noise, initial=initial)
         assert len(found.predict(records)) == 4
 
@@ -276,7 +283,7 @@ def test_initial_centres_are_spread_out_draws_of_the_profile():
     feature_map = IdentityFeatures(WIDTH)
     profile = torch.zeros(WIDTH)
     profile[:4] = 0.5
-    centers = draw_initial_centers(profile, 5, feature_map, domain=DOMAIN, generator=generator())
+    centers = initial_centers(profile, 5, feature_map, domain=DOMAIN, generator=generator())
     assert bool((centers[:, 4:] == 0).all())
     assert len(torch.unique(centers, dim=0)) == 5
 
@@ -284,7 +291,7 @@ def test_initial_centres_are_spread_out_draws_of_the_profile():
 def test_initial_centres_respect_fields_that_take_one_value():
     domain = Domain((Categorical("colour", ("red", "green", "blue")), ItemSet("items", (1, 2))))
     profile = torch.tensor([0.2, -0.1, 0.7, 1.4, float("nan")])
-    centers = draw_initial_centers(profile, 6, IdentityFeatures(5), domain=domain, generator=generator())
+    centers = initial_centers(profile, 6, IdentityFeatures(5), domain=domain, generator=generator())
     assert bool((centers[:, :3].sum(dim=1) == 1).all())
     assert bool((centers[:, 1] == 0).all())
     assert bool((centers[:, 3] == 1).all())
@@ -293,9 +300,9 @@ def test_initial_centres_respect_fields_that_take_one_value():
 
 def test_public_records_must_exist_and_profiles_must_fit():
     with pytest.raises(UsageError):
-        centers_from_records(grouped_records(5).rows(0, 0), 2, fourier(), generator=generator())
+        initial_centers(grouped_records(5).rows(0, 0), 2, fourier(), domain=DOMAIN, generator=generator())
     with pytest.raises(UsageError):
-        draw_initial_centers(torch.ones(3), 2, fourier(), domain=DOMAIN, generator=generator())
+        initial_centers(torch.ones(3), 2, fourier(), domain=DOMAIN, generator=generator())
 
 
 # -- more centres than clusters ----------------------------------------------------------------------------------------

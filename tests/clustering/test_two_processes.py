@@ -6,9 +6,8 @@ import sys
 import numpy as np
 import torch
 
-from dpgm.clustering.centers import draw_initial_centers
 from dpgm.clustering.estimator import PrivateKernelKMeans
-from dpgm.clustering.private_kmeans import private_kmeans
+from dpgm.clustering.private_kmeans import initial_centers, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
@@ -32,7 +31,7 @@ def clusterings(records, first_row=0):
         for noise in (0.0, 3.0):
             for limit in (0, 1 << 30):
                 generator = torch.Generator().manual_seed(1)
-                initial = draw_initial_centers(
+                initial = initial_centers(
                     torch.full((WIDTH,), 0.2), 4, feature_map, domain=DOMAIN, generator=generator
                 )
                 found = private_kmeans(

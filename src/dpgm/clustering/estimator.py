@@ -8,8 +8,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dpgm.clustering.centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, default_features, private_kmeans
+from dpgm.clustering.private_kmeans import (
+    MEMORY_LIMIT,
+    STARTS,
+    Clustering,
+    default_features,
+    initial_centers,
+    private_kmeans,
+)
 from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
@@ -17,12 +23,7 @@ from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.events import Event, Mechanism, events_of
-from dpgm.statistics.fourier_features import (
-    FeatureMap,
-    FourierFeatures,
-    IdentityFeatures,
-    expected_profile,
-)
+from dpgm.statistics.fourier_features import FeatureMap, FourierFeatures, IdentityFeatures, expected_profile
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.validation import one_of, positive, whole
 
@@ -116,12 +117,14 @@ class PrivateKernelKMeans:
         if features is None:
             features = default_features(rows, self.clusters, self.sum_noise)
         feature_map = self._feature_map(records.domain, features, profile, generator)
-        count = self.starts * self.clusters
-        if public is not None:
-            initial = centers_from_records(public, count, feature_map, generator=generator)
-        else:
-            start = expected_profile(records.domain) if profile is None else profile
-            initial = draw_initial_centers(start, count, feature_map, domain=records.domain, generator=generator)
+        known = expected_profile(records.domain) if profile is None else profile
+        initial = initial_centers(
+            known if public is None else public,
+            self.starts * self.clusters,
+            feature_map,
+            domain=records.domain,
+            generator=generator,
+        )
         self.clustering_ = private_kmeans(
             gateway,
             initial,

@@ -34,10 +34,7 @@ def cosine_table(amplitude: float) -> tuple[NDArray[np.int16], NDArray[np.int16]
     """
     angles = np.arange(TABLE) * (2 * np.pi / TABLE)
     radius = max(amplitude - 1.0, 0.0)
-    return (
-        np.rint(radius * np.cos(angles)).astype(np.int16),
-        np.rint(radius * np.sin(angles)).astype(np.int16),
-    )
+    return (np.rint(radius * np.cos(angles)).astype(np.int16), np.rint(radius * np.sin(angles)).astype(np.int16))
 
 
 def fourier_features(

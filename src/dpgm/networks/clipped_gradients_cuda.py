@@ -35,13 +35,7 @@ CHUNK = 1 << 16
 class PaddedPass:
     """Holds private rows on the device between queries; `expected` is the public expected size of a batch."""
 
-    def __init__(
-        self,
-        model: Model,
-        parameters: Tensor,
-        edges: Tensor,
-        expected: float = 0.0,
-    ) -> None:
+    def __init__(self, model: Model, parameters: Tensor, edges: Tensor, expected: float = 0.0) -> None:
         self._model, self._parameters = model, parameters
         self._expected = expected
         self._device = parameters.device

@@ -12,8 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.clustering.centers import centers_from_records, draw_initial_centers
-from dpgm.clustering.private_kmeans import COUNTS, STARTS, SUMS, Clustering, cache_limit, private_kmeans
+from dpgm.clustering.private_kmeans import (
+    COUNTS,
+    STARTS,
+    SUMS,
+    Clustering,
+    cache_limit,
+    initial_centers,
+    private_kmeans,
+)
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.images.features import ImageLayout
@@ -93,12 +100,7 @@ class _Fit:
         mixture = self._train(self._pretrained_on_products(start, targets, clustering), weights)
         # Post-processing: decoders, latent points and weights are moved to what was measured.
         return refine_mixture(
-            mixture,
-            plan.records,
-            targets,
-            settings.rules,
-            generator=self.draws,
-            progress=context.percent("refine"),
+            mixture, plan.records, targets, settings.rules, generator=self.draws, progress=context.percent("refine")
         )
 
     def of_images(self) -> Mixture:
@@ -164,10 +166,8 @@ class _Fit:
         features = FourierFeatures.for_domain(self.domain, settings.features, generator=draws, profile=frequencies)
         paper = plan.settings.preset == "paper"
         count = settings.clusters * (1 if paper else STARTS)
-        if context.public is not None:
-            centers = centers_from_records(context.public, count, features, generator=draws)
-        else:
-            centers = draw_initial_centers(frequencies, count, features, domain=self.domain, generator=draws)
+        start = frequencies if context.public is None else context.public
+        centers = initial_centers(start, count, features, domain=self.domain, generator=draws)
         clustering = private_kmeans(
             self.gateway,
             centers,

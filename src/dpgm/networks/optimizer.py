@@ -153,12 +153,7 @@ class Optimizer:
 
     def state(self) -> dict[str, Tensor]:
         """Everything a checkpoint needs besides the number of steps; functions of noisy values."""
-        named = {
-            "parameters": self.parameters,
-            "first": self.first,
-            "second": self.second,
-            "average": self.average,
-        }
+        named = {"parameters": self.parameters, "first": self.first, "second": self.second, "average": self.average}
         return {name: value.detach().cpu().clone() for name, value in named.items() if value is not None}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:

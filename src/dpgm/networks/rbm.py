@@ -84,10 +84,7 @@ class RBM(Model):
         """Minus the data phase of a batch: the gradient of the free energy's negative is descended."""
         weights, visible = self.layout.blocks
         delta = batch.affine(weights, RECORDS).values.sigmoid_().neg_()
-        return [
-            Factor(weights, RECORDS, delta),
-            Factor(visible, RECORDS, batch.space("minus one", 1).fill_(-1)),
-        ]
+        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, batch.space("minus one", 1).fill_(-1))]
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Chains started from noise, never from records: (clusters, chains, m) of zeros and ones."""

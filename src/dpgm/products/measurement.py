@@ -187,11 +187,7 @@ def tracked(order: int, noise: float, records: int, rules: ProductRules) -> int:
 
 
 def moment_targets(
-    measurements: Measurements,
-    rules: ProductRules,
-    *,
-    generator: torch.Generator,
-    device: str = "cpu",
+    measurements: Measurements, rules: ProductRules, *, generator: torch.Generator, device: str = "cpu"
 ) -> Targets:
     """The measured counts, tuples shrunk toward what smaller sets suggest. Post-processing."""
     rule, known, profile = rules.fit, measurements.known, measurements.profile
