@@ -154,3 +154,8 @@ def test_a_domain_file_with_an_unknown_value_names_it(tmp_path):
     save_domain(Domain(FIELDS, constraints=("'marital status' = twice if age < 15",)), tmp_path / "domain.yaml")
     with pytest.raises(UsageError, match="no value 'twice'"):
         load_domain(tmp_path / "domain.yaml")
+
+
+def test_a_text_that_says_unique_is_told_how_to_write_it():
+    with pytest.raises(UsageError, match=r"write `unique: \[a, b\]`, with the names"):
+        Domain((Numeric("a", 0, 9, 3), Numeric("b", 0, 9, 3)), constraints=("unique a",))

@@ -180,6 +180,11 @@ class _Reader:
         self._words: list[tuple[str, str]] = []  # what placeholders stand for: kind and text
 
     def wrong(self) -> UsageError:
+        if re.match(r"\s*unique\b", self._text):
+            return UsageError(
+                f"the condition {self._text[:80]!r} cannot be read: that records differ is no comparison; write"
+                " `unique: [a, b]`, with the names of the fields, among the constraints of the domain."
+            )
         return UsageError(
             f"the condition {self._text[:80]!r} cannot be read; write it like `age >= 65`, `colour in [red, blue]` or"
             " `married = never if age < 15`, with quotes around names and values of several words."

@@ -159,9 +159,10 @@ class OccurringItems(Vocabulary):
 
 def flat_column(table: pa.Table, name: str) -> pa.Array:
     """A table's column as one array."""
-    if table.column_names.count(name) > 1:
+    places = table.schema.get_all_field_indices(name)  # by a hash table: names may be many
+    if len(places) > 1:
         raise InputError("two columns have the same name; names must differ (or say --no-header).")
-    column = table.column(name).combine_chunks()
+    column = table.column(places[0]).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
     return column.cast(pa.string()) if is_text(column.type) and not pa.types.is_string(column.type) else column

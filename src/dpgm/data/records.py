@@ -183,27 +183,35 @@ class Records:
 
     def to_scipy(self) -> "scipy.sparse.csr_array":
         """A scipy CSR matrix of ones (uint8), positions as columns."""
-        from dpgm.data.conversion import to_scipy
+        import scipy.sparse
 
-        return to_scipy(self)
+        ones = np.ones(len(self.indices), dtype=np.uint8)
+        shape = (len(self), self.width)
+        return scipy.sparse.csr_array((ones, self.indices.astype(np.int32), self.indptr), shape=shape)
 
     def to_arrow(self, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
-        """A pyarrow table, one column per field; item sets are lists of labels, or as the source had them."""
-        from dpgm.data.conversion import to_arrow
+        """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
+        from dpgm.data.writers import shaped_table
 
-        return to_arrow(self, rng=rng)
+        layout = self.domain.layout
+        as_lists = layout is None or (layout.shape == "wide" and isinstance(self.domain.item_set, Image))
+        shape = "basket" if layout is None or as_lists else layout.shape
+        return shaped_table(self, shape, layout, rng=np.random.default_rng() if rng is None else rng)
 
     def to_pandas(self, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
-        """A pandas frame, one column per field; item sets are lists of labels, or as the source had them."""
-        from dpgm.data.conversion import to_pandas
+        """A pandas frame, as `to_arrow` has it; whole numbers with missing values become pandas' Int64."""
+        from dpgm.data.conversion import pandas_frame
 
-        return to_pandas(self, rng=rng)
+        return pandas_frame(self.to_arrow(rng=rng), dict(self.dtypes))
 
     def to_polars(self, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
-        """A polars frame, one column per field; item sets are lists of labels, or as the source had them."""
-        from dpgm.data.conversion import to_polars
-
-        return to_polars(self, rng=rng)
+        """A polars frame, as `to_arrow` has it."""
+        try:
+            import polars
+        except ImportError:
+            raise UsageError("polars is not installed; run `pip install polars`.") from None
+        frame: polars.DataFrame = polars.from_arrow(self.to_arrow(rng=rng))
+        return frame
 
     def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
         """Write to a file in the format of its ending (see `dpgm.write_records`)."""

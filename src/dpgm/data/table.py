@@ -76,8 +76,9 @@ class TableEncoder:
 
     def encode(self, table: pa.Table, place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are left out."""
+        names = set(table.column_names)
         for field in self.domain.fields:
-            if field.name not in table.column_names:
+            if field.name not in names:
                 raise InputError(
                     f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
                     " or the file."

@@ -270,13 +270,12 @@ def with_plain_numbers(
     """
     if style.is_plain:
         return table
-    for name in names:
-        at = table.column_names.index(name)
-        column = table.column(at).combine_chunks()
-        if pa.types.is_string(column.type):
-            plain = plain_texts(column, style, ("", *missing), in_column(place, name))
-            table = table.set_column(at, name, plain)
-    return table
+    chosen, columns = set(names), []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in chosen and pa.types.is_string(column.type):
+            column = plain_texts(column.combine_chunks(), style, ("", *missing), in_column(place, name))
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
 
 
 def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], where: Place) -> pa.Array:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dpgm.data.conversion import to_scipy
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
@@ -111,7 +110,7 @@ def _score(model: Any, train: Records, test: Records, label: int) -> float:
 
 def _features(records: Records, label: int) -> Any:
     block = records.domain.blocks[label]
-    matrix = to_scipy(records).astype(np.float32)[:, np.r_[0 : block.start, block.stop : records.width]]
+    matrix = records.to_scipy().astype(np.float32)[:, np.r_[0 : block.start, block.stop : records.width]]
     matrix.indptr, matrix.indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
     return matrix  # the forest takes 32-bit indices only
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
-from dpgm.data.conversion import to_scipy
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -131,7 +130,7 @@ def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.in
     """Records that hold both positions, (n, n) for the n positions asked; the diagonal holds single counts."""
     total = np.zeros((len(positions), len(positions)), dtype=np.int64)
     for chunk in records.chunks(_CHUNK):
-        matrix = to_scipy(chunk).astype(np.float32)[:, positions]
+        matrix = chunk.to_scipy().astype(np.float32)[:, positions]
         if matrix.nnz > _DENSE * len(chunk) * len(positions):
             dense = matrix.toarray()
             total += (dense.T @ dense).astype(np.int64)  # exact: a chunk is far below 2^24 records
