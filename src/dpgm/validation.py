@@ -30,6 +30,11 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
+def finite(**named: object) -> None:
+    """Each named value is a finite number."""
+    _check(named, "a finite number", _is_number)
+
+
 def positive(*, advice: str = "", **named: object) -> None:
     """Each named value is a finite number above zero."""
     _check(named, "a finite number above 0", lambda value: _is_number(value) and value > 0, advice)

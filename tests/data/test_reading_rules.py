@@ -357,3 +357,16 @@ def test_a_quotation_mark_in_a_comment_takes_no_rows_along(tmp_path, monkeypatch
     assert sets(read_records(cell, shape="basket", comment="#", domain=CODES)) == [{"5"}]
     with pytest.raises(UsageError, match="comment"):
         ReadOptions(comment='"')
+
+
+def test_options_by_which_nothing_can_be_read_are_refused_in_a_sentence(tmp_path):
+    """A threshold of NaN left every record empty; the others ended in an error of a library."""
+    for threshold in (float("nan"), float("inf"), "5"):
+        with pytest.raises(UsageError, match="threshold"):
+            ReadOptions(threshold=threshold)
+    with pytest.raises(UsageError, match="missing"):
+        ReadOptions(missing=["?", None])
+    path = write(tmp_path / "x.csv", "kind§size\na§5\n")
+    domain = Domain((Categorical("kind", ("a", "b")), Numeric("size", 0, 9, 3)))
+    with pytest.raises(UsageError, match="ASCII"):
+        read_records(path, domain=domain, separator="§")

@@ -74,6 +74,10 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
             " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
         )
     separator, header, certain = _separator(first, options, default)
+    if not separator.isascii():
+        raise UsageError(
+            f"{source}: the separator of a table must be an ASCII character; save the file with another."
+        )
     cells = cells_of(first, separator, lambda: place)
     if len(cells) > _MAX_COLUMNS:
         raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")

@@ -106,7 +106,7 @@ class ReadOptions:
         if domain is not None and self.assume_public_domain:
             domain = domain.declared_public()
         object.__setattr__(self, "domain", domain)
-        if isinstance(self.missing, str):
+        if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
         object.__setattr__(self, "missing", tuple(self.missing))
         check_shape(self.shape)
@@ -118,6 +118,8 @@ class ReadOptions:
         style = checked_style(self.decimal, self.thousands, self.strip_from_numbers)
         object.__setattr__(self, "strip_from_numbers", style.signs)
         validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=MOST_SKIPPED)
+        if self.threshold is not None:
+            validation.finite(threshold=self.threshold)
         if self.comment is not None and (not self.comment or set(self.comment) & set('"\n\r')):
             raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
         Room.within(self.memory)  # refuses what is not a size
