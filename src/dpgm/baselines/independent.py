@@ -7,7 +7,8 @@ per column.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -40,19 +41,14 @@ from dpgm.strategy.settings import FamilySettings
 CHUNK_CELLS = 2**24
 
 
+@dataclass(frozen=True, eq=False)
 class IndependentItems(Generator):
-    """The probability of every position; items are independent, a table column takes one value.
+    """The probability of every position; items are independent, a table column takes one value."""
 
-    Args:
-        domain: the public domain.
-        probabilities: (m,) float64; those of a table column sum to 1.
-    """
+    kind: ClassVar[str] = "independent"
 
-    kind = "independent"
-
-    def __init__(self, domain: Domain, probabilities: Tensor) -> None:
-        self.domain = domain
-        self.probabilities = probabilities
+    domain: Domain
+    probabilities: Tensor  # (m,) float64; those of a table column sum to 1
 
     @property
     def architecture(self) -> dict[str, Any]:

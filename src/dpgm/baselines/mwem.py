@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -161,21 +161,15 @@ class FactoredWeights:
         return records
 
 
+@dataclass(frozen=True, eq=False)
 class WeightedGroups(Generator):
-    """The fitted distribution: independent groups of items, each with a full table.
+    """The fitted distribution: independent groups of items, each with a full table."""
 
-    Args:
-        domain: item sets or images.
-        weights: the groups.
-        cap: items to which records were clipped.
-    """
+    kind: ClassVar[str] = "mwem"
 
-    kind = "mwem"
-
-    def __init__(self, domain: Domain, weights: FactoredWeights, cap: int) -> None:
-        self.domain = domain
-        self.weights = weights
-        self.cap = cap
+    domain: Domain  # item sets or images
+    weights: FactoredWeights
+    cap: int  # items to which records were clipped
 
     @property
     def architecture(self) -> dict[str, Any]:

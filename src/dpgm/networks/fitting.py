@@ -1,7 +1,15 @@
 """A mixture of networks, stage by stage: the box of the paper's Algorithm 1 with its errata corrected.
 
-Deviations: centres are frozen while records are assigned (E6); all k models are updated in every step on one Poisson
-sample of the whole data, instead of one model chosen by its true size (E5); mixture weights are noisy sizes (E10).
+    statistics <- noisy counts of whole records, as far as the plan pays for them         (`products/measurement.py`)
+    centres    <- private kernel k-means on Fourier features of the records               (Algorithm 2)
+    weights    <- noisy sizes of the clusters
+    start      <- k networks at the item frequencies of their clusters; VAEs learn from samples of the statistics
+    networks   <- private SGD, each network on the records of its own cluster             (Algorithm 4)
+    mixture    <- decoders, latent points and weights moved to the statistics             (post-processing)
+
+The paper's preset has no refinement and, with one network, nothing but private SGD. Deviations: centres are frozen
+while records are assigned (E6); all k models are updated in every step on one Poisson sample of the whole data, instead
+of one model chosen by its true size (E5); mixture weights are noisy sizes (E10).
 """
 
 from dataclasses import dataclass
@@ -45,17 +53,9 @@ from dpgm.strategy.protocol import FitPlan, RunContext
 BLOCKS = 40  # training is charged and saved in this many blocks
 
 
-def fit_networks(
-    gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
-) -> Mixture:
-    """Profile and further statistics, cluster, start from what was measured, train, refine."""
-    fit = _Fit(gateway, plan, domain, draws, context)
-    return fit.of_records() if fit.settings.images is None else fit.of_images()
-
-
 @dataclass(frozen=True, eq=False)
-class _Fit:
-    """A fit on its way: what all of its stages need, and the stages."""
+class NetworkFit:
+    """Algorithm 1: what all of its stages need, and the stages."""
 
     gateway: Gateway
     plan: FitPlan
@@ -65,15 +65,21 @@ class _Fit:
 
     @cached_property
     def settings(self) -> NetworkSettings:
+        """Those of the plan."""
         return settings_of(self.plan)
 
     @cached_property
     def model(self) -> Model:
+        """The kind of network, of the planned sizes."""
         if self.plan.settings.model == RBM.kind:
             return RBM(self.domain, hidden=self.settings.hidden[0])
         return VAE(self.domain, self.settings.hidden, self.settings.latent)
 
-    def of_records(self) -> Mixture:
+    def run(self) -> Mixture:
+        """All stages."""
+        return self._of_records() if self.settings.images is None else self._of_images()
+
+    def _of_records(self) -> Mixture:
         plan, settings, context = self.plan, self.settings, self.context
         measured = None
         overall = torch.from_numpy(start_frequencies(self.domain, settings.mean_length, settings.rules))
@@ -103,7 +109,7 @@ class _Fit:
             mixture, plan.records, targets, settings.rules, generator=self.draws, progress=context.percent("refine")
         )
 
-    def of_images(self) -> Mixture:
+    def _of_images(self) -> Mixture:
         """Statistics of images, and one cluster per value of the label, which costs no budget."""
         settings, context, layout = self.settings, self.context, ImageLayout.of(self.domain)
         assert settings.images is not None

@@ -17,7 +17,7 @@ from dpgm.images.rules import ImageSettings
 from dpgm.images.strategy import IMAGES, image_seconds
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
-from dpgm.networks.fitting import fit_networks
+from dpgm.networks.fitting import NetworkFit
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
@@ -177,8 +177,8 @@ class NetworkStrategy:
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Mixture:
-        """Algorithm 1 of the paper; see `fit_networks`."""
-        return fit_networks(gateway, plan, domain, draws=draws, context=context)
+        """Algorithm 1 of the paper."""
+        return NetworkFit(gateway, plan, domain, draws, context).run()
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Mixture:
         """A mixture from an untrusted release."""
