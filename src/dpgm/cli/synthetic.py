@@ -172,8 +172,8 @@ def evaluate(
     certificate = None if release is None else read_certificate(release)
     if options.domain is None and certificate is not None and release is not None:
         # A domain that was discovered privately cannot hold every real value; the stated one can.
-        stated = stated_domain(certificate)
-        options = replace(options, domain=release / "domain.json" if stated is None else stated)
+        kept, stated = dpgm.load_domain(release / "domain.json"), stated_domain(certificate)
+        options = replace(options, domain=kept if stated is None else replace(stated, layout=kept.layout))
     first_file, second_file = read_stdin(real, synthetic, look=True, folder=options.cache)
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real

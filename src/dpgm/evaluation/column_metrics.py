@@ -1,8 +1,8 @@
-"""How close single columns are, and how pairs of them are tied, measured on raw values."""
+"""How close single columns are, how pairs of them are tied, and which order they keep, measured on raw values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,10 @@ _BARS = 24  # of a histogram; more are too thin on a phone
 _WORTH_MISSING = 0.01  # share of the real rows from which a category that is gone is named
 _STEPS = 60  # points of a cumulative curve
 _OUTER = 0.005  # share of the rows at either end that is drawn in the last bar rather than given room of its own
+_SELDOM = 0.005  # share of the real rows that may break an order which is taken for a rule: data have errors
+_FEW_ROWS = 50  # in which both values are present: fewer may keep an order by chance
+_MOST_ROWS = 100_000  # evenly spread, are looked at for orders, of this many columns of a kind
+_MOST_COLUMNS = 100
 _Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -94,6 +98,17 @@ class Correlations:
     worst_pair: tuple[str, str]
 
 
+@dataclass(frozen=True)
+class BrokenOrder:
+    """Two columns of one kind, the first of which is hardly ever greater in the real data."""
+
+    first: str
+    last: str
+    kind: ColumnKind
+    real: float  # share of the rows, of those with both values, in which the first is greater
+    synthetic: float
+
+
 def compare_column(column: RawColumn) -> ColumnComparison:
     """Every figure of one column."""
     numeric = column.kind != "category"
@@ -144,6 +159,36 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     return Correlations(
         names, real, synthetic, rank_real, rank_synthetic, float(gaps.mean()), float(gaps.max()), pair
     )
+
+
+def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
+    """Pairs of numbers or of dates that (nearly) always keep an order in the real data and not in the synthetic data.
+
+    The worst comes first; a pair whose values are always equal is told once.
+    """
+    found: dict[tuple[str, str], BrokenOrder] = {}
+    for kind in ("number", "date"):
+        chosen = [column for column in columns if column.kind == kind][:_MOST_COLUMNS]
+        plain = {column.name: [_thin(column, side) for side in column.sides] for column in chosen}
+        for one, other in permutations(plain, 2):
+            real, synthetic = (_greater(a, b) for a, b in zip(plain[one], plain[other], strict=True))
+            if real is not None and real <= _SELDOM and synthetic is not None and synthetic > real:
+                order = BrokenOrder(one, other, kind, real, synthetic)
+                if (other, one) not in found:
+                    found[one, other] = order
+    return tuple(sorted(found.values(), key=lambda order: order.real - order.synthetic))
+
+
+def _thin(column: RawColumn, side: _Floats) -> _Floats:
+    """Some values of a column, without special ones."""
+    values = side[:: -(-len(side) // _MOST_ROWS) or 1]
+    return np.where(np.isin(values, column.specials), np.nan, values)
+
+
+def _greater(first: _Floats, last: _Floats) -> float | None:
+    """Share of the rows with both values in which the first is greater; None if there are too few."""
+    rows = int((~np.isnan(first) & ~np.isnan(last)).sum())
+    return None if rows < _FEW_ROWS else float((first > last).sum() / rows)
 
 
 def _summary(rows: int, present: NDArray[np.generic], numbers: _Floats | tuple[()]) -> ColumnSummary:

@@ -22,7 +22,14 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation import marginals
-from dpgm.evaluation.column_metrics import ColumnComparison, Correlations, compare_column, correlations
+from dpgm.evaluation.column_metrics import (
+    BrokenOrder,
+    ColumnComparison,
+    Correlations,
+    broken_orders,
+    compare_column,
+    correlations,
+)
 from dpgm.evaluation.copies import Copies, copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import (
     Queries,
@@ -109,6 +116,7 @@ class Evaluation:
     not_computed: tuple[NotComputed, ...]
     columns: tuple[ColumnComparison, ...]  # raw values of tables
     correlations: Correlations | None
+    orders: tuple[BrokenOrder, ...]  # kept by the real rows, not by the synthetic ones
     lost_items: marginals.LostItems | None
     copies: Copies | None
     images: marginals.ImageFigures | None
@@ -301,6 +309,7 @@ def evaluate_inputs(
         not_computed=tuple(metrics.missing),
         columns=columns,
         correlations=correlated,
+        orders=() if raw is None else broken_orders(raw.columns),
         lost_items=marginals.lost_items(singles, real.domain, len(synthetic)),
         copies=copies_of_records(real, synthetic) if rows_of is None else copies_of_rows(rows_of),
         outside=inputs.outside,

@@ -1,7 +1,7 @@
 """Two frames, files or collections of records made comparable: records over the same positions, and raw columns."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,12 +29,14 @@ from dpgm.evaluation.raw_columns import (
     RawColumn,
     RawColumns,
     compared_records,
+    is_plain_number,
     raw_columns,
     set_columns,
 )
 
 MOST_ROWS = 1_000_000  # raw rows kept of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")
+_JSON = ("jsonl", "json")
 _MATRICES = ("npz", "npy", "idx")  # their positions have no names
 
 
@@ -261,7 +263,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     """
     # Nothing is released here, so the items may be taken from the file, and the shape guessed from its first rows.
     source = locate(real, options.member)
-    options = replace(options, discover=False)
+    options = _as_laid_out(source, replace(options, discover=False))
     domain = options.public_domain
     if domain is not None and domain.is_open:
         if domain.item_set is None:
@@ -274,6 +276,21 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
     return Inputs(first, second, _raw(real, synthetic, options, used, first.domain), _outside(real, options, first))
+
+
+def _as_laid_out(source: Input, options: ReadOptions) -> ReadOptions:
+    """The options with the shape and columns that the file of the fit had, where they are not stated and are there."""
+    layout = None if options.public_domain is None else options.public_domain.layout
+    if layout is None or options.shape or options.person or options.item:
+        return options
+    if layout.shape != "long" and format_name(source, options) in _JSON:
+        return options  # members are known from rows alone; the only list is found by guessing
+    chosen = replace(options, shape=layout.shape, person=layout.person, item=layout.item)
+    try:
+        names = columns_of(source, replace(chosen, domain=None)).names
+    except DpgmError:
+        return options
+    return chosen if {layout.person, layout.item} - {None} <= set(names) else options
 
 
 def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
@@ -301,7 +318,7 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
     first = read_raw(real, options, domain)
     if domain is None:
         second = _read_beside(synthetic, ReadOptions(), options, None, first.column_names, 1)
-        return inputs_of(first, second, notes=notes)
+        return inputs_of(*_in_plain_numbers(first, second, options), notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
     second = _read_beside(synthetic, ReadOptions(header=True), options, domain, names, len(names))
     names = [name for name in names if name in second.column_names]
@@ -376,6 +393,36 @@ def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Tabl
             moments = parse_dates(column, field.pattern)
             if moments.null_count < len(moments):  # a synthetic file has them in ISO's way
                 table = table.set_column(table.column_names.index(field.name), field.name, moments)
+    return table
+
+
+def _in_plain_numbers(real: pa.Table, synthetic: pa.Table, options: ReadOptions) -> list[pa.Table]:
+    """Two tables without a domain, texts in the number style of the options made plain where a whole column has it.
+
+    A synthetic file is in this style if some column of it has it alone; else its numbers are plain already.
+    """
+    if options.number_style.is_plain:
+        return [real, synthetic]
+    both = [_plain_columns(table, options) for table in (real, synthetic)]
+    alone = any(not is_plain_number(synthetic.column(name)) for name in both[1])
+    changed = (both[0], both[1] if alone else {})
+    return [_with_columns(table, columns) for table, columns in zip((real, synthetic), changed, strict=True)]
+
+
+def _plain_columns(table: pa.Table, options: ReadOptions) -> dict[str, pa.Array]:
+    """The columns of texts that hold nothing but numbers in the style of the options, made plain."""
+    plain = {}
+    for name in table.column_names:
+        if pa.types.is_string(table.column(name).type):
+            with suppress(InputError):
+                one = with_plain_numbers(table.select([name]), [name], options.number_style, options.missing, str)
+                plain[name] = one.column(name)
+    return plain
+
+
+def _with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
 
 

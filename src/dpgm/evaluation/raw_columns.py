@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
-from dpgm.data.items import flat_column, is_list
+from dpgm.data.items import flat_column, is_list, plain_name
 from dpgm.data.records import Records
 from dpgm.data.table import TRUTH
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
@@ -146,7 +146,7 @@ def raw_columns(
         if name not in synthetic.column_names:
             left_out.append((name, "the synthetic data has no such column."))
             continue
-        sides = [_flat(table, name) for table in (real, synthetic)]
+        sides = _without_apostrophes([_flat(table, name) for table in (real, synthetic)])
         if any(pa.types.is_nested(side.type) or pa.types.is_binary(side.type) for side in sides):
             continue  # lists of items are compared as sets
         column = _column(name, [_clean(side, notes) for side in sides], notes)
@@ -175,6 +175,18 @@ def set_columns(real: pa.Table, synthetic: pa.Table) -> list[SetColumn]:
 def _flat(table: pa.Table, name: str) -> pa.Array:
     column = flat_column(table, name)
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _without_apostrophes(sides: list[pa.Array]) -> list[pa.Array]:
+    """Our writer puts an apostrophe before texts that a spreadsheet would run; here it is taken away again."""
+    real, synthetic = sides
+    if not pa.types.is_string(synthetic.type):
+        return sides
+    known = set(real.unique().to_pylist()) if pa.types.is_string(real.type) else set()
+    encoded = synthetic.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    plain = [text if text in known else plain_name(text) for text in texts]
+    return sides if plain == texts else [real, pa.array(plain, type=pa.string()).take(encoded.indices)]
 
 
 def _clean(column: pa.Array, notes: Notes) -> pa.Array:
@@ -224,6 +236,12 @@ def _numbers(column: pa.Array) -> NDArray[np.float64] | None:
         return None
     numbers: NDArray[np.float64] = values.to_numpy(zero_copy_only=False).astype(np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def is_plain_number(column: Any) -> bool:
+    """Whether all texts of a column are numbers with a point, or missing."""
+    texts = _clean(column.combine_chunks(), NO_NOTES)
+    return _numbers(texts) is not None
 
 
 def _days(column: pa.Array) -> NDArray[np.float64] | None:

@@ -61,6 +61,8 @@ class VerdictRules:
     learning_lost: Limits = Limits(0.1, 0.35)
     # Share of the records that would have to change their length.
     lengths: Limits = Limits(0.1, 0.3)
+    # Difference in the share of records that hold nothing from which on the report says so.
+    empty_gap: float = 0.01
     # A difference of 5 points in the share of one value, or of missing values, changes what a reader concludes.
     share_gap: float = 0.05
     # A tenth of a standard deviation: what is called a negligible effect in statistics.
@@ -74,6 +76,8 @@ class VerdictRules:
     columns_off: float = 1 / 3
     # Difference of association (0 to 1) of one pair of columns: a tie that is lost or invented.
     association_gap: Limits = Limits(0.15, 0.4)
+    # Share of the rows in which two columns are in an order that (nearly) no real row has: discharged, then admitted.
+    out_of_order: Limits = Limits(0.01, 0.25)
     # Items or values of at least 0.1 % of the records that hardly ever occur, as a share of all such items.
     lost_items: Limits = Limits(0.05, 0.3)
     # Share of what real records hold that the domain does not list, so that it is missing from every synthetic record.
@@ -356,6 +360,24 @@ def _ties(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     yield _graded(level, text)
 
 
+def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
+    """Pairs of columns in an order that real rows do not have, and the rule that would keep it."""
+    off = [order for order in evaluation.orders if rules.out_of_order.level(order.synthetic - order.real)]
+    for order in off[:_NAMED]:
+        rule = f"`{order.first} <= {order.last}` under `constraints`"
+        if order.kind == "date":
+            rule = f"`after: {order.first}` in the line of {order.last}, or {rule},"
+        yield _Finding(
+            f"{order.first} is {'later' if order.kind == 'date' else 'greater'} than {order.last} in"
+            f" {share_text(order.synthetic)} of the rows, in {share_text(order.real)} of the real ones; if that is a"
+            f" rule, state {rule} in the domain before the fit (docs/constraints.md).",
+            True,
+            rules.out_of_order.level(order.synthetic - order.real),
+        )
+    if len(off) > _NAMED:
+        yield _Finding(f"{len(off) - _NAMED} more pairs of columns are out of order; --json lists them.", True)
+
+
 def _widest(
     names: tuple[str, ...], real: NDArray[np.float64], synthetic: NDArray[np.float64]
 ) -> tuple[float, str, float, float]:
@@ -400,6 +422,9 @@ def _lengths(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         f"Records hold {lengths.synthetic_mean:.2f} items on average (real: {lengths.real_mean:.2f}); {percent(gap)} of"
         " them would have to change their length to match"
     )
+    empty, real_empty = float(lengths.synthetic[0]), float(lengths.real[0])
+    if abs(empty - real_empty) > rules.empty_gap:
+        text += f" ({share_text(empty)} of them hold nothing; real: {share_text(real_empty)})"
     yield _beyond_chance(evaluation, "lengths", gap, rules.lengths, "lengths of records", text)
 
 
@@ -430,6 +455,7 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], _Findings], ...] = (
     _lost,
     _table,
     _ties,
+    _orders,
     _learning,
     _images,
     _lengths,
