@@ -39,9 +39,6 @@ class CoinStrategy:
     def architecture(self, settings):
         return {"components": 1}
 
-    def memory(self, facts, settings):
-        return 1 << 20
-
     def work(self, plan, sizes, domain, costs):
         return Work(counting_seconds(sizes, costs))
 

@@ -16,7 +16,10 @@ from dpgm.products.rules import RULES
 from dpgm.products.strategy import PRODUCTS, ProductSettings, fit_products
 from dpgm.statistics.item_counts import choose_cap, item_profile
 from dpgm.statistics.record_lengths import Known, LengthGroups, mean_length, read_lengths, thinned
-from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.protocol import FitPlan, PublicFacts
+from dpgm.strategy.rules import RULES as COSTS
+from dpgm.strategy.rules import Sizes
+from dpgm.strategy.settings import Settings
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
 MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red", "green", "blue"))))
@@ -345,10 +348,10 @@ def test_wide_tables_stay_within_the_limits_of_a_fit(widths):
     estimate that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
     """
     domain, count = columns_of(*widths), 300
-    facts = PublicFacts(domain, 4_000_000, 1.0, 1e-8)
-    components = component_count(domain.width, facts.records, RULES.fit)
+    plan = FitPlan(1.0, 1.0, 1e-8, 4_000_000, domain.width, Settings("products", family=ProductSettings()), ())
+    components = component_count(domain.width, plan.records, RULES.fit)
     assert components <= 600
-    needed = PRODUCTS.memory(facts, ProductSettings())
+    needed = PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).memory
     assert 4 * 4 * components * domain.width < needed < 2 * 2**30
     noises = noises_for(domain, count, 1.0)
     measured = measure(

@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.records import Records
+from dpgm.errors import ResourceError
 from dpgm.strategy.rules import RULES
 from dpgm.strategy.settings import Config
 from dpgm.synthesis import estimate
 from dpgm.synthesis.estimate import Estimate, estimate_fit
 from dpgm.synthesis.plan import make_plan
+from dpgm.synthesis.synthesizer import Synthesizer
 
 CALLS = Domain.of_items(1303)
 TABLE = Domain(tuple(Categorical(f"c{number}", tuple(range(6))) for number in range(9)))
@@ -74,6 +77,22 @@ def test_rows_beyond_the_limit_do_not_count_and_processes_share_them():
     assert limited.memory <= RULES.process + 10**9
     assert whole.memory - RULES.process == pytest.approx(4 * (shared.memory - RULES.process), rel=0.01)
     assert shared.seconds < whole.seconds
+
+
+def test_a_fit_that_the_machine_has_no_memory_for_is_refused_before_anything_is_charged(monkeypatch):
+    pages = {"SC_PHYS_PAGES": 250_000, "SC_PAGE_SIZE": 4096}  # 1 GB
+    monkeypatch.setattr(estimate.os, "sysconf", pages.get)
+    wide, records = Domain.of_items(300_000), Records.from_lists([[0]] * 300, Domain.of_items(300_000))
+    estimate.check_memory(make_plan(Config(1.0), 300, CALLS), CALLS)
+    for model in ("products", "vae"):
+        with pytest.raises(
+            ResourceError, match=r"needs about .* GB and this machine has 1\.0; use a smaller domain"
+        ):
+            estimate.check_memory(
+                make_plan(Config(1.0, None, 10 if model == "vae" else None, model), 300, wide), wide
+            )
+    with pytest.raises(ResourceError, match="this machine has"):
+        Synthesizer(1.0).fit(records)
 
 
 def test_a_plan_without_a_domain_has_an_estimate():

@@ -98,13 +98,9 @@ class IndependentStrategy(Strategy):
             return Budget((Spend(ITEMS, 1.0),))
         return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
 
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """A chunk of dense samples, and a few numbers per position."""
-        return 8 * CHUNK_CELLS + 100 * (0 if facts.domain is None else facts.domain.width)
-
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Counting alone."""
-        return Work(counting_seconds(sizes, costs))
+        """Counting alone; a chunk of dense samples, and a few numbers per position."""
+        return Work(counting_seconds(sizes, costs), 8 * CHUNK_CELLS + costs.baseline_position * sizes.width)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -224,15 +224,11 @@ class MwemStrategy(Strategy):
         spends = Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
         return Budget(spends)
 
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """Matrices of all pairs, a few at a time, and a chunk of dense rows."""
-        width = RULES.most_items if facts.domain is None else facts.domain.width
-        return 80 * width**2 + 8 * _CHUNK * width + 8 * CHUNK_CELLS
-
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Sorting the items of every record, and all pairs in every round."""
+        """Sorting the items of every record, and all pairs in every round; matrices of these, chunks of dense rows."""
         pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
-        return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair)
+        memory = costs.mwem_square * sizes.width**2 + 8 * _CHUNK * sizes.width + 8 * CHUNK_CELLS
+        return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair, memory)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -51,15 +51,11 @@ class ImageStrategy(Strategy):
             raise UsageError("`model` image needs a domain; give the one of the images.")
         return Budget(image_spends(facts.domain, _own(settings).rules.embedding))
 
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """Features and a batch of images; the released numbers are at most a million."""
-        width = 0 if facts.domain is None else facts.domain.width
-        return 300 * 2**20 + 400 * width * 4 * 6 + 8192 * min(width, 2000) * 4 * 4
-
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """See `image_seconds`."""
+        """See `image_seconds`; in memory chunks of features and batches of images."""
         assert domain is not None
-        return Work(image_seconds(sizes, domain, _own(plan.settings.family), costs))
+        memory = costs.picture_pixel * min(sizes.width, costs.picture_pixels)
+        return Work(image_seconds(sizes, domain, _own(plan.settings.family), costs), memory)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

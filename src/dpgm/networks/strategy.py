@@ -27,15 +27,13 @@ from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.measurement import measurement_spends
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
-from dpgm.products.strategy import PRODUCTS, product_seconds, products_memory
+from dpgm.products.strategy import PRODUCTS, product_seconds
 from dpgm.statistics.item_counts import ITEMS, PROFILES, SIZES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.record_lengths import LENGTHS
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 from dpgm.strategy.settings import Config, FamilySettings
-
-FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -148,17 +146,6 @@ class NetworkStrategy:
         if self.name == RBM.kind:
             return {"clusters": settings.clusters, "hidden": settings.hidden[0]}
         return {"clusters": settings.clusters, "hidden": list(settings.hidden), "latent": settings.latent}
-
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """Parameters with gradients, moments and averages, and one batch with its signals."""
-        assert isinstance(settings, NetworkSettings)
-        width = 0 if facts.domain is None else facts.domain.width
-        hidden = sum(settings.hidden) or 1
-        parameters = settings.clusters * (
-            2 * width * settings.hidden[0] + hidden * hidden + 2 * hidden * settings.latent
-        )
-        batch = settings.sampling_rate * facts.records
-        return int(products_memory(width) + 5 * parameters * FLOAT + 6 * batch * (width + hidden) * FLOAT)
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Measuring, clusters, learning from samples of what was measured, training and refinement."""

@@ -33,8 +33,6 @@ from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Str
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
-FLOAT = 4  # bytes
-
 
 @dataclass(frozen=True)
 class ProductSettings(FamilySettings):
@@ -89,13 +87,6 @@ class ProductStrategy(Strategy):
         """All of it for measurements."""
         return Budget(measurement_spends(facts, _rules(settings), piloted=_discovers_all(facts.domain)))
 
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """See `products_memory`."""
-        rules, domain = _rules(settings), facts.domain
-        width = rules.budget.unknown_width if domain is None else domain.width
-        columns = 0 if domain is None else len(domain.table_columns)
-        return products_memory(width, columns, component_count(width, facts.records, rules.fit))
-
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Counting, and moving the mixture; components, and for tables all pairs of them."""
         rules = _rules(plan.settings.family)
@@ -136,17 +127,6 @@ def fit_products(
 def _discovers_all(domain: Domain | None) -> bool:
     """Whether every item of the domain is found privately, and comes with a noisy sum."""
     return domain is not None and all(isinstance(field, ItemSet) and field.discover for field in domain.fields)
-
-
-def products_memory(width: int, columns: int = 0, components: int = RULES.fit.components) -> int:
-    """Bytes that a fit takes, measured on tables of 40 x 20 and of 5,000 values (docs/performance.md) and generous.
-
-    Components x positions, with gradients and two moments; one chunk of dense rows for pair counts; of tables, pairs of
-    components for every column, which the gradient of the entropy needs.
-    """
-    fixed = 600 * 2**20  # libraries and the plan among it
-    fitted = components * width * FLOAT * 8 + components**2 * columns * FLOAT * 3
-    return fixed + fitted + 8192 * min(width, 2000) * FLOAT * 4
 
 
 def product_seconds(

@@ -265,11 +265,8 @@ class Strategy(Protocol):
         """What the settings fix of the architecture of a fitted generator."""
         return {}
 
-    def memory(self, facts: PublicFacts, settings: FamilySettings) -> int:
-        """Bytes that a fit needs beyond the records themselves; deliberately generous."""
-
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """What a fit costs in time and memory beyond what all fits do, for the estimate before it."""
+        """What a fit costs in time and memory beyond what all fits do: generous, for the estimate before it."""
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -83,6 +83,12 @@ class CostRules:
     parameter: float = 24.0
     batch_cell: float = 12.0
     kmeans_cache: int = 512_000_000
+    # Bytes of images per pixel, of which not more than so many count: chunks of 8,192 in four copies, batches of 400 in
+    # six; of baselines per position, and of MWEM per pair of them.
+    picture_pixel: float = 140_000.0
+    picture_pixels: int = 2000
+    baseline_position: float = 100.0
+    mwem_square: float = 80.0
 
 
 RULES = CostRules()

@@ -4,16 +4,20 @@ Nothing here looks at a record: the sizes are those of the plan (records, positi
 number of items per record is guessed from the domain, and the machine's speed is measured on fixed public numbers.
 """
 
+import os
 import time
 from dataclasses import dataclass
 
 import torch
 
 from dpgm.data.domain import Domain
+from dpgm.errors import ResourceError
 from dpgm.products.rules import ProductRules
 from dpgm.strategy.rules import RULES, CostRules, Sizes
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import strategy_of
+
+MOST_OF_MEMORY = 0.9  # of the machine that a fit may need; the rest is for everybody else
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,17 @@ def estimate_fit(
     return Estimate(
         (seconds + own.seconds) / speed, int(rules.process + rows + max(rows * rules.joining, own.memory))
     )
+
+
+def check_memory(plan: Plan, domain: Domain, rules: CostRules = RULES) -> None:
+    """Refuse a fit that needs more memory beyond its rows than this machine has, naming what to change."""
+    work = strategy_of(plan.settings.model).work(plan, Sizes.of(plan.records, domain), domain, rules)
+    needed, available = rules.process + work.memory, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > MOST_OF_MEMORY * available:
+        raise ResourceError(
+            f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use a smaller "
+            "domain, or fewer clusters where there are any."
+        )
 
 
 def machine_speed(rules: CostRules = RULES) -> float:

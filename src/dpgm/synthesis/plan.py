@@ -1,6 +1,5 @@
 """The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
 
-import os
 import warnings
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, get_args
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, ResourceError, UsageError
+from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
@@ -24,7 +23,6 @@ from dpgm.synthesis.strategies import choose_strategy, strategy_of
 
 FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
-MOST_OF_MEMORY = 0.9  # of the machine that a fit may need; the rest is for everybody else
 SAMPLED_ROWS = (
     "networks are trained on samples of rows, whose cost is proved for one row per person; use the default model, or"
     " merge the rows of a person."
@@ -248,14 +246,3 @@ def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     if mechanism.name in DISCOVERY:
         return DISCOVERY[mechanism.name]
     return strategy_of(plan.settings.model).measures[mechanism.name]
-
-
-def check_memory(plan: Plan, domain: Domain) -> None:
-    """Refuse a fit that cannot fit into memory, naming what to change."""
-    needed = strategy_of(plan.settings.model).memory(plan.facts(domain), plan.settings.family)
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > MOST_OF_MEMORY * available:
-        raise ResourceError(
-            f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use a smaller "
-            "domain, or fewer clusters where there are any."
-        )

@@ -41,7 +41,8 @@ from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
-from dpgm.synthesis.plan import Plan, check_memory, make_plan
+from dpgm.synthesis.estimate import check_memory
+from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
