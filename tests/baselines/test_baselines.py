@@ -98,7 +98,7 @@ def test_mwem_queries_move_within_their_sensitivity():
         for gone in range(0, 60, 7):
             rest = records.take(np.delete(np.arange(60), gone))
             for make in (lambda c: c.all_answers(), lambda c: c.one_answer(5), lambda c: c.one_answer(20)):
-                queries = [make(mwem._Candidates(9, cap)) for _ in range(2)]
+                queries = [make(mwem._Candidates(records.domain, cap)) for _ in range(2)]
                 whole, less = (q.compute(View(r)).double() for q, r in zip(queries, (records, rest), strict=True))
                 assert (whole - less).norm() <= queries[0].sensitivity + 1e-9
 

@@ -21,7 +21,6 @@ Not faithful, and why:
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,16 +31,15 @@ from torch import Tensor
 from dpgm import validation
 from dpgm.baselines.independent import CHUNK_CELLS, average, in_chunks, noisy_lengths
 from dpgm.baselines.rules import RULES
-from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.item_tuples import dense_rows
+from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
+from dpgm.statistics.statistic import FULL_WEIGHT
 from dpgm.strategy.protocol import (
     Budget,
     FitPlan,
@@ -57,7 +55,6 @@ from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
 _HOLDING = "clipped records holding"
-_CHUNK = 8192  # records: float32 sums of so few are exact
 
 
 @dataclass(frozen=True)
@@ -89,8 +86,7 @@ class FactoredWeights:
         self.items = {at: [at] for at in range(self.width)}
         self.tables = {at: np.array([1 - p, p]) for at, p in enumerate(probabilities)}
         self.single = probabilities.astype(np.float64)
-        self.pairs = np.outer(self.single, self.single)
-        np.fill_diagonal(self.pairs, self.single)
+        self.refresh()
 
     @classmethod
     def of_groups(
@@ -227,7 +223,7 @@ class MwemStrategy(Strategy):
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Sorting the items of every record, and all pairs in every round; matrices of these, chunks of dense rows."""
         pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
-        memory = costs.mwem_square * sizes.width**2 + 8 * _CHUNK * sizes.width + 8 * CHUNK_CELLS
+        memory = costs.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
         return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair, memory)
 
     def fit(
@@ -237,7 +233,7 @@ class MwemStrategy(Strategy):
         width, count = domain.width, max(1, plan.records)
         mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
         cap = min(width, max(1, round(mean)))
-        candidates = _Candidates(width, cap)
+        candidates = _Candidates(domain, cap)
         weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), RULES.largest_group)
         measured: list[tuple[tuple[int, ...], float]] = []
         rounds = context.runs_left({name: plan.mechanism(name).count for name in (SELECT, MEASURE)})
@@ -288,30 +284,22 @@ class MwemStrategy(Strategy):
 class _Candidates:
     """All items, then all pairs, and their exact answers on clipped records, which never leave the queries."""
 
-    def __init__(self, width: int, cap: int) -> None:
-        self.width, self.cap = width, cap
-        self._exact: torch.Tensor | None = None
-
-    @cached_property
-    def upper(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row and column of every pair."""
-        rows, columns = np.triu_indices(self.width, 1)
-        return rows.astype(np.int64), columns.astype(np.int64)
+    def __init__(self, domain: Domain, cap: int) -> None:
+        self.width, self.cap = domain.width, cap
+        self.pairs = ItemTuples(domain, tuple(range(domain.width)), 2, cap)
+        self._exact: Tensor | None = None
 
     def __len__(self) -> int:
-        return self.width + len(self.upper[0])
+        return self.width + len(self.pairs.tuples)
 
     def members(self, number: int) -> tuple[int, ...]:
         """The items of a candidate."""
-        if number < self.width:
-            return (number,)
-        at = number - self.width
-        return (int(self.upper[0][at]), int(self.upper[1][at]))
+        return (number,) if number < self.width else tuple(self.pairs.tuples[number - self.width].tolist())
 
     def worst(self, noisy: NDArray[np.float64], weights: FactoredWeights) -> int:
         """Of those that the factored distribution can take in, the candidate that it answers worst."""
-        gaps = np.abs(noisy - np.concatenate([weights.single, weights.pairs[self.upper]]))
-        gaps[self.width :][~weights.representable()[self.upper]] = -1.0
+        gaps = np.abs(noisy - np.concatenate([weights.single, weights.pairs[self.pairs.places]]))
+        gaps[self.width :][~weights.representable()[self.pairs.places]] = -1.0
         return int(gaps.argmax())
 
     def all_answers(self) -> Query:
@@ -323,29 +311,17 @@ class _Candidates:
         """A single candidate; a record moves it by 1."""
         return Query(lambda view: self._answers(view)[number : number + 1].clone(), 1.0, (1,), grid=1.0)
 
-    def _answers(self, view: View) -> torch.Tensor:
+    def _answers(self, view: View) -> Tensor:
         if self._exact is None:
-            counts = np.zeros((self.width, self.width), dtype=np.int64)
+            self._exact = torch.zeros(len(self), dtype=torch.int64)
             for piece in view.rows.pieces():  # the rule of clipping sees one record at a time
-                counts += _pair_counts(clip_records(piece, self.cap))
-            self._exact = torch.from_numpy(np.concatenate([np.diag(counts), counts[self.upper]]))
+                clipped = clip_records(piece, self.cap)
+                items = np.bincount(clipped.indices, minlength=self.width).astype(np.int64)
+                pairs = (
+                    self.pairs.query().compute(View(clipped)) // FULL_WEIGHT
+                )  # no record is above the cap any more
+                self._exact += torch.cat([torch.from_numpy(items), pairs])
         return self._exact
-
-
-def _pair_counts(records: Records) -> NDArray[np.int64]:
-    """(m, m): records that hold both items, above the diagonal; on it, records that hold the item."""
-    width = records.width
-    total = np.diag(np.bincount(records.indices, minlength=width)).astype(np.int64)
-    if HAS_NUMBA:
-        place, longest = np.arange(width), int(records.lengths.max(initial=0))
-        steps, held = np.ones(longest + 1, dtype=np.int64), np.empty(len(records), dtype=np.int64)
-        none = np.zeros((1, 1), dtype=np.int64)  # pairs have no larger sets to be found in
-        count_sets(records.indptr, records.indices, place, steps, 2, max(longest, 1), none, held, total)
-        return total
-    for chunk in records.chunks(_CHUNK):
-        dense = dense_rows(chunk, np.arange(width), width)
-        total += np.triu(dense.T @ dense, 1).astype(np.int64)
-    return total
 
 
 def clip_records(records: Records, cap: int) -> Records:

@@ -248,7 +248,7 @@ class ImageNetwork:
         self.sizes = sizes
         shape = sizes.height, sizes.columns
         self._fields = displacement_basis(*shape, sizes.warp_order).flatten(1).to(device)
-        self._grid = resting_grid(*shape).to(device)
+        self._grid = torch.stack(coordinates(*shape), dim=-1).to(device)  # which moves nothing
         if sizes.network == "dct":
             chosen = sizes.coefficients
             weights = 1 / (1 + squared_frequencies(*shape).flatten()[chosen] / OUTPUT_DAMPING)
@@ -330,13 +330,15 @@ def _doubled(values: Tensor) -> Tensor:
     return wide.permute(0, 3, 1, 2)
 
 
-def displacement_basis(height: int, columns: int, order: int) -> Tensor:
-    """Fields (k, height, columns, 2) that move pixels: the six of an affine map, then waves up to `order`.
+def coordinates(height: int, columns: int) -> tuple[Tensor, Tensor]:
+    """Horizontal and vertical place (height, columns) of every pixel, in half image sides, as `grid_sample` counts."""
+    x, y = ((torch.arange(size) * 2 + 1) / size - 1 for size in (columns, height))
+    return x.expand(height, columns), y[:, None].expand(height, columns)
 
-    The first coordinate is horizontal, in half image sides, as `grid_sample` counts.
-    """
-    y = ((torch.arange(height) * 2 + 1) / height - 1)[:, None].expand(height, columns)
-    x = ((torch.arange(columns) * 2 + 1) / columns - 1)[None, :].expand(height, columns)
+
+def displacement_basis(height: int, columns: int, order: int) -> Tensor:
+    """Fields (k, height, columns, 2) that move pixels: the six of an affine map, then waves up to `order`."""
+    x, y = coordinates(height, columns)
     scalars = [x, y, torch.ones(height, columns)]
     for vertical in range(order + 1):
         for horizontal in range(order + 1):
@@ -347,10 +349,3 @@ def displacement_basis(height: int, columns: int, order: int) -> Tensor:
     fields = [torch.stack([scalar, zero], dim=-1) for scalar in scalars]
     fields += [torch.stack([zero, scalar], dim=-1) for scalar in scalars]
     return torch.stack(fields)
-
-
-def resting_grid(height: int, columns: int) -> Tensor:
-    """The grid (height, columns, 2) that moves nothing."""
-    y = (torch.arange(height) * 2 + 1) / height - 1
-    x = (torch.arange(columns) * 2 + 1) / columns - 1
-    return torch.stack([x.expand(height, columns), y[:, None].expand(height, columns)], dim=-1)

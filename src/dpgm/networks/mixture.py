@@ -80,7 +80,10 @@ class Mixture:
         points = sizes.pop("points", None)
         if points is not None and (sizes.get("kind") != VAE.kind or not is_size(points, MOST_POINTS)):
             raise ArtefactError("the model's number of latent points is not valid; get the release again.")
-        model = model_of(sizes, domain)
+        kind = next((kind for kind in (VAE, RBM) if kind.kind == sizes.get("kind")), None)
+        if kind is None:
+            raise ArtefactError("the release's kind of network is not known to this version of dpgm.")
+        model = kind.from_architecture(sizes, domain)
         expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "parameters": ((clusters, model.layout.size), torch.float32),
             "weights": ((clusters,), torch.float32),
@@ -159,13 +162,3 @@ class Mixture:
         if self.products is not None:
             return self.products.sample_part(count, phase, generator=generator)
         return self.sample(count, generator=generator)
-
-
-def model_of(architecture: Mapping[str, Any], domain: Domain) -> VAE | RBM:
-    """The network of an untrusted architecture; raises ArtefactError for anything else."""
-    kind = architecture.get("kind")
-    if kind == VAE.kind:
-        return VAE.from_architecture(architecture, domain)
-    if kind == RBM.kind:
-        return RBM.from_architecture(architecture, domain)
-    raise ArtefactError("the release's kind of network is not known to this version of dpgm.")

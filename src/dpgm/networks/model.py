@@ -14,9 +14,9 @@ delta is the whole per-record gradient (`batch.autograd_factor`): slower, same g
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ from torch.nn import functional
 from dpgm.compute import network_kernels
 from dpgm.data import domain as domains
 from dpgm.data.domain import Domain
-from dpgm.errors import UsageError
+from dpgm.errors import ArtefactError, UsageError
+from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS
+from dpgm.strategy.protocol import is_size
 
 if TYPE_CHECKING:  # a batch knows the blocks of a model; here it is but named
     from dpgm.networks.batch import Batch, Factor
@@ -226,9 +228,38 @@ class Model(ABC):
         return 0
 
     @property
-    @abstractmethod
     def architecture(self) -> dict[str, object]:
-        """Sizes as plain JSON values, from which the model can be made again."""
+        """The kind and the sizes (all fields but the domain) as plain JSON values."""
+        sizes = {name: getattr(self, name) for name in self._sizes()}
+        plain = {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}
+        return {"kind": self.kind, **plain}
+
+    @classmethod
+    def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> Self:
+        """The model of an `architecture`, from an untrusted file.
+
+        Raises:
+            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
+        """
+        defaults = cls._sizes()
+        if set(architecture) != {"kind", *defaults}:
+            raise ArtefactError(
+                f"the model's architecture is not that of a network {cls.kind}; get the release again."
+            )
+        sizes = {}
+        for name, default in defaults.items():
+            many = architecture[name] if isinstance(default, tuple) else [architecture[name]]
+            if not isinstance(many, list) or not 1 <= len(many) <= MOST_LAYERS:
+                raise ArtefactError("the model's architecture needs a list of layers; get the release again.")
+            if not all(is_size(size, LARGEST_SIZE) for size in many):
+                raise ArtefactError("the model's architecture has an impossible size; get the release again.")
+            sizes[name] = tuple(many) if isinstance(default, tuple) else many[0]
+        return cls(domain, **sizes)
+
+    @classmethod
+    def _sizes(cls) -> dict[str, object]:
+        """The names of the sizes, with their defaults."""
+        return {field.name: field.default for field in fields(cls) if field.name != "domain"}
 
     @abstractmethod
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:

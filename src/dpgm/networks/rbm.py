@@ -6,20 +6,17 @@ parameters: post-processing. The chains' statistic is clipped like the data's, s
 stands still.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from dpgm.data.domain import Domain
-from dpgm.errors import ArtefactError
 from dpgm.networks.batch import RECORDS, Batch, Factor
 from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import LARGEST_SIZE, RULES
-from dpgm.strategy.protocol import is_size
+from dpgm.networks.rules import RULES
 from dpgm.validation import whole
 
 
@@ -38,26 +35,6 @@ class RBM(Model):
 
     def __post_init__(self) -> None:
         whole(at_least=1, hidden=self.hidden, chains=self.chains, sweeps=self.sweeps)
-
-    @property
-    def architecture(self) -> dict[str, object]:
-        """Sizes as plain JSON values."""
-        return {"kind": self.kind, "hidden": self.hidden, "chains": self.chains, "sweeps": self.sweeps}
-
-    @classmethod
-    def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> "RBM":
-        """The model of an `architecture`, from an untrusted file.
-
-        Raises:
-            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
-        """
-        names = ("hidden", "chains", "sweeps")
-        if set(architecture) != {"kind", *names}:
-            raise ArtefactError("the model's architecture is not that of an RBM; get the release again.")
-        sizes = [architecture[name] for name in names]
-        if not all(is_size(size, LARGEST_SIZE) for size in sizes):
-            raise ArtefactError("the model's architecture has an impossible size; get the release again.")
-        return cls(domain, *sizes)
 
     @cached_property
     def layout(self) -> Layout:

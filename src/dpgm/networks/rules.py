@@ -19,6 +19,7 @@ from dpgm.strategy.settings import FamilySettings
 # do.
 LARGEST_PARAMETER = 1e30
 LARGEST_SIZE = 1_000_000
+MOST_LAYERS = 16
 MOST_CLUSTERS = MOST_POINTS = 100_000
 SHARES_OFF = 1e-3
 MOST_FREQUENT = 0.5  # of the start frequencies: a stated mean length may exceed the number of items
@@ -121,11 +122,11 @@ class NetworkRules:
 RULES = NetworkRules()
 
 
-def assumed_mean_length(domain: Domain | None, rules: NetworkRules = RULES) -> float | None:
+def assumed_mean_length(domain: Domain | None) -> float | None:
     """Items and pixels per record that are assumed if the user states nothing; None for tables, which have none."""
     if domain is None:
-        return rules.items_per_record
-    return round(float(_guess(domain, rules).sum()), 6) or None
+        return RULES.items_per_record
+    return round(float(_guess(domain, RULES).sum()), 6) or None
 
 
 def start_frequencies(

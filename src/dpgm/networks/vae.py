@@ -6,21 +6,18 @@ Loss of a record: cross-entropy summed over items and fields + KL divergence, wi
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from dpgm.data.domain import Domain
-from dpgm.errors import ArtefactError
 from dpgm.networks.batch import RECORDS, Batch, Factor, Signal
 from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import LARGEST_SIZE, RULES
-from dpgm.strategy.protocol import is_size
+from dpgm.networks.rules import RULES
 from dpgm.validation import whole
 
 
@@ -36,25 +33,6 @@ class VAE(Model):
         whole(at_least=1, latent=self.latent, layers=len(self.hidden))
         for size in self.hidden:
             whole(at_least=1, hidden=size)
-
-    @property
-    def architecture(self) -> dict[str, object]:
-        """Sizes as plain JSON values."""
-        return {"kind": self.kind, "hidden": list(self.hidden), "latent": self.latent}
-
-    @classmethod
-    def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> "VAE":
-        """The model of an `architecture`, from an untrusted file.
-
-        Raises:
-            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
-        """
-        hidden, latent = architecture.get("hidden"), architecture.get("latent")
-        if set(architecture) != {"kind", "hidden", "latent"} or not isinstance(hidden, list) or not hidden:
-            raise ArtefactError("the model's architecture is not that of a VAE; get the release again.")
-        if len(hidden) > 16 or not all(is_size(size, LARGEST_SIZE) for size in [*hidden, latent]):
-            raise ArtefactError("the model's architecture has an impossible size; get the release again.")
-        return cls(domain, tuple(hidden), latent)  # type: ignore[arg-type]
 
     @property
     def draws(self) -> int:

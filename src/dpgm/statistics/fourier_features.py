@@ -155,12 +155,12 @@ class FourierFeatures:
         return self.quantised(records, device).float() * self.grid
 
     def state(self) -> dict[str, Tensor]:
-        """The tensors that a release stores."""
+        """The tensors of the map: with `architecture`, all there is to it."""
         return {"angles": torch.from_numpy(self.angles), "offsets": torch.from_numpy(self.offsets)}
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """The plain values that a release stores."""
+        """The plain values of the map."""
         return {"kind": "fourier", "gamma": self.gamma, "kernel": self.kernel, "phase": self.phase}
 
 
