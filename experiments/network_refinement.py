@@ -68,7 +68,7 @@ def decoders(records: Records, epsilon: float, seed: int) -> Records:
     model = VAE(domain, settings.hidden, settings.latent)
     start = model.initial(k, generator=draws)
     odds = model.outputs.log_odds(wanted.profile.expand(k, -1))
-    model.layout.bias(start, model.layout.blocks[-1].name).copy_(odds.unsqueeze(1))
+    model.layout.bias(start, model.layout.blocks[-1]).copy_(odds.unsqueeze(1))
     mixture = refine_mixture(Mixture(model, start, torch.full((k,), 1 / k)), count, wanted, generator=draws)
     return mixture.sample(count, generator=draws)
 

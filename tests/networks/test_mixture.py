@@ -66,7 +66,7 @@ def test_each_network_makes_its_share_in_random_order():
     # Two networks that always give item 0 or item 1, whatever the latent is.
     frequencies = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     parameters = model.warm(model.initial(len(frequencies), generator=generator()), frequencies)
-    model.layout.weight(parameters, "decoder.1").zero_()
+    model.layout.weight(parameters, model.layout.blocks[-1]).zero_()
     drawn = Mixture(model, parameters, torch.tensor([0.25, 0.75])).sample(20_000, generator=generator())
     dense = drawn.to_dense()
     assert abs(dense[:, 0].mean() - 0.25) < 0.02
@@ -77,7 +77,7 @@ def test_each_network_makes_its_share_in_random_order():
 def test_bernoulli_columns_are_drawn_with_their_probability_and_independently(compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr(network_kernels, "HAS_NUMBA", False)
-    outputs = Outputs.of(Domain.of_items(6).blocks)
+    outputs = Outputs.of(Domain.of_items(6))
     level = torch.tensor([1e-4, 0.01, 0.2, 0.5, 0.9, 0.999])
     count = 200_000
     columns, lengths = outputs.draw_sparse(torch.logit(level).repeat(count, 1), generator=generator())
@@ -93,7 +93,7 @@ def test_bernoulli_columns_are_drawn_with_their_probability_and_independently(co
 
 def test_a_warm_start_shows_the_frequencies_it_was_given():
     frequencies = torch.full((2, MIXED.width), 0.2)
-    for start, stop in Outputs.of(MIXED.blocks).softmax:
+    for start, stop in Outputs.of(MIXED).softmax:
         frequencies[:, start:stop] = 1.0 / (stop - start)
     frequencies[0, 0], frequencies[1, 1] = 0.9, 0.03
     for model in (VAE(MIXED, (20,), 2), RBM(MIXED, 10, sweeps=5)):
@@ -149,9 +149,9 @@ def test_an_rbm_samples_its_boltzmann_distribution():
     model = RBM(domain, 2, chains=10, sweeps=60)
     parameters = torch.randn((1, model.layout.size), generator=generator(4))
     states = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)))
-    weight = model.layout.weight(parameters, "weights")[0]
-    visible = model.layout.weight(parameters, "visible")[0, :, 0]
-    hidden = model.layout.bias(parameters, "weights")[0, 0]
+    weight = model.layout.weight(parameters, model.layout.blocks[0])[0]
+    visible = model.layout.weight(parameters, model.layout.blocks[1])[0, :, 0]
+    hidden = model.layout.bias(parameters, model.layout.blocks[0])[0, 0]
     energy = states @ visible + torch.nn.functional.softplus(states @ weight + hidden).sum(1)
     wanted = torch.softmax(energy, 0).numpy()
     dense = Mixture(model, parameters, torch.ones(1)).sample(20_000, generator=generator()).to_dense()
@@ -168,8 +168,8 @@ def test_the_chains_part_of_the_gradient_is_their_clipped_mean_statistic():
         model.advance(chains, parameters, bound, gradient, generator=generator(2))
         for s in range(2):
             p = torch.sigmoid(
-                chains[s] @ model.layout.weight(parameters, "weights")[s]
-                + model.layout.bias(parameters, "weights")[s]
+                chains[s] @ model.layout.weight(parameters, model.layout.blocks[0])[s]
+                + model.layout.bias(parameters, model.layout.blocks[0])[s]
             )
             each = torch.cat([torch.einsum("nv,nh->nvh", chains[s], p).flatten(1), p, chains[s]], dim=1)
             norms = torch.linalg.vector_norm(each, dim=1, keepdim=True)

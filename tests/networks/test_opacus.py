@@ -16,8 +16,8 @@ class Network(torch.nn.Module):
         self.layers = torch.nn.ModuleDict()
         for block in model.layout.blocks:
             linear = torch.nn.Linear(block.inputs, block.outputs, dtype=torch.float64)
-            linear.weight.data = model.layout.weight(parameters, block.name)[0].T.clone()
-            linear.bias.data = model.layout.bias(parameters, block.name)[0, 0].clone()
+            linear.weight.data = model.layout.weight(parameters, block)[0].T.clone()
+            linear.bias.data = model.layout.bias(parameters, block)[0, 0].clone()
             self.layers[block.name.replace(".", "_")] = linear
 
     def forward(self, x, draws):

@@ -40,7 +40,7 @@ class Toy:
 
     def __init__(self, domain):
         self.domain = domain
-        self.outputs = Outputs.of(domain.blocks)
+        self.outputs = Outputs.of(domain)
         self.layout = Layout((Block("all", 0, domain.width),))
         self.architecture = {"kind": "toy"}
 
@@ -182,7 +182,7 @@ def test_records_with_a_gradient_that_is_not_finite_contribute_nothing():
 def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clusters):
     model = VAE(Domain.of_items(5), (4,), 2)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
-    model.layout.weight(parameters, "encoder.0")[:, 0] = 3e38  # whoever has item 0 overflows on the way
+    model.layout.weight(parameters, model.layout.blocks[0])[:, 0] = 3e38  # whoever has item 0 overflows on the way
     records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
     routed = {"clusters": np.arange(30) % clusters}
     usable = np.flatnonzero(records.to_dense()[:, 0] == 0)

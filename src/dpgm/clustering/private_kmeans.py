@@ -166,7 +166,7 @@ def initial_centers(
         start: public records; or (m,) frequencies, noisy or public, of whose independent model records are drawn.
         clusters: k.
         feature_map: maps the records to features.
-        domain: tells which positions exclude each other.
+        domain: that of the records.
         generator: source of the draws.
     """
     whole(at_least=1, clusters=clusters)
@@ -261,11 +261,6 @@ def merge_clusters(centers: Tensor, sizes: Tensor, clusters: int) -> tuple[Tenso
     """Centres (k, d) and sizes (k,): again and again the two clusters whose union costs k-means least become one.
 
     A union of n and m records with centres at distance r raises the sum of squared distances by r^2 n m / (n + m).
-
-    Args:
-        centers: (k or more, d).
-        sizes: (k or more,) positive.
-        clusters: k; no more centres than that stay as they are.
 
     >>> centers = torch.tensor([[0.0], [1.0], [9.0]])
     >>> [each.tolist() for each in merge_clusters(centers, torch.tensor([3.0, 1.0, 2.0]), 2)]

@@ -25,9 +25,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.compute import network_kernels
-from dpgm.data import domain as domains
 from dpgm.data.domain import Domain
-from dpgm.errors import ArtefactError, UsageError
+from dpgm.errors import ArtefactError
 from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS
 from dpgm.strategy.protocol import is_size
 
@@ -77,26 +76,17 @@ class Layout:
         """P: parameters of one model."""
         return sum(block.size for block in self.blocks)
 
-    def block(self, name: str) -> Block:
-        """The block of that name."""
-        for block in self.blocks:
-            if block.name == name:
-                return block
-        raise UsageError(f"the model has no parameter block {name!r}.")
-
     def matrix(self, parameters: Tensor, block: Block) -> Tensor:
         """A view (k, rows, outputs) of a block of (k, P) parameters; the bias is its last row."""
         start = self.offsets[block.name]
         return parameters[:, start : start + block.size].view(len(parameters), block.rows, block.outputs)
 
-    def weight(self, parameters: Tensor, name: str) -> Tensor:
+    def weight(self, parameters: Tensor, block: Block) -> Tensor:
         """A view (k, inputs, outputs) of a block's matrix."""
-        block = self.block(name)
         return self.matrix(parameters, block)[:, : block.inputs]
 
-    def bias(self, parameters: Tensor, name: str) -> Tensor:
+    def bias(self, parameters: Tensor, block: Block) -> Tensor:
         """A view (k, 1, outputs) of a block's bias."""
-        block = self.block(name)
         return self.matrix(parameters, block)[:, block.inputs :]
 
 
@@ -105,22 +95,16 @@ class Outputs:
     """How m output logits become a binary record."""
 
     width: int
-    bernoulli: tuple[tuple[int, int], ...]  # column ranges, neighbours merged
+    bernoulli: tuple[tuple[int, int], ...]  # ranges of columns
     softmax: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, blocks: Sequence[domains.Block]) -> "Outputs":
-        """The outputs of a domain's blocks."""
-        bernoulli: list[tuple[int, int]] = []
-        for block in blocks:
-            if block.softmax or block.width == 0:
-                continue
-            if bernoulli and bernoulli[-1][1] == block.start:
-                bernoulli[-1] = (bernoulli[-1][0], block.stop)
-            else:
-                bernoulli.append((block.start, block.stop))
-        softmax = [(block.start, block.stop) for block in blocks if block.softmax]
-        return cls(blocks[-1].stop, tuple(bernoulli), tuple(softmax))
+    def of(cls, domain: Domain) -> "Outputs":
+        """A softmax for every table column, and independent outputs between them."""
+        softmax = tuple((column.start, column.stop) for column in domain.table_columns)
+        edges = [0, *(edge for column in softmax for edge in column), domain.width]
+        between = zip(edges[::2], edges[1::2], strict=True)
+        return cls(domain.width, tuple((start, stop) for start, stop in between if start < stop), softmax)
 
     @cached_property
     def softmax_ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -215,7 +199,7 @@ class Model(ABC):
     @cached_property
     def outputs(self) -> Outputs:
         """How logits become records."""
-        return Outputs.of(self.domain.blocks)
+        return Outputs.of(self.domain)
 
     @property
     @abstractmethod

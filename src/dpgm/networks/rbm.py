@@ -45,16 +45,16 @@ class RBM(Model):
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Weights from N(0, 0.01²), zero biases."""
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
-        self.layout.weight(parameters, "weights").normal_(0.0, RULES.rbm_weights, generator=generator)
+        self.layout.weight(parameters, self.layout.blocks[0]).normal_(0.0, RULES.rbm_weights, generator=generator)
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
         """A copy of (k, P) parameters whose visible units start at item frequencies (k, m)."""
         warmed = parameters.clone()
         odds = self.outputs.log_odds(frequencies.to(warmed))
-        weights = self.layout.weight(warmed, "weights")
+        weights, visible = (self.layout.weight(warmed, block) for block in self.layout.blocks)
         # Hidden units are on half of the time at the start; take their mean push off again.
-        self.layout.weight(warmed, "visible").copy_((odds - 0.5 * weights.sum(2)).unsqueeze(2))
+        visible.copy_((odds - 0.5 * weights.sum(2)).unsqueeze(2))
         return warmed
 
     def factors(self, batch: Batch) -> Sequence[Factor]:
@@ -114,9 +114,8 @@ class RBM(Model):
         level = self._hidden(parameters, visible)
         coins = torch.rand(level.shape, generator=generator, dtype=level.dtype, device=level.device)
         hidden = level.gt_(coins)
-        weights = self.layout.weight(parameters, "weights")
-        bias = self.layout.weight(parameters, "visible").transpose(1, 2)
-        return torch.baddbmm(bias, hidden, weights.transpose(1, 2))
+        weights, bias = (self.layout.weight(parameters, block).transpose(1, 2) for block in self.layout.blocks)
+        return torch.baddbmm(bias, hidden, weights)
 
     def _sweep(self, parameters: Tensor, visible: Tensor, generator: torch.Generator) -> Tensor:
         """One Gibbs sweep: hidden given visible, visible given hidden."""

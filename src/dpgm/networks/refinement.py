@@ -34,15 +34,9 @@ def refine_mixture(
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
 ) -> Mixture:
-    """The mixture with decoders, latent points and weights moved to the targets.
+    """The mixture of VAEs with decoders, latent points and weights moved to the targets.
 
-    Args:
-        mixture: of VAEs, as trained.
-        records: the public number of records.
-        targets: what was measured; the components of its rule are shared out evenly over the networks.
-        rules: tuned numbers.
-        generator: source of the points' start.
-        progress: is given the share of the work done.
+    The components of the targets' rule are shared out evenly over the networks; the points' start is random.
     """
     model = mixture.model
     assert isinstance(model, VAE)
@@ -88,7 +82,7 @@ def calibrate_biases(
     if not isinstance(model, VAE):
         return mixture
     parameters = mixture.parameters.clone()
-    last = model.layout.blocks[-1].name
+    last = model.layout.blocks[-1]
     weights = mixture.weights.double()
     draws = [max(64, round(rules.calibration_draws * float(weight))) for weight in weights]
     target = model.outputs.log_odds(frequencies.double().unsqueeze(0))[0]
@@ -115,17 +109,9 @@ def pretrain(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
-    """A copy of (k, P) parameters, every network trained on the samples of its own cluster.
+    """A copy of (k, P) parameters, every network trained on the synthetic records of its own cluster.
 
-    Args:
-        model: the networks.
-        parameters: what to start from.
-        samples: synthetic records.
-        clusters: the cluster of every sample; a network whose cluster has none learns from all of them.
-        rules: tuned numbers.
-        generator: source of batches and latent draws.
-        device: where to compute.
-        progress: is given the share of the work done.
+    `clusters` has the cluster of every sample; a network whose cluster has none learns from all of them.
     """
     trained = parameters.to(device, copy=True).requires_grad_()
     k = len(trained)

@@ -67,7 +67,7 @@ class VAE(Model):
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
         for block in self.layout.blocks:
             scale = math.sqrt(2 / (block.inputs + block.outputs))
-            self.layout.weight(parameters, block.name).normal_(0.0, scale, generator=generator)
+            self.layout.weight(parameters, block).normal_(0.0, scale, generator=generator)
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
@@ -76,8 +76,10 @@ class VAE(Model):
         The decoder's last matrix stays as it is: made much smaller, the decoder is flat, and a later refinement to
         measured pairs does not find its way.
         """
-        warmed, last = parameters.clone(), self._decoder[-1].name
-        self.layout.bias(warmed, last).copy_(self.outputs.log_odds(frequencies.to(warmed)).unsqueeze(1))
+        warmed = parameters.clone()
+        self.layout.bias(warmed, self._decoder[-1]).copy_(
+            self.outputs.log_odds(frequencies.to(warmed)).unsqueeze(1)
+        )
         return warmed
 
     def factors(self, batch: Batch) -> Sequence[Factor]:

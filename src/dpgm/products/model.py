@@ -243,15 +243,8 @@ def balanced(
 
     Records of one component are independent draws, so a pair that should occur 25 times occurs 20 or 30 times. Items
     are exchanged between records of the same component (record lengths and item counts stay as they are) as long as
-    that brings the counts of pairs and triples, over all records, nearer to what the mixture says.
-
-    Args:
-        domain: the public domain.
-        weights: (k,) shares of the components.
-        probabilities: (k, m).
-        keys: what they hold before, in the same form; records of a component follow each other.
-        sizes: how many records each component has.
-        random: source of the exchanges tried.
+    that brings the counts of pairs and triples, over all records, nearer to what the mixture says. `keys` is what they
+    hold before, in the same form; records of a component, of which there are `sizes`, follow each other.
     """
     count = int(sizes.sum())
     certain = bool(((probabilities == 0) | (probabilities == 1)).all())  # nothing is left to chance
@@ -290,13 +283,7 @@ def evened(expected: Floats, sizes: Ints, present: NDArray[np.bool_], random: np
 
     For components of one possible record each. Rounded one by one, thousands of sizes leave the counts of items off by
     chance. Here single records move from component to component, rounded up here and down there, as long as that
-    brings the counts of items and pairs nearer to what they should be.
-
-    Args:
-        expected: (k,) records that each component should have.
-        sizes: (k,) whole numbers to start from.
-        present: (k, m) what the records of each component hold.
-        random: source of the moves tried.
+    brings the counts of items and pairs nearer to what they should be. `present` (k, m) is what records hold.
     """
     sizes = sizes.copy()
     up, down = np.flatnonzero(sizes < expected), np.flatnonzero(sizes > expected)

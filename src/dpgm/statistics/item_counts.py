@@ -268,14 +268,9 @@ def longest_expected(lengths: Floats, size: int, rules: ReadRules) -> int:
 
 
 def clipped_scaling(order: int, positions: Ints, cap: int, longest: int, domain: Domain) -> Scaling:
-    """Mean weight, in every component, of records that hold a given set of positions (see `moments`).
+    """Mean weight, in every component, of records that hold a given set of `order` positions (see `moments`).
 
-    Args:
-        order: positions in a set.
-        positions: those whose sets are counted.
-        cap: the bound on how many of them a record holds before it is down-weighted.
-        longest: how many of them a record holds at most, for practical purposes.
-        domain: the public domain.
+    Records that hold more than `cap` of the positions are down-weighted; `longest` is the most that is reckoned with.
     """
     weights = torch.from_numpy(clip_steps(longest, order, cap) * GRID).float()
     chosen = np.zeros(domain.width, dtype=np.bool_)
@@ -303,14 +298,8 @@ def clipped_scaling(order: int, positions: Ints, cap: int, longest: int, domain:
 def moments(order: int, chances: Tensor, weights: Tensor, level: Tensor, slope: Tensor) -> Tensor:
     """Moments of the mixture, each set's share in a component scaled by level - slope x (sum of its chances).
 
-    (T,) for order 1, (T, T) for order 2, (pairs, T) for order 3, (pairs, pairs) for order 4.
-
-    Args:
-        order: 1 to 4.
-        chances: (k, T) probabilities of the positions.
-        weights: (k,).
-        level: (k,) mean weight of records that hold a set of unlikely items.
-        slope: (k,) by how much it is smaller per likely item of the set.
+    Of (k, T) chances (T,) for order 1, (T, T) for order 2, (pairs, T) for 3, (pairs, pairs) for 4. `level` is
+    the mean weight of records that hold a set of unlikely items, `slope` by how much it is smaller per likely item.
     """
     level, slope = (weights * level)[:, None], (weights * slope)[:, None]
     if order == 1:
