@@ -303,6 +303,31 @@ def test_nothing_that_few_hold_is_published():
         assert "secret" not in json.dumps(domain_to_plain(domain))
 
 
+def test_rare_categories_stand_as_other_and_missing_ones_stay_missing():
+    """A town where many live in small streets, some in none; of two sexes none is another, though some are missing."""
+    rng = np.random.default_rng(3)
+    count = 6000
+    street = np.where(rng.random(count) < 0.5, "Main St", [f"Lane {at}" for at in range(count)]).astype(object)
+    street[rng.random(count) < 0.1] = None
+    sex = rng.choice(np.array(["f", "m"], dtype=object), count)
+    number = rng.choice([str(at) for at in (1, 2, 3)], count).astype(object)
+    number[:900] = [str(1000 + at) for at in range(900)]
+    table = pa.table({"street": street, "sex": sex, "number": number})
+    domain = Domain(tuple(Categorical(name, discover=True) for name in table.column_names))
+    for seed in range(4):
+        closed, _ = discovered(table, domain, seed=seed)
+        assert closed.field("street") == Categorical("street", ("Main St", "(other)"), missing=True, other=True)
+        assert closed.field("sex").values == ("f", "m")
+        assert closed.field("number") == Categorical("number", (1, 2, 3), missing=True)
+        assert domain_from_plain(json.loads(json.dumps(domain_to_plain(closed)))) == closed
+        counted = np.bincount(as_records(table, closed).indices, minlength=closed.width)
+        alone = np.array([value is not None and value != "Main St" for value in street])
+        missing = np.array([value is None for value in street])
+        assert counted[:3].tolist() == [count - alone.sum() - missing.sum(), alone.sum(), missing.sum()]
+        assert counted[3:6].tolist() == [(sex == "f").sum(), (sex == "m").sum(), 0]
+        assert counted[-1] == 900
+
+
 def test_where_nothing_passes_items_are_refused_in_one_sentence():
     domain = Domain((ItemSet("drugs", discover=True),))
     table = pa.table({"drugs": [[f"item{at}"] for at in range(50)]})

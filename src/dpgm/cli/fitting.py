@@ -286,16 +286,14 @@ def _announce_fit(
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:
     from dpgm.data.domain import Categorical
-    from dpgm.synthesis.domain_discovery import NOTHING_FOUND
+    from dpgm.data.fields import OTHER
 
-    empty = [
-        repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == NOTHING_FOUND
-    ]
+    empty = [repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == (OTHER,)]
     if empty:
         announce(
-            f"note: no value of {', '.join(empty)} has enough people to be published, so samples hardly have any"
-            f" ({NOTHING_FOUND[0]!r}, where they do); list the values in the domain if they are public knowledge, or"
-            " leave the column out (kind: ignored)"
+            f"note: no value of {', '.join(empty)} has enough people to be published, so samples have {OTHER!r} for all"
+            " of them; list the values in the domain if they are public knowledge, or leave the column out (kind:"
+            " ignored)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
     announce(

@@ -40,7 +40,7 @@ _LAYOUT_KEYS = ("shape", "person", "item")
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
     "layout": (dict | None, "a mapping with the key `shape`"),
-    **dict.fromkeys((DRAFTED, "integer", "missing", "discover"), (bool, "true or false")),
+    **dict.fromkeys((DRAFTED, "integer", "missing", "discover", "other"), (bool, "true or false")),
     **dict.fromkeys(("fields", "constraints", "items", "values", "specials"), (list, "a list")),
     **dict.fromkeys(("atoms", "edges", "weights", "starts", "clock"), (list, "a list")),
 }

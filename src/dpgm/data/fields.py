@@ -20,6 +20,7 @@ MAX_LABEL_BYTES = 1024
 # a few hundred values and a column of some twenty is what retail, web and census data have.
 NOMINAL_ITEMS = 300
 NOMINAL_VALUES = 20
+OTHER = "(other)"  # stands for every value that a field with `other` does not list
 _INT64 = 2**63
 
 
@@ -199,18 +200,26 @@ class Image(Modelled):
 class Categorical(Modelled):
     """Exactly one of `values`, or missing; a softmax output.
 
-    With `missing` the last position stands for a missing value. With `discover` the values are not listed: those that
-    many records hold are found privately, and the others count as missing.
+    With `missing` the last position stands for a missing value. With `other` the last of the values is `(other)`, and
+    every text that is not listed counts as that. With `discover` the values are not listed: those that many records
+    hold are found privately, and the others count as `(other)`, or as missing where all that were found are whole
+    numbers.
     """
 
     values: tuple[Label, ...] = ()
     missing: bool = False
     discover: bool = False
+    other: bool = False
     kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("values", self._checked_labels(self.values, "values", self.discover))
+        if self.other and self.discover:
+            raise self._wrong("leave out `other` beside `discover: true`, which has it where it is needed")
+        values = self._checked_labels(self.values or ((OTHER,) if self.other else ()), "values", self.discover)
+        if self.other and isinstance(values[0], int):
+            raise self._wrong("`other: true` is for texts; quote the numbers")
+        self._set("values", (*values, OTHER) if self.other and OTHER not in values else values)
         self._set("missing", self.missing or self.discover)
 
     @property

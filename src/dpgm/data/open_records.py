@@ -22,6 +22,7 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
+from dpgm.data.fields import OTHER
 from dpgm.data.number_cells import shaped_codes
 from dpgm.data.number_fields import SECONDS
 from dpgm.data.records import Records, row_pointers
@@ -306,11 +307,12 @@ def _in_steps(values: Floats, field: Field) -> Floats:
 
 
 def _closed_codes(column: CodeColumn | SetColumn, field: Field) -> Codes:
-    """Positions within a closed field, -1 where a value has none: it is missing, or was not published."""
+    """Positions within a closed field, -1 where a value has none: it is missing, or neither published nor "other"."""
     if column.vocabulary is None:
         return column.codes.astype(np.int64)
     assert isinstance(field, (ItemSet, Categorical))
     published = field.items if isinstance(field, ItemSet) else field.values
     known = {str(label): at for at, label in enumerate(published)}
-    places = [*(known.get(label, -1) for label in column.vocabulary.labels), -1]  # the last for the code -1
+    unlisted = known[OTHER] if isinstance(field, Categorical) and field.other else -1
+    places = [*(known.get(label, unlisted) for label in column.vocabulary.labels), -1]  # the last for the code -1
     return np.array(places, dtype=np.int64)[column.codes]

@@ -29,6 +29,7 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
+from dpgm.data.fields import OTHER
 from dpgm.data.items import Items, KnownItems, cell_lists, flat_column, set_codes
 from dpgm.data.number_cells import bin_of, draw_in_bin, draw_shaped, shaped_codes
 from dpgm.data.number_fields import SECONDS, NumberFormat
@@ -188,6 +189,14 @@ class TableEncoder:
         unknown = codes < 0
         if isinstance(known, Vocabulary) or not unknown.any():
             return codes
+        if field.other:
+            present = pc.invert(
+                pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array([None, *self._missing]))
+            )
+            codes[unknown & present.to_numpy(zero_copy_only=False)] = field.values.index(OTHER)
+            unknown = codes < 0
+            if not unknown.any():
+                return codes
         if not field.missing:
             row = int(np.argmax(unknown))
             is_missing = not texts[row].is_valid or texts[row].as_py().strip() in self._missing

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.fields import OTHER
 from dpgm.data.items import flat_column, is_list, plain_name
 from dpgm.data.records import Records
 from dpgm.data.table import TRUTH
@@ -325,6 +326,7 @@ def _cut(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
         if len(column.labels) <= _MOST_VALUES:
             return list(column.labels), list(column.sides)
         counts = np.bincount(np.concatenate(present), minlength=len(column.labels))
+        counts[[label == OTHER for label in column.labels]] = -1  # stands for what is not among the top
         top = np.argsort(-counts, kind="stable")[: _MOST_VALUES - 1]
         place = np.full(len(column.labels) + 1, len(top), dtype=np.int64)
         place[top], place[-1] = np.arange(len(top)), -1

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.fields import OTHER
 from dpgm.evaluation.column_metrics import ColumnComparison
 from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
 from dpgm.evaluation.raw_columns import value_text
@@ -195,12 +196,16 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
     """How many times its limit each figure of a column is, and what to say beyond; missing values come second."""
     sides = (column.synthetic, column.real)
     gaps = [share_text(side.missing) for side in sides]
+    mode = (
+        f"the value {column.mode} makes up {share_text(column.synthetic_mode_share)} instead of"
+        f" {share_text(column.real_mode_share)}"
+    )
+    if column.mode == OTHER and not column.real_mode_share:
+        mode = (
+            f"{share_text(column.synthetic_mode_share)} of the values are too rare to be published, and are {OTHER}"
+        )
     figures = [
-        (
-            column.mode_gap / rules.share_gap,
-            f"the value {column.mode} makes up {share_text(column.synthetic_mode_share)} instead of"
-            f" {share_text(column.real_mode_share)}",
-        ),
+        (column.mode_gap / rules.share_gap, mode),
         (column.missing_gap / rules.share_gap, f"{gaps[0]} of the values are missing instead of {gaps[1]}"),
     ]
     if column.median_shift is not None and column.mean_shift is not None and column.deviation_ratio is not None:

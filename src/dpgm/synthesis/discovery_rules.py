@@ -57,6 +57,8 @@ class DiscoveryRules:
             tail that is none and ten times as wide.)
         least_bin: records per bin at least, in standard deviations of the noise of a count.
         missing: standard deviations above 0 that make missing values believed where the domain does not tell.
+        others: standard deviations that the values found of a category must lack, for the rest to stand as `(other)`
+            rather than to count as missing: a column of two values shall not get a third.
         seen: standard deviations above 0 that make a power of two believed. With 4, noise alone made one far away
             believed in one column of 150, and values of that size came out.
         far_fetched: where no power of two is believed, the range starts from the one with the most records, less so
@@ -107,6 +109,7 @@ class DiscoveryRules:
     tails: float = 2.0
     least_bin: float = 4.0
     missing: float = 3.0
+    others: float = 3.0
     seen: float = 5.0
     far_fetched: float = 0.1
     negative: float = 1.0

@@ -51,7 +51,6 @@ from dpgm.synthesis.number_shapes import (
 
 Bounds: TypeAlias = dict[str, tuple[float, float]]  # of numbers by name, in ticks
 VALUES = "discovered values"
-NOTHING_FOUND = ("(other)",)  # the values of a category of which none passed the threshold
 MEASURES = in_words(
     BoundHistograms.words,
     {VALUES: Measures("discover", "values whose noisy sum of records passes a threshold, with these sums", "1")},
@@ -101,7 +100,7 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
     if found := [repr(field.name) for field in labelled]:
         sentences.append(
             f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
-            " records that hold it passes a threshold; rarer values are left out."
+            " records that hold it passes a threshold; rarer values are left out, or stand together as '(other)'."
         )
     if numbers := [repr(field.name) for _, field in _open_numbers(domain)]:
         sentences.append(
@@ -158,7 +157,8 @@ def discover_domain(
         domain = known
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
-    fields = tuple(_closed(field, found, shaped) for field in domain.fields)
+    others = _with_others(domain, found, plan, rules)
+    fields = tuple(_closed(field, found, shaped, others) for field in domain.fields)
     closed = replace(domain, fields=fields)
     instead = {name: one.commonest for name, one in shaped.items()}
     gateway.recode(lambda rows: _open(rows).closed(closed, instead))
@@ -342,7 +342,30 @@ def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> Counted
     return CountedNumber(at, grid, field.special_ticks, day)
 
 
-def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Field:
+def _with_others(domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules) -> set[str]:
+    """The categories that seem to have further values than those found.
+
+    Every record adds the same to each of its values, so that the sums of a field whose values were all found come to as
+    much as those of any other field, less where values are missing. Where nothing is missing, and there are no item
+    sets, that is known beforehand.
+    """
+    names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
+    if not names:
+        return set()
+    sums: dict[str, list[float]] = {name: [] for name in names}
+    for (name, _), total in zip(found.values, found.sums, strict=True):
+        sums.get(name, []).append(total)
+    most = max(sum(totals) for totals in sums.values())
+    if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
+        alone = len(names) + sum(needs_atoms(field, *field.bounds) for _, field in _open_numbers(domain))
+        most = max(most, plan.records / alone**0.5)
+    least = rules.others * plan.noise(VALUES)
+    return {
+        name for name, totals in sums.items() if most - sum(totals) > least * (len(totals) + 1) ** 0.5 or not totals
+    }
+
+
+def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], others: set[str]) -> Field:
     if field.name in shaped:
         if not isinstance(field, (Date, DateTime)):
             return shaped[field.name].field
@@ -356,8 +379,8 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped]) -> Fi
             )
         return ItemSet(field.name, labels)
     if isinstance(field, Categorical) and field.discover:
-        # Where nothing passed there is still a position to model; it is hardly ever drawn.
-        return Categorical(field.name, labels or NOTHING_FOUND, missing=True)
+        texts = not labels or isinstance(labels[0], str)
+        return Categorical(field.name, labels, missing=True, other=texts and field.name in others)
     return field
 
 
