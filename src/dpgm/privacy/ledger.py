@@ -17,7 +17,8 @@ reservation fixes, too, how much of delta is kept for them.
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism, Threshold, events_of, threshold_delta
-from dpgm.privacy.ledger_chain import Chain, refuse_network
+from dpgm.privacy.ledger_chain import Chain, Document, refuse_network
 from dpgm.privacy.renyi import RenyiFilter
 
 FORMAT = 1
@@ -139,8 +140,8 @@ class Ledger:
         validation.probability(delta=delta)
         alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
         added = _thresholds(mechanisms)
-        with self._chain.writing() as writer:
-            entries, fixed = _state(writer.documents())
+        with self._chain.writing() as (documents, append):
+            entries, fixed = _state(documents)
             first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
             if fixed is None:
                 aside = SET_ASIDE if added else 0.0
@@ -175,7 +176,7 @@ class Ledger:
                 "time": _now(),
                 "software": f"dpgm {__version__}",
             }
-            writer.append(document)
+            append(document)
         return self.entry(name)
 
     def start(self, entry: Entry | str, *, owner: str = "") -> Entry:
@@ -185,7 +186,10 @@ class Ledger:
             entry: the reservation, or a fit that was started before and is now resumed.
             owner: a token of this process alone; whoever owned the entry before can neither charge nor commit now.
         """
-        return self._advance(entry, "started", changes={"owner": owner})
+        with self._changing(entry) as (current, write):
+            _check_next(current, "started")
+            write({"kind": "started", "owner": owner})
+        return self.entry(current.name)
 
     def commit(
         self,
@@ -209,29 +213,21 @@ class Ledger:
             BudgetError: something else ran than was reserved, another process took the fit over, or another model
                 was committed.
         """
-        name = _name(entry)
-        with self._chain.writing() as writer:
-            current = _find(writer.documents(), name)
+        with self._changing(entry) as (current, write):
             if charged is not None:
                 _same_runs(charged, current.mechanisms)
             if current.state == "committed":
                 if model != current.model or not model:
                     raise BudgetError(
-                        f"the ledger's entry {name} is committed with another model; one charge pays for one release."
+                        f"the ledger's entry {current.name} is committed with another model; one charge pays for one "
+                        "release."
                     )
                 return current
             _check_next(current, "committed")
             _check_owner(current, owner)
-            document = {
-                "kind": "committed",
-                "entry": name,
-                "charged": [mechanism.to_json() for mechanism in current.mechanisms],
-                "model": model,
-                "release": release,
-                "time": _now(),
-            }
-            writer.append(document)
-        return self.entry(name)
+            listed = [mechanism.to_json() for mechanism in current.mechanisms]
+            write({"kind": "committed", "charged": listed, "model": model, "release": release})
+        return self.entry(current.name)
 
     def record_progress(self, entry: Entry | str, charged: Mapping[str, int], *, owner: str = "") -> None:
         """Runs charged so far by a fit that keeps a checkpoint, before they run; `step` counts training steps.
@@ -239,11 +235,9 @@ class Ledger:
         Compare-and-swap: refused when another process took the fit over, when fewer runs are named than are recorded
         (the checkpoint is an older copy), and when more are named than were reserved.
         """
-        name = _name(entry)
-        with self._chain.writing() as writer:
-            current = _find(writer.documents(), name)
+        with self._changing(entry) as (current, write):
             if current.state != "started":
-                raise UsageError(f"the ledger's entry {name} is {current.state}; it cannot be charged.")
+                raise UsageError(f"the ledger's entry {current.name} is {current.state}; it cannot be charged.")
             _check_owner(current, owner)
             for mechanism, runs in current.progress.items():
                 if charged.get(mechanism, 0) < runs:
@@ -255,15 +249,22 @@ class Ledger:
             for mechanism, runs in charged.items():
                 if runs > most.get(mechanism, 0):
                     raise BudgetError(f"{mechanism!r} would run more often than was reserved.")
-            writer.append({"kind": "progress", "entry": name, "charged": dict(charged), "time": _now()})
+            write({"kind": "progress", "charged": dict(charged)})
 
     def abandon(self, entry: Entry | str, *, owner: str = "") -> Entry:
         """The fit was given up; everything it reserved stays charged."""
-        return self._advance(entry, "abandoned", owner=owner)
+        with self._changing(entry) as (current, write):
+            _check_next(current, "abandoned")
+            _check_owner(current, owner)
+            write({"kind": "abandoned"})
+        return self.entry(current.name)
 
     def void(self, entry: Entry | str) -> Entry:
         """Give back a reservation that never started: no row was read."""
-        return self._advance(entry, "void")
+        with self._changing(entry) as (current, write):
+            _check_next(current, "void")
+            write({"kind": "void"})
+        return self.entry(current.name)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -303,25 +304,12 @@ class Ledger:
                 problems.append(f"a release was made at entry {mark.sequence}, which is gone or differs")
         return tuple(problems)
 
-    # -- inside ------------------------------------------------------------------------------------------------
-
-    def _advance(
-        self,
-        entry: Entry | str,
-        state: str,
-        *,
-        owner: str | None = None,
-        changes: Mapping[str, str] | None = None,
-    ) -> Entry:
-        """Write the next state; with `owner`, only for the process that owns the entry."""
-        name = _name(entry)
-        with self._chain.writing() as writer:
-            current = _find(writer.documents(), name)
-            _check_next(current, state)
-            if owner is not None:
-                _check_owner(current, owner)
-            writer.append({"kind": state, "entry": name, "time": _now()} | dict(changes or {}))
-        return self.entry(name)
+    @contextmanager
+    def _changing(self, entry: Entry | str) -> Iterator[tuple[Entry, Callable[[Document], None]]]:
+        """An entry, and how to write what becomes of it, in one transaction."""
+        name = entry if isinstance(entry, str) else entry.name
+        with self._chain.writing() as (documents, append):
+            yield _find(documents, name), lambda change: append(change | {"entry": name, "time": _now()})
 
 
 def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
@@ -329,11 +317,7 @@ def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
     return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
 
 
-def _name(entry: Entry | str) -> str:
-    return entry if isinstance(entry, str) else entry.name
-
-
-def _find(documents: list[dict[str, Any]], name: str) -> Entry:
+def _find(documents: list[Document], name: str) -> Entry:
     for entry in _state(documents)[0]:
         if entry.name == name:
             return entry
@@ -364,26 +348,28 @@ def _most_runs(reserved: Sequence[Mechanism]) -> dict[str, int]:
 
 def _same_runs(charged: Sequence[Mechanism], reserved: Sequence[Mechanism]) -> None:
     """What ran is what was reserved: the same mechanisms, each as often."""
-    left: Counter[Mechanism] = Counter()
-    for mechanism in reserved:
-        left[replace(mechanism, count=1)] += mechanism.count
-    for mechanism in charged:
-        left[replace(mechanism, count=1)] -= mechanism.count
-    for mechanism, difference in sorted(left.items(), key=lambda item: item[1]):
-        if difference < 0:
-            raise BudgetError(f"the mechanism {mechanism.name!r} ran more often than, or not as, it was reserved.")
-        if difference > 0:
-            raise BudgetError(
-                f"the mechanism {mechanism.name!r} is charged more often than the fit says it ran; a charge is never "
-                "given back."
-            )
+    ran, allowed = _runs(charged), _runs(reserved)
+    for extra in ran - allowed:
+        raise BudgetError(f"the mechanism {extra.name!r} ran more often than, or not as, it was reserved.")
+    for missing in allowed - ran:
+        raise BudgetError(
+            f"the mechanism {missing.name!r} is charged more often than the fit says it ran; a charge is never "
+            "given back."
+        )
+
+
+def _runs(mechanisms: Sequence[Mechanism]) -> Counter[Mechanism]:
+    runs: Counter[Mechanism] = Counter()
+    for mechanism in mechanisms:
+        runs[replace(mechanism, count=1)] += mechanism.count
+    return runs
 
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _state(documents: list[dict[str, Any]]) -> tuple[list[Entry], tuple[float, float] | None]:
+def _state(documents: list[Document]) -> tuple[list[Entry], tuple[float, float] | None]:
     """All plans as the documents leave them, and the order and share of delta that the first reservation fixed."""
     entries: dict[str, Entry] = {}
     fixed: tuple[float, float] | None = None

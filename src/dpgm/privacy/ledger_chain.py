@@ -8,14 +8,16 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
 
+Document: TypeAlias = dict[str, Any]
+Row: TypeAlias = tuple[int, str, str, str]  # number, hash of the row before, document, hash
 _WAIT_SECONDS = 120.0
 # Locks are not reliable there, and two writers at once could both believe they are alone.
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "ncp", "9p", "fuse.sshfs", "fuse.s3fs", "glusterfs", "ceph")
@@ -31,7 +33,7 @@ class Chain:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, first: dict[str, Any]) -> "Chain":
+    def create(cls, path: Path, first: Document) -> "Chain":
         """A new file with its first document; an existing one is never overwritten."""
         refuse_network(path)
         try:
@@ -40,26 +42,21 @@ class Chain:
             raise UsageError(f"{path} exists already; a ledger is never overwritten.") from None
         except OSError as error:
             raise DiskError(f"{path} cannot be created: {error.strerror}.") from None
-        chain = cls(path)
         with closing(_connect(path)) as connection, _transaction(connection, path):
             connection.execute(_SCHEMA)
-            Writer(connection, path).append(first)
-        return chain
+            _append(connection, 0, "", first)
+        return cls(path)
 
-    def documents(self) -> list[dict[str, Any]]:
+    def documents(self) -> list[Document]:
         """All documents."""
-        with closing(_connect(self.path)) as connection:
-            return Writer(connection, self.path).documents()
+        return self._parsed(self._rows())
 
     @contextmanager
-    def writing(self) -> Iterator["Writer"]:
-        """Exclusive access: what is read inside is still true when something is appended."""
+    def writing(self) -> Iterator[tuple[list[Document], Callable[[Document], None]]]:
+        """All documents, and how to append one to them, in one transaction."""
         with closing(_connect(self.path)) as connection, _transaction(connection, self.path):
-            yield Writer(connection, self.path)
-
-    def _rows(self) -> list[tuple[int, str, str, str]]:
-        with closing(_connect(self.path)) as connection:
-            return _read(connection, self.path)
+            rows = _read(connection, self.path)
+            yield self._parsed(rows), lambda document: _append(connection, rows[-1][0], rows[-1][3], document)
 
     def head(self) -> tuple[int, str]:
         """Number and hash of the last document."""
@@ -78,37 +75,27 @@ class Chain:
             hashes[sequence] = previous = digest
         return hashes, ""
 
+    def _rows(self) -> list[Row]:
+        with closing(_connect(self.path)) as connection:
+            return _read(connection, self.path)
 
-class Writer:
-    """Reads and appends inside one transaction."""
-
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
-
-    def documents(self) -> list[dict[str, Any]]:
-        """All documents."""
-        rows = _read(self._connection, self._path)
+    def _parsed(self, rows: list[Row]) -> list[Document]:
         if not rows:
-            raise ArtefactError(f"{self._path} is an empty ledger.")
+            raise ArtefactError(f"{self.path} is an empty ledger.")
         try:
             documents = [json.loads(document) for _, _, document, _ in rows]
         except (ValueError, TypeError, RecursionError):
-            raise ArtefactError(f"{self._path} holds an entry that is not JSON; the ledger is damaged.") from None
+            raise ArtefactError(f"{self.path} holds an entry that is not JSON; the ledger is damaged.") from None
         if not all(isinstance(document, dict) for document in documents):
-            raise ArtefactError(f"{self._path} holds an entry that is not an object; the ledger is damaged.")
+            raise ArtefactError(f"{self.path} holds an entry that is not an object; the ledger is damaged.")
         return documents
 
-    def append(self, document: dict[str, Any]) -> None:
-        """One more document."""
-        last = self._connection.execute(
-            "SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1"
-        ).fetchone()
-        sequence, previous = last if last is not None else (0, "")
-        text = json.dumps(document, sort_keys=True)
-        self._connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?)", (sequence + 1, previous, text, _hash(previous, text))
-        )
+
+def _append(connection: sqlite3.Connection, sequence: int, previous: str, document: Document) -> None:
+    """One more document, after the one of that number and hash."""
+    text = json.dumps(document, sort_keys=True)
+    row = (sequence + 1, previous, text, _hash(previous, text))
+    connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", row)
 
 
 def _hash(previous: str, document: str) -> str:
@@ -126,7 +113,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         raise ArtefactError(f"{path} cannot be opened as a ledger: {error}.") from None
 
 
-def _read(connection: sqlite3.Connection, path: Path) -> list[tuple[int, str, str, str]]:
+def _read(connection: sqlite3.Connection, path: Path) -> list[Row]:
     try:
         return connection.execute(
             "SELECT sequence, previous, document, hash FROM ledger ORDER BY sequence"
