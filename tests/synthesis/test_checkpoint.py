@@ -11,6 +11,7 @@ from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
 from dpgm.strategy.protocol import RunContext
+from dpgm.synthesis import checkpoint
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.fingerprint import fingerprint
@@ -129,6 +130,57 @@ def test_a_forged_entry_with_a_number_beyond_all_is_refused_in_one_sentence(tmp_
     saved._journal.append(entry)
     saved.close()
     with pytest.raises(ArtefactError, match="damaged"):
+        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"public_seed": value} for value in ("x", -1, 2**62, 1.5, None, True)),
+        *({"fingerprint": value} for value in (5, [])),
+        *({"ledger_entry": value} for value in (5, [])),
+    ],
+)
+def test_a_forged_header_is_refused_in_one_sentence(tmp_path, change):
+    """With a hash that fits: these ended in a traceback, some of them after the folder was locked."""
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    Checkpoint.start(tmp_path / "a", plan, RECORDS).close()
+    path = tmp_path / "a" / "checkpoint.json"
+    header = {name: value for name, value in json.loads(path.read_text()).items() if name != "sha256"} | change
+    path.write_text(json.dumps(header | {"sha256": checkpoint._header_digest(header)}))
+    with pytest.raises(ArtefactError, match="damaged"):
+        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+
+
+def test_a_journal_of_a_trillion_runs_and_a_model_in_no_file_are_refused_at_once(tmp_path):
+    """The names of all results that so many runs may have were listed first."""
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved.charge("record lengths", 10**12)
+    saved._record({"model": "products", "architecture": {}, "file": "elsewhere", "sha256": ""})
+    saved.save_steps(0, {"value": torch.ones(1)})
+    (tmp_path / "a" / "trainer-0.safetensors").rename(tmp_path / "a" / "model.safetensors")
+    saved.close()
+    resumed = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    assert resumed.lost == {"record lengths": 10**12}
+    with pytest.raises(ArtefactError, match=r"model\.safetensors of the checkpoint is damaged"):
+        resumed.model()
+
+
+@pytest.mark.parametrize(
+    "name", ["answer-item-counts-2", "answer-item-counts-x", "answer-pair-counts-1", "trainer-3"]
+)
+def test_a_result_that_the_journal_does_not_know_is_noticed(tmp_path, name):
+    plan = tiny_plan("products", SETS, len(RECORDS))
+    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved.charge("item counts")
+    saved.charge("step", 2)
+    saved.close()
+    for known in ("answer-item-counts-1", "trainer-2"):
+        (tmp_path / "a" / f"{known}.safetensors").touch()
+    Checkpoint.resume(tmp_path / "a", plan, RECORDS).close()
+    (tmp_path / "a" / f"{name}.safetensors").touch()
+    with pytest.raises(ArtefactError, match="older than the results beside it"):
         Checkpoint.resume(tmp_path / "a", plan, RECORDS)
 
 

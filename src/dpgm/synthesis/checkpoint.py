@@ -42,6 +42,7 @@ HEADER_FILE = "checkpoint.json"
 JOURNAL_FILE = "journal.jsonl"
 MODEL_FILE = "model.safetensors"
 ROOM_FILE = "room"
+SEED_BITS = 62
 SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a file system rounds up to
 
 
@@ -80,7 +81,7 @@ class Checkpoint:
         header: dict[str, Any] = {
             "format": FORMAT,
             "plan": plan.to_json(),
-            "public_seed": secrets.randbits(62),
+            "public_seed": secrets.randbits(SEED_BITS),
             "fingerprint": fingerprint(records),
             "ledger_entry": ledger_entry,
         }
@@ -237,7 +238,9 @@ class Checkpoint:
 
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
-        self._save({"answer": name}, _answer_file(name, self.history.charged[name]), {"value": noisy})
+        self._save(
+            {"answer": name}, f"{_answers_of(name)}-{self.history.charged[name]}.safetensors", {"value": noisy}
+        )
         self._replayed[name] = len(self.history.answers[name])
 
     def save_steps(self, steps: int, state: Mapping[str, Tensor]) -> None:
@@ -272,7 +275,7 @@ class Checkpoint:
         tensors: dict[str, Tensor] = {}
         if self._journal is not None:
             tensors = read_tensors(self.folder / file)
-            if sha256_of(self.folder / file) != self.history.hashes[file]:
+            if sha256_of(self.folder / file) != self.history.hashes.get(file):
                 raise _damaged_file(file)
         if not parallel.is_parallel():
             return tensors
@@ -364,6 +367,9 @@ def _read_header(folder: Path) -> dict[str, Any]:
         stored = header["sha256"]
         if stored != _header_digest({name: value for name, value in header.items() if name != "sha256"}):
             raise ValueError("the hash does not match")
+        texts = isinstance(header["fingerprint"], str | None) and isinstance(header["ledger_entry"], str | None)
+        if not texts or type(header["public_seed"]) is not int or not 0 <= header["public_seed"] < 2**SEED_BITS:
+            raise ValueError("a value of the wrong kind")
     except FileNotFoundError as error:
         raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -379,19 +385,17 @@ def _header_digest(header: Mapping[str, Any]) -> str:
 
 def _refuse_older_journal(folder: Path, history: History) -> None:
     """A result on disk whose charge the journal does not know: the journal is an older copy, and would spend twice."""
-    known = {_answer_file(name, run + 1) for name, runs in history.charged.items() for run in range(runs)}
-    steps = history.charged["step"]
-    newer = [path.name for path in folder.glob("answer-*.safetensors") if path.name not in known]
-    for path in folder.glob("trainer-*.safetensors"):
-        done = path.stem.removeprefix("trainer-")
-        if not done.isdecimal() or int(done) > steps:
-            newer.append(path.name)
-    if newer:
-        raise ArtefactError(
-            f"the journal in {folder} is older than the results beside it; restore the newest copy, or fit again in "
-            "another folder."
-        )
+    charged = {_answers_of(name): runs for name, runs in history.charged.items()}
+    charged["trainer"] = history.charged["step"]
+    for path in (*folder.glob("answer-*.safetensors"), *folder.glob("trainer-*.safetensors")):
+        of, _, run = path.stem.rpartition("-")
+        if not run.isdecimal() or int(run) > charged.get(of, 0):
+            raise ArtefactError(
+                f"the journal in {folder} is older than the results beside it; restore the newest copy, or fit again "
+                "in another folder."
+            )
 
 
-def _answer_file(name: str, run: int) -> str:
-    return f"answer-{name.replace(' ', '-')}-{run}.safetensors"
+def _answers_of(name: str) -> str:
+    """How names of files with answers of a mechanism begin; the number of the run follows."""
+    return f"answer-{name.replace(' ', '-')}"
