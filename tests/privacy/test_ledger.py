@@ -378,10 +378,41 @@ def test_processes_share_one_budget(ledger):
     assert sum(admitted) == 10
 
 
+CREATED = {"kind": "created", "format": 1, "population": "a", "epsilon_cap": 1.0, "delta": 1e-6}
+
+
 @pytest.mark.parametrize(
-    ("first", "word"), [({"kind": "created", "format": 1}, "not complete"), ([1, 2], "not an object")]
+    ("first", "word"),
+    [
+        ({"kind": "created", "format": 1}, "not complete"),
+        ([1, 2], "not an object"),
+        (CREATED | {"epsilon_cap": "much"}, "epsilon_cap"),
+        (CREATED | {"delta": 3}, "delta"),
+    ],
 )
 def test_a_ledger_with_an_odd_first_entry_is_refused(tmp_path, first, word):
     ledger_chain.Chain.create(tmp_path / "odd", first)
     with pytest.raises(ArtefactError, match=word):
         Ledger.open(tmp_path / "odd")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"kind": "started", "entry": "nobody"},
+        {"kind": "reserved", "entry": "a"},
+        {"kind": "reserved", "entry": "a", "order": 2.0, "mechanisms": [{"noise": 1}]},
+        {"kind": "progress", "entry": "known", "charged": [1]},
+        {"kind": "progress", "entry": "known", "charged": {"counts": "many"}},
+        {"kind": "committed", "entry": "known"},
+    ],
+)
+def test_a_forged_entry_is_refused_in_one_sentence(ledger, document):
+    """Its hash fits; these ended in a traceback."""
+    ledger.reserve(tenth(ledger), 1e-6, name="known")
+    with ledger._chain.writing() as (_, append):
+        append(document)
+    for use in (ledger.entries, ledger.totals, lambda: ledger.start("known")):
+        with pytest.raises(ArtefactError, match="makes no sense"):
+            use()

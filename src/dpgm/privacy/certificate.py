@@ -144,8 +144,8 @@ class Certificate:
             adjacency=_adjacency(document),
             unit=_typed(document, "unit", str),
             records=_typed(document, "records", int),
-            planned=_mechanisms(document, "planned"),
-            mechanisms=_mechanisms(document, "mechanisms"),
+            planned=read_mechanisms(document, "planned"),
+            mechanisms=read_mechanisms(document, "mechanisms"),
             accountant=_typed(document, "accountant", str),
             randomness=_typed(document, "randomness", str),
             private=_typed(document, "private", bool),
@@ -260,12 +260,12 @@ def _exact_keys(document: Mapping[str, Any], expected: set[str], what: str) -> N
         raise ArtefactError(f"{what} holds the unknown key {extra[0][:60]!r}.")
 
 
-def _typed(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
+def _typed(document: Mapping[str, Any], key: str, kind: type[T], of: str = "the certificate") -> T:
     value = document[key]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ArtefactError(f"the certificate's {key!r} must be of type {kind.__name__}.")
+        raise ArtefactError(f"{of}'s {key!r} must be of type {kind.__name__}.")
     if isinstance(value, str) and not _one_line(value):
-        raise ArtefactError(f"the certificate's {key!r} must be one line of at most {LONGEST_TEXT} characters.")
+        raise ArtefactError(f"{of}'s {key!r} must be one line of at most {LONGEST_TEXT} characters.")
     return value
 
 
@@ -274,11 +274,11 @@ def _one_line(text: str) -> bool:
     return len(text) <= LONGEST_TEXT and text.isprintable()
 
 
-def _number(document: Mapping[str, Any], key: str) -> float:
+def _number(document: Mapping[str, Any], key: str, of: str = "the certificate") -> float:
     value = document[key]
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:  # false for NaN, and for whole numbers no float can hold
-        raise ArtefactError(f"the certificate's {key!r} must be a finite number.")
+        raise ArtefactError(f"{of}'s {key!r} must be a finite number.")
     return float(value)
 
 
@@ -303,24 +303,25 @@ def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
     return values
 
 
-def _mechanisms(document: Mapping[str, Any], key: str) -> tuple[Mechanism, ...]:
+def read_mechanisms(document: Mapping[str, Any], key: str, of: str = "the certificate") -> tuple[Mechanism, ...]:
+    """The mechanisms that an untrusted document lists; raises ArtefactError unless each is exactly one."""
     expected = {entry.name for entry in fields(Mechanism)} - {"delta"}
     mechanisms = []
-    if len(_typed(document, key, list)) > MOST_MECHANISMS:
-        raise ArtefactError(f"the certificate's {key!r} lists more than {MOST_MECHANISMS} mechanisms.")
-    for entry in _typed(document, key, list):
+    entries = _typed(document, key, list, of)
+    if len(entries) > MOST_MECHANISMS:
+        raise ArtefactError(f"{of}'s {key!r} lists more than {MOST_MECHANISMS} mechanisms.")
+    for entry in entries:
         if not isinstance(entry, dict):
-            raise ArtefactError(f"the certificate's {key!r} must be a list of mechanisms.")
+            raise ArtefactError(f"{of}'s {key!r} must be a list of mechanisms.")
         thresholded = {"delta"} & entry.keys()  # only mechanisms that publish what passed a threshold have it
         _exact_keys(entry, expected | thresholded, f"a mechanism in {key!r}")
-        sample = None if entry["sample"] is None else _typed(entry, "sample", str)
         mechanism = Mechanism(
-            name=_typed(entry, "name", str),
-            noise=_number(entry, "noise"),
-            count=_typed(entry, "count", int),
-            sampling_rate=_number(entry, "sampling_rate"),
-            sample=sample,
-            delta=_number(entry, "delta") if thresholded else 0.0,
+            name=_typed(entry, "name", str, of),
+            noise=_number(entry, "noise", of),
+            count=_typed(entry, "count", int, of),
+            sampling_rate=_number(entry, "sampling_rate", of),
+            sample=None if entry["sample"] is None else _typed(entry, "sample", str, of),
+            delta=_number(entry, "delta", of) if thresholded else 0.0,
         )
         if thresholded and not 0 < mechanism.delta < 1:
             raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")

@@ -89,6 +89,11 @@ class Ledger:
         self.population: str = header["population"]
         self.epsilon_cap: float = header["epsilon_cap"]
         self.delta: float = header["delta"]
+        try:
+            validation.positive(epsilon_cap=self.epsilon_cap)
+            validation.probability(delta=self.delta)
+        except UsageError as error:
+            raise ArtefactError(f"{path} was altered: {error}") from error
 
     @classmethod
     def create(cls, path: Path | str, epsilon_cap: float, delta: float) -> "Ledger":
@@ -370,6 +375,14 @@ def _now() -> str:
 
 
 def _state(documents: list[Document]) -> tuple[list[Entry], tuple[float, float] | None]:
+    """`_state_of` for documents of a file that somebody may have written; raises ArtefactError."""
+    try:
+        return _state_of(documents)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ArtefactError("the ledger holds an entry that makes no sense; restore a copy of it.") from error
+
+
+def _state_of(documents: list[Document]) -> tuple[list[Entry], tuple[float, float] | None]:
     """All plans as the documents leave them, and the order and share of delta that the first reservation fixed."""
     entries: dict[str, Entry] = {}
     fixed: tuple[float, float] | None = None

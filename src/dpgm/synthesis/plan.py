@@ -13,7 +13,7 @@ from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
-from dpgm.privacy.certificate import strict_json
+from dpgm.privacy.certificate import read_mechanisms, strict_json
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
@@ -81,10 +81,12 @@ class Plan(FitPlan):
                 records=values["records"],
                 width=values["width"],
                 settings=read_settings(values["settings"]),
-                mechanisms=tuple(Mechanism(**entry) for entry in values["mechanisms"]),
+                mechanisms=read_mechanisms(values, "mechanisms", "the plan"),
                 adjacency=Adjacency(values["adjacency"]),
                 rows_per_person=values.get("rows_per_person", 1),
             )
+        except ArtefactError as error:
+            raise UsageError(f"{str(error).rstrip('.')}; make the plan again with `dpgm plan`.") from error
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError("the plan has a field of the wrong kind; make it again with `dpgm plan`.") from error
         plan._check_values()
@@ -104,15 +106,8 @@ class Plan(FitPlan):
             raise UsageError("the plan's adjacency must be add-remove, under which fits are accounted; plan again.")
         if not self.mechanisms:
             raise UsageError("the plan has no mechanisms; make it again with `dpgm plan`.")
-        for mechanism in self.mechanisms:
-            if not isinstance(mechanism.name, str) or not isinstance(mechanism.sample, str | None):
-                raise UsageError("the plan has a mechanism without a proper name; make it again with `dpgm plan`.")
-            validation.positive(noise=mechanism.noise)
-            if mechanism.noise > LARGEST_NOISE:
-                raise UsageError(f"the plan has noise above {LARGEST_NOISE:g}; make it again with `dpgm plan`.")
-            validation.whole(count=mechanism.count, at_least=1)
-            validation.fraction(sampling_rate=mechanism.sampling_rate)
-            validation.non_negative(delta=mechanism.delta)
+        if max(mechanism.noise for mechanism in self.mechanisms) > LARGEST_NOISE:
+            raise UsageError(f"the plan has noise above {LARGEST_NOISE:g}; make it again with `dpgm plan`.")
         spent = cost(self.mechanisms, self.delta).epsilon
         if not spent <= self.epsilon * (1 + 1e-6) or not self.epsilon <= self.target_epsilon * (1 + 1e-6):
             raise UsageError(
