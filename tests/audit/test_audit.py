@@ -183,6 +183,8 @@ def test_the_bound_of_one_run_is_the_published_one():
     )
     assert one_run.one_run_bound(1000, 100, 50, 1e-5) == 0.0
     assert one_run.one_run_bound(1000, 500, 450, 1e-5) < one_run.one_run_bound(1000, 500, 450, 0.0)
+    # Two fair guesses (epsilon 0), both right: 1/4, and 2 m delta times the larger of 1/2 and (1/2 + 1/4) / 2.
+    assert one_run.one_run_p_value(10, 2, 2, 0.0, 1e-3) == pytest.approx(0.25 + 2 * 10 * 1e-3 * 0.5)
 
 
 @pytest.mark.usefixtures("short_fits")

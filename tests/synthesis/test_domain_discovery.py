@@ -24,7 +24,7 @@ from dpgm.data.domain import (
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.number_cells import draw_shaped, grid_of, shaped_codes
 from dpgm.data.number_fields import NumberFormat
-from dpgm.data.open_records import OpenRecords
+from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
 from dpgm.data.read.frames import as_records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
@@ -420,6 +420,25 @@ def test_open_records_refuse_columns_that_do_not_fit():
     with pytest.raises(dpgm.errors.UsageError, match="raw columns"):
         OpenRecords.of(DOMAIN, 20, records.columns[:-1]).check()
     assert "patient" not in repr(records)
+
+
+@pytest.mark.parametrize("codes", [[0, 1, 1], [0, 1, -1]], ids=["twice", "none"])
+def test_a_set_that_holds_a_value_twice_does_not_pass_the_door(codes):
+    """It would add more to a sum than one record may."""
+    domain, words = Domain((ItemSet("items", discover=True),)), Vocabulary()
+    assert [words.code(label) for label in "ab"] == [0, 1]
+    column = SetColumn(np.array([0, 1, 3]), np.array(codes, dtype=np.int32), words)
+    with pytest.raises(dpgm.errors.UsageError, match="raw columns"):
+        Gateway(OpenRecords.of(domain, 2, [column]), randomness=SeededRandomness(0))
+
+
+def test_labels_that_could_not_be_published_are_no_values():
+    """Everybody's label of 2 kB passes any threshold, and no domain can list it."""
+    words = Vocabulary()
+    assert [words.code(label) for label in ("", "a\0b", "x" * 1025, "x" * 1024)] == [-1, -1, -1, 0]
+    table = pa.table({"note": ["x" * 2000] * 400 + ["short"] * 400})
+    found, _ = discovered(table, Domain((Categorical("note", discover=True),)))
+    assert found.fields[0].values == ("short", "(other)")
 
 
 def test_a_release_that_says_otherwise_than_was_discovered_does_not_verify(tmp_path):
