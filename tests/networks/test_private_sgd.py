@@ -12,10 +12,9 @@ from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks import private_sgd
-from dpgm.networks.batch import Factor, autograd_factor
+from dpgm.networks.batch import Factor
 from dpgm.networks.clipped_gradients import SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
-from dpgm.networks.model import Block, Layout, Outputs
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
@@ -27,37 +26,13 @@ from dpgm.testing import (
     assert_playback_invariant,
     sensitivity_ratios,
 )
-from model_references import MIXED, SETS, output_loss, random_records, vae_loss
+from model_references import MIXED, SETS, random_records, vae_loss
+from toy_network import Logits
 
 PLAIN = OptimizerSettings(learning_rate=0.01, schedule="constant", averaged_tail=0.0)
 
 
-class Toy:
-    """A third model, known to these tests alone: one logit an item, gradients by torch.func."""
-
-    kind = "toy"
-    draws = 0
-
-    def __init__(self, domain):
-        self.domain = domain
-        self.outputs = Outputs.of(domain)
-        self.layout = Layout((Block("all", 0, domain.width),))
-        self.architecture = {"kind": "toy"}
-
-    def initial(self, clusters, *, generator):
-        return torch.zeros((clusters, self.layout.size))
-
-    def factors(self, batch):
-        def loss(parameters, record, draws):
-            return output_loss(self.domain, parameters, record)
-
-        return [autograd_factor(self.layout.blocks[0], loss, batch)]
-
-    def begin(self, clusters, *, generator):
-        return None
-
-
-class Poisoned(Toy):
+class Poisoned(Logits):
     """Records with item 0 have a gradient that is not a number, those with item 1 an infinite one."""
 
     def factors(self, batch):
@@ -71,7 +46,7 @@ class Poisoned(Toy):
 MODELS = {
     "vae": lambda domain: VAE(domain, (9, 5), 2),
     "rbm": lambda domain: RBM(domain, 7, chains=3),
-    "toy": Toy,
+    "toy": Logits,
 }
 
 
@@ -355,7 +330,7 @@ def test_a_saved_trainer_goes_on_where_it_stopped(name):
 def test_steps_lost_in_a_crash_come_out_of_the_plan():
     records = random_records(SETS, 20)
     trainer = Trainer(
-        Gateway(records, randomness=SeededRandomness(0)), Toy(SETS), settings(steps=10),
+        Gateway(records, randomness=SeededRandomness(0)), Logits(SETS), settings(steps=10),
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     trainer.run(2)
@@ -395,10 +370,10 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(UsageError, match="norm_bound"):
         settings(norm_noise=None)
     with pytest.raises(UsageError, match="initial_parameters"):
-        Trainer(gateway, Toy(SETS), settings(), initial_parameters=torch.zeros(2, 2), generator=generator)
+        Trainer(gateway, Logits(SETS), settings(), initial_parameters=torch.zeros(2, 2), generator=generator)
     for weights in (torch.ones(2), torch.tensor([torch.nan]), torch.tensor([-1.0])):
         with pytest.raises(UsageError, match="cluster_weights"):
-            Trainer(gateway, Toy(SETS), settings(), cluster_weights=weights, generator=generator)
+            Trainer(gateway, Logits(SETS), settings(), cluster_weights=weights, generator=generator)
 
 
 def test_private_training_learns_the_item_frequencies():

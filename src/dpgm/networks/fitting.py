@@ -39,7 +39,6 @@ from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
-from dpgm.networks.rbm import RBM
 from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import NetworkSettings, settings_of, start_frequencies
 from dpgm.networks.vae import VAE
@@ -57,6 +56,7 @@ BLOCKS = 40  # training is charged and saved in this many blocks
 class NetworkFit:
     """Algorithm 1: what all of its stages need, and the stages."""
 
+    network: type[Model]
     gateway: Gateway
     plan: FitPlan
     domain: Domain
@@ -70,10 +70,8 @@ class NetworkFit:
 
     @cached_property
     def model(self) -> Model:
-        """The kind of network, of the planned sizes."""
-        if self.plan.settings.model == RBM.kind:
-            return RBM(self.domain, hidden=self.settings.hidden[0])
-        return VAE(self.domain, self.settings.hidden, self.settings.latent)
+        """The network, of the planned sizes."""
+        return self.network.of(self.domain, self.settings)
 
     def run(self) -> Mixture:
         """All stages."""

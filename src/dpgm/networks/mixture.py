@@ -1,6 +1,6 @@
 """A mixture of k networks of one kind, as fitted: what a release holds and samples from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,9 +64,13 @@ class Mixture:
 
     @classmethod
     def from_state(
-        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        cls,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        networks: Sequence[type[Model]] = (VAE, RBM),
     ) -> "Mixture":
-        """A mixture from an untrusted file.
+        """A mixture of one of the given networks, from an untrusted file.
 
         Raises:
             ArtefactError: names, shapes, types or values are not those of such a mixture.
@@ -80,10 +84,10 @@ class Mixture:
         points = sizes.pop("points", None)
         if points is not None and (sizes.get("kind") != VAE.kind or not is_size(points, MOST_POINTS)):
             raise ArtefactError("the model's number of latent points is not valid; get the release again.")
-        kind = next((kind for kind in (VAE, RBM) if kind.kind == sizes.get("kind")), None)
-        if kind is None:
+        network = next((network for network in networks if network.kind == sizes.get("kind")), None)
+        if network is None:
             raise ArtefactError("the release's kind of network is not known to this version of dpgm.")
-        model = kind.from_architecture(sizes, domain)
+        model = network.from_architecture(sizes, domain)
         expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "parameters": ((clusters, model.layout.size), torch.float32),
             "weights": ((clusters,), torch.float32),

@@ -27,7 +27,7 @@ from torch.nn import functional
 from dpgm.compute import network_kernels
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS
+from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NetworkSettings
 from dpgm.strategy.protocol import is_size
 
 if TYPE_CHECKING:  # a batch knows the blocks of a model; here it is but named
@@ -239,6 +239,11 @@ class Model(ABC):
                 raise ArtefactError("the model's architecture has an impossible size; get the release again.")
             sizes[name] = tuple(many) if isinstance(default, tuple) else many[0]
         return cls(domain, **sizes)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
+        """The network of the sizes that a plan states."""
 
     @classmethod
     def _sizes(cls) -> dict[str, object]:

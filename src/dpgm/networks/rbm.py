@@ -9,14 +9,15 @@ stands still.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from dpgm.data.domain import Domain
 from dpgm.networks.batch import RECORDS, Batch, Factor
 from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import RULES, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -35,6 +36,11 @@ class RBM(Model):
 
     def __post_init__(self) -> None:
         whole(at_least=1, hidden=self.hidden, chains=self.chains, sweeps=self.sweeps)
+
+    @classmethod
+    def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
+        """Of as many hidden units as the first hidden layer of a plan."""
+        return cls(domain, settings.hidden[0])
 
     @cached_property
     def layout(self) -> Layout:

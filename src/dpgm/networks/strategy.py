@@ -19,6 +19,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.networks.fitting import NetworkFit
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.model import Model
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import RULES, NetworkSettings, assumed_mean_length, settings_of
@@ -38,11 +39,16 @@ from dpgm.strategy.settings import Config, FamilySettings
 
 @dataclass(frozen=True)
 class NetworkStrategy:
-    """Networks of one kind: `vae` or `rbm`."""
+    """Mixtures of one kind of network."""
 
-    name: str
+    network: type[Model]
     products: ProductRules = PRODUCT_RULES  # of the statistics that networks are refined to
     settings_type: type[FamilySettings] = NetworkSettings
+
+    @property
+    def name(self) -> str:
+        """That of its networks."""
+        return self.network.kind
 
     @property
     def measures(self) -> Mapping[str, Measures]:
@@ -68,9 +74,9 @@ class NetworkStrategy:
                 latent=RULES.paper_latent,
                 sampling_rate=rate,
                 steps=min(max(1, round(RULES.paper_epochs / rate)), RULES.paper_most_steps),
-                learning_rate=RULES.paper_vae_rate if self.name == VAE.kind else RULES.paper_rbm_rate / clusters,
+                learning_rate=RULES.paper_vae_rate if self.network is VAE else RULES.paper_rbm_rate / clusters,
                 schedule="cosine",
-                optimizer="adam" if self.name == VAE.kind else "sgd",
+                optimizer="adam" if self.network is VAE else "sgd",
                 averaged_tail=0.0,
                 norm_quantile=None,
                 warm_start=False,
@@ -103,7 +109,7 @@ class NetworkStrategy:
 
     def _by_label(self, config: Config, domain: Domain | None) -> bool:
         """Whether there is one network per label of images: unless a number of clusters is asked for."""
-        return self.name == VAE.kind and config.clusters is None and IMAGES.refuses(config, domain) is None
+        return self.network is VAE and config.clusters is None and IMAGES.refuses(config, domain) is None
 
     def refines(self, domain: Domain | None, settings: NetworkSettings) -> bool:
         """Whether trained networks are moved to measured pairs and larger sets, not to item frequencies alone.
@@ -111,7 +117,7 @@ class NetworkStrategy:
         Decoders only, since the moments of an RBM are not known; not of images, whose pixels are too many for pairs.
         """
         images = domain is not None and any(field.kind == "image" for field in domain.fields)
-        return self.name == VAE.kind and settings.calibrate and not images
+        return self.network is VAE and settings.calibrate and not images
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """What the networks are refined to gets most of the budget; training gets what is left."""
@@ -141,35 +147,34 @@ class NetworkStrategy:
         return Budget(tuple(spends), training)
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """The number and the sizes of the networks."""
+        """The number of the networks, and those of their sizes that are settings."""
         assert isinstance(settings, NetworkSettings)
-        if self.name == RBM.kind:
-            return {"clusters": settings.clusters, "hidden": settings.hidden[0]}
-        return {"clusters": settings.clusters, "hidden": list(settings.hidden), "latent": settings.latent}
+        sizes = self.network.of(Domain.of_items(1), settings).architecture
+        return {"clusters": settings.clusters} | {name: sizes[name] for name in sizes if hasattr(settings, name)}
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Measuring, clusters, learning from samples of what was measured, training and refinement."""
         family = settings_of(plan)
         seconds = _start_seconds(plan, sizes, domain, family, costs) + _training_seconds(
-            self.name, sizes, family, costs
+            self.network, sizes, family, costs
         )
         if plan.pays_for(SUMS):
             steps = family.cluster_steps * STARTS * family.clusters * costs.centre_feature
             seconds += sizes.records * family.features * (steps + sizes.items * costs.feature_item)
         batch = family.sampling_rate * sizes.records * (sizes.width + family.hidden[0])
         cached = min(costs.kmeans_cache, sizes.records * family.features * 2) if family.clusters > 1 else 0
-        parameters = family.clusters * _parameters(self.name, sizes, family)
+        parameters = family.clusters * _parameters(self.network, sizes, family)
         return Work(seconds, max(costs.parameter * parameters + costs.batch_cell * batch, float(cached)))
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Mixture:
         """Algorithm 1 of the paper."""
-        return NetworkFit(gateway, plan, domain, draws, context).run()
+        return NetworkFit(self.network, gateway, plan, domain, draws, context).run()
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Mixture:
         """A mixture from an untrusted release."""
-        return Mixture.from_state(architecture, tensors, domain)
+        return Mixture.from_state(architecture, tensors, domain, (self.network,))
 
 
 def _start_seconds(
@@ -189,19 +194,19 @@ def _start_seconds(
     return counting_seconds(sizes, costs) if plan.pays_for(ITEMS) else 0.0
 
 
-def _training_seconds(model: str, sizes: Sizes, family: NetworkSettings, costs: CostRules) -> float:
-    vae = model == VAE.kind
+def _training_seconds(network: type[Model], sizes: Sizes, family: NetworkSettings, costs: CostRules) -> float:
+    vae = network is VAE
     record, cell = (costs.vae_record, costs.vae_cell) if vae else (costs.rbm_record, costs.rbm_cell)
-    parameter = (costs.vae_parameter if vae else costs.rbm_parameter) * _parameters(model, sizes, family)
+    parameter = (costs.vae_parameter if vae else costs.rbm_parameter) * _parameters(network, sizes, family)
     step = costs.train_step + family.clusters * (costs.train_model + parameter)
     return family.steps * (
         step + family.sampling_rate * sizes.records * (record + cell * sizes.width * family.hidden[0])
     )
 
 
-def _parameters(model: str, sizes: Sizes, family: NetworkSettings) -> int:
+def _parameters(network: type[Model], sizes: Sizes, family: NetworkSettings) -> int:
     """Of one network; the layers beside the widest are small."""
-    return sizes.width * family.hidden[0] * (2 if model == VAE.kind else 1)
+    return sizes.width * family.hidden[0] * (2 if network is VAE else 1)
 
 
 def default_clusters(records: int) -> int:
@@ -209,5 +214,5 @@ def default_clusters(records: int) -> int:
     return min(max(round(records / RULES.records_per_network), 1), RULES.most_networks)
 
 
-VAES = NetworkStrategy(VAE.kind)
-RBMS = NetworkStrategy(RBM.kind)
+VAES = NetworkStrategy(VAE)
+RBMS = NetworkStrategy(RBM)

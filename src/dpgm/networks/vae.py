@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from dpgm.data.domain import Domain
 from dpgm.networks.batch import RECORDS, Batch, Factor, Signal
 from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import RULES, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -33,6 +34,11 @@ class VAE(Model):
         whole(at_least=1, latent=self.latent, layers=len(self.hidden))
         for size in self.hidden:
             whole(at_least=1, hidden=size)
+
+    @classmethod
+    def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
+        """Of the hidden layers and the latent size of a plan."""
+        return cls(domain, settings.hidden, settings.latent)
 
     @property
     def draws(self) -> int:
