@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,6 +157,8 @@ def _refuse_infinite(values: NDArray[Any], where: Place) -> None:
 
 def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
     """Values of any kinds side by side as texts, one by one."""
+    if (known := _of_one_type(values)) is not None:
+        return known.cast(pa.string())
     texts = []
     for row, value in enumerate(values):
         try:
@@ -184,12 +187,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
         else:
             raise InputError(f"{where(row)}: must hold a list of items; correct the file, or choose another shape.")
     offsets = row_pointers(np.array(lengths, dtype=np.int64))
-    values = None
-    if set(map(type, flat)) == {int}:
-        try:
-            values = pa.array(flat, type=pa.int64())
-        except OverflowError:
-            values = None
+    values = _of_one_type(flat)
     if values is None:
         texts = []
         for at, value in enumerate(flat):
@@ -202,6 +200,15 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
                 ) from None
         values = pa.array(texts, type=pa.string())
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+
+
+def _of_one_type(values: Sequence[Any]) -> pa.Array | None:
+    """Texts alone, or whole numbers alone, at once, None being missing; None for all that is read one by one."""
+    kinds = set(map(type, values)) - {NoneType}
+    try:
+        return pa.array(values, type={str: pa.string(), int: pa.int64()}[kinds.pop()]) if len(kinds) == 1 else None
+    except (KeyError, OverflowError, UnicodeError, pa.ArrowException):
+        return None
 
 
 def _item_text(value: Any) -> str | None:
