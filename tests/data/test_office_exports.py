@@ -152,3 +152,23 @@ def test_names_are_numbered_in_linear_time():
     assert repeated[-1] == "a (300000)"
     taken = distinct_names([*(f"column {at}" for at in range(1, 150_001)), *[""] * 150_000])
     assert len(set(taken)) == 300_000
+
+
+def test_titles_above_a_table_with_decimal_commas_are_counted_by_the_mark_of_the_header(tmp_path):
+    """A comma that cuts the amounts, but not the names, put the header one line too low."""
+    rows = "".join(f"0{1 + at % 9}.03.2024;{at},50 €;EUR;{at},75 €\n" for at in range(30))
+    (tmp_path / "bank.csv").write_text("Statement of the bank;;;\n;;;\nday;amount;currency;balance\n" + rows)
+    with pytest.raises(InputError, match="in line 3; leave out what is above them with --skip-lines 2"):
+        inspect_file(tmp_path / "bank.csv")
+
+
+def test_numbers_that_need_options_are_no_identifiers(tmp_path):
+    """Amounts that all differ were drafted as identifiers: samples had random keys in their place."""
+    rows = "".join(f"({at}.25);{at},50 €;0:{at % 60:02}:{at % 59:02};K{at:05}x\n" for at in range(1, 60))
+    (tmp_path / "odd.csv").write_text("profit;amount;lasted;key\n" + rows)
+    seen = inspect_file(tmp_path / "odd.csv", kinds={"key": "categorical"})
+    kinds = {column.name: column.kind for column in seen.domain.columns}
+    assert kinds == {"profit": "ignored", "amount": "ignored", "lasted": "ignored", "key": "categorical"}
+    assert [name for name, _ in seen.hints] == ["profit", "amount", "lasted"]
+    seen = inspect_file(tmp_path / "odd.csv", decimal=",", strip_from_numbers=["€"])
+    assert {one.name: one.kind for one in seen.domain.columns}["key"] == "identifier"

@@ -103,3 +103,26 @@ def test_drafts_know_how_dates_are_written(tmp_path, pattern):
     field = inspect_file(tmp_path / "t.csv").domain.field("when")
     assert field.pattern == pattern
     assert field.kind == ("datetime" if ":" in pattern or "%H" in pattern else "date")
+
+
+@pytest.mark.parametrize(
+    ("written", "pattern"),
+    [
+        ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%SZ"),
+        ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M"),
+        ("%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M"),
+        ("%Y-%m-%d %H:%M:%S", None),
+        ("%Y-%m-%d", None),
+    ],
+)
+def test_moments_as_logs_write_them_come_back_like_that(tmp_path, written, pattern):
+    """2024-03-01T08:00:00Z came back as 2024-03-01 08:00:00."""
+    moments = [datetime.datetime(2024, 3, 1) + datetime.timedelta(minutes=917 * at) for at in range(40)]
+    (tmp_path / "log.csv").write_text(
+        "when,what\n" + "".join(f"{one:{written}},{one.day % 3}\n" for one in moments)
+    )
+    domain = inspect_file(tmp_path / "log.csv", draft_domain=tmp_path / "d.yaml").domain
+    assert domain.field("when").pattern == pattern
+    ticks = dpgm.read_records(tmp_path / "log.csv", domain=tmp_path / "d.yaml").columns[0].ticks
+    step = 86_400 if written == "%Y-%m-%d" else 60
+    assert ticks.tolist() == [int(one.replace(tzinfo=datetime.UTC).timestamp()) // step for one in moments]

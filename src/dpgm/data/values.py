@@ -36,6 +36,8 @@ _SHORT_YEARS = ("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%d-%b-%y")
 _YEARS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y", "%Y/%m/%d", "%Y%m%d")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 DATE_PATTERNS = tuple(day + clock for clock in _CLOCKS for day in (*_SHORT_YEARS, *_YEARS))
+# Ways of ISO in which samples would otherwise not be written again: 2020-01-31 12:00:00 is how they are by default.
+ISO_PATTERNS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 _FIRST = 20  # texts that tell most patterns apart, before all are read
 _ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2}(:[0-9]{2})?)?"  # of old moments to the second
 ISO = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,9}})?)?)?{_ZONE}$"

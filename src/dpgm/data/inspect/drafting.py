@@ -45,6 +45,7 @@ from dpgm.data.read.columns import Columns
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import (
     DATE_PATTERNS,
+    ISO_PATTERNS,
     as_texts,
     fitting_patterns,
     floats,
@@ -167,7 +168,7 @@ class _Column:
             set()
         )  # a part of them, chosen by their bytes, for their number where they are too many
         self.temporal: str | None = None
-        self.patterns: list[str | None] = [None, *DATE_PATTERNS]
+        self.patterns: list[str | None] = [*ISO_PATTERNS, None, *DATE_PATTERNS]
         self.sure = True  # dates of all rows were read in one pattern
         self._read_as: set[str | None] = set()
         self._numbers: list[NDArray[np.float64]] = []  # those that are not missing
@@ -277,13 +278,17 @@ class _Column:
             return None
         if self.patterns and self.values:
             return date_hint(self.values)
-        hint = number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
-        if hint is None and self._repeats:
+        if self._meant is None and self._repeats:
             return (
                 f"{self._different:,} different values in {self.rows:,} rows: if they are persons with several rows"
                 f" each, say --person '{self.name}'; else most of them are too rare to be published"
             )
-        return hint
+        return self._meant
+
+    @cached_property
+    def _meant(self) -> str | None:
+        """What texts that are neither numbers nor dates as they stand seem to be."""
+        return number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
 
     def _seconds(self, column: Any, place: Any) -> NDArray[np.float64]:
         """Dates of some rows as seconds, NaN where missing or where they are none."""
@@ -337,6 +342,8 @@ class _Column:
         if self.patterns:
             # Spreadsheets write midnight beside a day.
             return "date" if self.unit == "day" else "datetime", self._about_dates()
+        if telling and self._meant is not None:
+            return "ignored", "texts that differ in nearly every row, and seem to be no identifiers (see below)"
         if telling and not any(" " in value or len(value) > _LONG for value in self.values):
             return "identifier", "texts that differ in nearly every row: an identifier"
         if telling:

@@ -318,14 +318,18 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
             continue
     if any(cells and widths[0] > 1 and min(cells) == max(cells) for widths, cells in split):
         return  # names and rows of one width: decimal commas below them are no separators
+    found = []
     for widths, cells in split:
         titles = next((at for at, width in enumerate(widths) if width > 1), 0)
         if titles and len(cells) > titles + 2 and min(cells[titles:]) == max(cells[titles:]) > 2:
-            line = block.line_of(lines[titles])
-            raise InputError(
-                f"{source}: line {block.line_of(lines[0])} looks like a title above a table whose names of columns are"
-                f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
-            )
+            found.append((titles, -cells[titles]))
+    if found:
+        titles, _ = min(found)  # a mark that cuts numbers below the names would put them one line lower
+        line = block.line_of(lines[titles])
+        raise InputError(
+            f"{source}: line {block.line_of(lines[0])} looks like a title above a table whose names of columns are"
+            f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
+        )
 
 
 def _binary(rows: list[list[str]]) -> bool:

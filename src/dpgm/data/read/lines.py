@@ -138,7 +138,7 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
     except UnicodeDecodeError as error:
         line = first_line + text.count(b"\n", 0, error.start)
         raise InputError(
-            f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8, or state its --encoding."
+            f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8, or state its --encoding, such as cp1252."
         ) from None
 
 
