@@ -208,6 +208,11 @@ def _check_outputs(
         _check_signing(sign, seed)
     if is_first():  # of several processes the first one writes
         _clear_leftovers(out)
+        if resume and (out / "certificate.json").is_file() and not folder.exists():
+            raise UsageError(
+                f"{out} is finished, so there is nothing to resume: draw from it with `dpgm sample {out}`. Another fit"
+                " (without --resume, to another --out or with --force) is charged again."
+            )
         check_target(out, force=force)
         check_folder(folder, resume=resume)
     if seed is not None:  # said even with --quiet
@@ -272,7 +277,10 @@ def _announce_fit(
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 
-    announce(f"fitting {total:,} records of {domain.width:,} positions; nothing shown depends on them")
+    size = (
+        "what the domain leaves open is found privately" if domain.is_open else f"{domain.width:,} positions each"
+    )
+    announce(f"fitting {total:,} records: {size}; nothing shown depends on them")
     if planned is not None and total * planned.target_epsilon < _FEW_RECORDS:
         announce(
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic ones will"

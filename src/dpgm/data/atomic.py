@@ -27,7 +27,7 @@ _REASONS = {
     errno.ENOENT: "its folder does not exist; create it first",
     errno.ENOTDIR: "its folder is not a folder; choose another place",
     errno.EISDIR: "a folder of that name is in the way; choose another name",
-    errno.EEXIST: "something of that name exists already; choose another name or remove it first",
+    errno.EEXIST: "something of that name exists already; choose another name or pass --force (force=True)",
     errno.ENOTEMPTY: "a folder of that name exists already; choose another name or remove it first",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EFBIG: "the file would be larger than the disk allows; choose another place",

@@ -150,7 +150,10 @@ def _compared(field: Any, operator: Operator, value: str) -> Linear:
     """A field of numbers or dates compared with one value."""
     number = _number(value)
     if number is None:
-        raise UsageError(f"the field {field.name!r} holds numbers or dates, and {value!r} is neither.")
+        raise UsageError(
+            f"the field {field.name!r} holds numbers or dates, and {value!r} is neither; write them like 60.5 or"
+            " 2020-01-31, whatever the file has."
+        )
     return Linear(((1.0, field.name),), -number, operator)
 
 
@@ -184,6 +187,11 @@ class _Reader:
             return UsageError(
                 f"the condition {self._text[:80]!r} cannot be read: that records differ is no comparison; write"
                 " `unique: [a, b]`, with the names of the fields, among the constraints of the domain."
+            )
+        if re.search(r"\d,\d|\d[./]\d+[./]\d", self._text):
+            return UsageError(
+                f"the condition {self._text[:80]!r} cannot be read; whatever the file has, write dates like 2020-01-31"
+                " and numbers with a point, like 60.5."
             )
         return UsageError(
             f"the condition {self._text[:80]!r} cannot be read; write it like `age >= 65`, `colour in [red, blue]` or"

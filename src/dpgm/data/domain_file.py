@@ -139,8 +139,9 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
         raise UsageError(f"field {at} of the domain must be a mapping with `name` and `kind`.")
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in _KEYS:
-        got = f"; got {str(kind)[:60]!r}{near(kind, _KEYS)}" if "kind" in plain else ""
-        raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(_KEYS)}{got}.")
+        kinds = [one for one in _KEYS if one != ShapedNumber.kind]  # which only a fit writes
+        got = f"; got {str(kind)[:60]!r}{near(kind, kinds)}" if "kind" in plain else ""
+        raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(kinds)}{got}.")
     needed, allowed = _KEYS[kind]
     _check_keys(plain, ("name", "kind", *needed), allowed, f"field {at} of the domain")
     for key, listing in (("items", "items"), ("values", "categorical")):

@@ -37,6 +37,11 @@ _ENDINGS = {
 KNOWN_ENDINGS = (
     ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
 )
+_WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz)"
+_TEXT_FILE = (
+    "a .txt file may hold anything, so say what it holds: --format csv (cells; --separator for what is between them,"
+    " --shape basket for lines of items) or --format fimi (item numbers with blanks between them)"
+)
 _SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy")
 _MAX_NAME = 1000  # characters of a column name
 
@@ -49,8 +54,8 @@ class FileFormat:
     gzip: bool = False
 
 
-def format_of(path: str | os.PathLike[str], format: str | None = None) -> FileFormat:
-    """The format of a file name, unless it is given.
+def format_of(path: str | os.PathLike[str], format: str | None = None, *, written: bool = False) -> FileFormat:
+    """The format of a file name, unless it is given; of a file that is to be `written`, else read.
 
     >>> format_of("visits.csv.gz")
     FileFormat(name='csv', gzip=True)
@@ -69,8 +74,11 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> FileFo
             if gzipped and known in _SELF_CONTAINED:
                 break
             return FileFormat(known, gzipped)
+    if written:
+        raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
+    advice = f"use one of {KNOWN_ENDINGS} (--format names what is read)"
     raise UsageError(
-        f"{os.fspath(path)}: the ending is not known; use one of {KNOWN_ENDINGS} (--format names what is read)."
+        f"{os.fspath(path)}: the ending is not known; {_TEXT_FILE if stem.endswith('.txt') else advice}."
     )
 
 

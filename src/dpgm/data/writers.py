@@ -74,7 +74,7 @@ class RecordWriter:
         self.path = Path(path)
         self.domain = domain
         self.count = 0
-        self._format = format_of(path, format)
+        self._format = format_of(path, format, written=True)
         self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
         self._layout = layout

@@ -160,7 +160,7 @@ def _rare(real: _Side, synthetic: _Side, rules: CopyRules, filled: float) -> tup
     met, best = 0.0, (np.inf, 0.0, 0)  # limit, chance, first band
     for band in range(len(edges), -1, -1):
         keys, size = real.keys[real_bands == band], int((bands == band).sum())
-        chance = max(filled, _chance(keys), min(1.0, often * _chance(synthetic.keys[new & (bands == band)])))
+        chance = max(filled, _chance(keys), min(1.0, often * _chance(synthetic.keys[new & (bands == band)], size)))
         records, real_records, met = records + size, real_records + len(keys), met + size * chance
         if records and real_records:
             limit = rules.factor * met / records + rules.share + rules.records * (1 / records + 1 / real_records)
@@ -169,10 +169,10 @@ def _rare(real: _Side, synthetic: _Side, rules: CopyRules, filled: float) -> tup
     return bands >= first, expected, limit
 
 
-def _chance(keys: NDArray[np.uint64]) -> float:
-    """Share of fresh records that equal one of these that occurs once (Good and Turing)."""
+def _chance(keys: NDArray[np.uint64], of: int | None = None) -> float:
+    """Share of fresh records that equal one of these that occurs once (Good and Turing), of `of` in all."""
     counts = np.unique(keys, return_counts=True)[1]
-    return float(2 * (counts == 2).sum() / max(len(keys), 1))
+    return float(2 * (counts == 2).sum() / max(len(keys) if of is None else of, 1))
 
 
 def _distinct(keys: NDArray[np.uint64], number: int) -> float:

@@ -59,6 +59,7 @@ KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "ite
 _DISTINCT = 0.9  # share of different values from which texts are no categories
 _FEW = 0.1  # share of different values up to which texts are plainly categories
 _ENOUGH = 20  # rows from which that share says anything
+_WITH = "with --item COLUMN (one row per person and item) or --rows-per-person K"
 _NUMBERED = 1.5  # numbers between the first and the last per row, up to which rows seem to be numbered
 _LONG = 40  # characters of a text that nobody would call an identifier
 _MOST_VALUES = 100_000  # different texts kept per column while looking
@@ -272,7 +273,7 @@ class _Column:
         if self.number and not self.is_code:
             hint = code_hint(self.numbers)
             if hint is None and self.whole and names_persons(self.name) and self._repeats:
-                return f"if it tells persons with several rows each, say --person '{self.name}'"
+                return f"if it tells persons with several rows each, say --person '{self.name}' {_WITH}"
             return hint
         if self.lists or self.temporal is not None:
             return None
@@ -281,7 +282,7 @@ class _Column:
         if self._meant is None and self._repeats:
             return (
                 f"{self._different:,} different values in {self.rows:,} rows: if they are persons with several rows"
-                f" each, say --person '{self.name}'; else most of them are too rare to be published"
+                f" each, say --person '{self.name}' {_WITH}; else most of them are too rare to be published"
             )
         return self._meant
 

@@ -1,0 +1,92 @@
+"""Messages that say what to do next, in the words of the command at hand."""
+
+import pandas
+import pytest
+
+from dpgm.cli.app import run
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("messages")
+    frame = pandas.DataFrame(
+        {"day": [f"{day:02d}.05.2020" for day in range(1, 29)] * 10, "cost": [1.5, 60.5] * 140}
+    )
+    frame.to_csv(folder / "costs.csv", index=False)
+    (folder / "domain.yaml").write_text(
+        "fields:\n"
+        "- {name: day, kind: date, low: 2020-01-01, high: 2020-12-31, pattern: '%d.%m.%Y'}\n"
+        "- {name: cost, kind: numeric, low: 0, high: 100}\n"
+    )
+    fitted = ["fit", folder / "costs.csv", "--domain", folder / "domain.yaml", "--model", "independent", "--quiet"]
+    assert run([*map(str, fitted), "--epsilon", "5", "--out", str(folder / "release")]) == 0
+    return folder / "release"
+
+
+def said(capsys, *arguments):
+    capsys.readouterr()
+    assert run([str(one) for one in arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_an_existing_sample_is_replaced_with_force(release, tmp_path, capsys):
+    out = tmp_path / "synthetic.csv"
+    out.write_text("kept")
+    assert "pass --force" in said(capsys, "sample", release, "--out", out)
+    assert run(["sample", str(release), "--out", str(out), "--force", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("ending", ["foo", "txt"])
+def test_formats_that_can_be_written_are_named(release, tmp_path, capsys, ending):
+    text = said(capsys, "sample", release, "--out", tmp_path / f"x.{ending}")
+    assert ".parquet .csv .tsv .jsonl" in text
+    assert ".xlsx" not in text
+    assert ".json " not in text
+
+
+@pytest.mark.parametrize("condition", ["day >= 01.05.2020", "day = '01.05.2020'", "cost > 60,5", "cost = '60,5'"])
+def test_conditions_in_the_marks_of_the_file_are_told_how_to_be_written(release, tmp_path, capsys, condition):
+    text = said(capsys, "sample", release, "--out", tmp_path / "x.csv", "--where", condition)
+    assert "2020-01-31" in text
+    assert "60.5" in text
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_finished_fit_has_nothing_to_resume(release, data, capsys, force):
+    text = said(capsys, "fit", data, "--epsilon", "1", "--discover", "--out", release, "--resume", *force)
+    assert "is finished" in text
+    assert f"dpgm sample {release}" in text
+    assert "charged again" in text
+
+
+def test_items_still_to_be_found_are_not_counted(data, tmp_path, capsys):
+    known = ("--epsilon", "8", "--discover", "--model", "independent", "--out", str(tmp_path / "release"))
+    run(["fit", str(data), *known])  # whether so few records suffice is a matter of luck
+    assert "fitting 80 records: what the domain leaves open is found privately" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("evaluate",)])
+def test_a_text_file_may_hold_anything(tmp_path, capsys, command):
+    file = tmp_path / "baskets.txt"
+    file.write_text("tea milk\nrye\n" * 30)
+    files = [file] if command == ("inspect",) else [file, file]
+    assert "--format csv" in said(capsys, *command, *files)
+    stated = ("--format", "csv", "--separator", " ", "--shape", "basket")
+    assert run([*command, *map(str, files), *stated]) == 0
+
+
+def test_only_kinds_that_people_write_are_listed(tmp_path, capsys):
+    domain = tmp_path / "domain.yaml"
+    domain.write_text("fields:\n- {name: a, kind: nmeric}\n")
+    text = said(capsys, "plan", "--epsilon", "1", "--records", "100", "--domain", domain)
+    assert "numeric" in text
+    assert "shaped" not in text
+
+
+def test_a_column_of_persons_is_named_together_with_that_of_items(tmp_path, capsys):
+    file = tmp_path / "visits.csv"
+    pandas.DataFrame({"person": [f"p{at // 3}" for at in range(300)], "place": ["a", "b", "c"] * 100}).to_csv(
+        file, index=False
+    )
+    assert run(["inspect", str(file)]) == 0
+    assert "say --person 'person' with --item COLUMN" in capsys.readouterr().out
