@@ -58,7 +58,7 @@ def networks(records: Records, epsilon: float, seed: int) -> Records:
 def decoders(records: Records, epsilon: float, seed: int) -> Records:
     """Refinement alone, from random weights with output biases at the measured profile."""
     count, domain = len(records), records.domain
-    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), RULES, cells=False)
+    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), RULES, enumerate_few=False)
     mechanisms = calibrate(epsilon, 1 / count, spends)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
     measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, RULES)

@@ -131,7 +131,7 @@ class NetworkStrategy:
         spends: list[Spend] = []
         refined = self.refines(facts.domain, settings)
         if refined:
-            spends += measurement_spends(facts, settings.products, share=rules.refined, cells=False)
+            spends += measurement_spends(facts, settings.products, share=rules.refined, enumerate_few=False)
         elif settings.warm_start or settings.calibrate or many:
             spends += [Spend(LENGTHS, rules.lengths), Spend(ITEMS, rules.items)]
         if many:

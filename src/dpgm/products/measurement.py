@@ -61,32 +61,37 @@ class Measurements:
 
 
 def measurement_spends(
-    facts: PublicFacts, rules: ProductRules, *, share: float = 1.0, cells: bool = True, piloted: bool = False
+    facts: PublicFacts,
+    rules: ProductRules,
+    *,
+    share: float = 1.0,
+    enumerate_few: bool = True,
+    piloted: bool = False,
 ) -> tuple[Spend, ...]:
     """What to measure and the share of the budget (mu²) for each, from public numbers; `share` in all.
 
     Triples pay when their noise (with the whole budget) is below what matters, but not for tables; quadruples when,
-    besides, there are few positions. With `cells`, few items have all possible records enumerated. `piloted`: discovery
-    releases noisy sums of all items, so that no pilot release of their counts is needed.
+    besides, there are few positions. With `enumerate_few`, few items have all possible records enumerated.
+    `piloted`: discovery releases noisy sums of all items, so that no pilot release of their counts is needed.
     """
     domain, records, rule = facts.domain, facts.records, rules.budget
     width = rule.unknown_width if domain is None else domain.width
     free = width if domain is None else int(domain.item_positions.sum())
     columns = 0 if domain is None else len(domain.table_columns)
     sigma = facts.rows_per_person / gaussian_mu(facts.epsilon, facts.delta)
-    listed = cells and domain is not None and is_enumerated(domain, rules.enumerated)
-    order = _largest_sets(width, free, columns, sigma, records, listed, rules)
-    first = _item_share(width, free, sigma, records, listed, rules)
+    enumerated = enumerate_few and domain is not None and is_enumerated(domain, rules.enumerated)
+    order = _largest_sets(width, free, columns, sigma, records, enumerated, rules)
+    first = _item_share(width, free, sigma, records, enumerated, rules)
     left = 1 - rule.lengths - first
     shares: tuple[float, ...] = {
         1: (rule.lengths, 1 - rule.lengths),
         2: (rule.lengths, first, left),
         3: (rule.lengths, first, rule.pairs_beside_triples * left, (1 - rule.pairs_beside_triples) * left),
-        4: rule.quadruples_enumerated if listed else rule.quadruples,
+        4: rule.quadruples_enumerated if enumerated else rule.quadruples,
     }[order]
     parts = dict(zip((LENGTHS, *(NAMES[n] for n in range(1, order + 1))), shares, strict=True))
     # Items alone: a pilot release of their counts, then scaled counts.
-    if domain is not None and free == width and order > 1 and not listed:
+    if domain is not None and free == width and order > 1 and not enumerated:
         pilot = {} if piloted else {ITEMS: rule.pilot * parts[ITEMS]}
         scaled = {SCALED: parts.pop(ITEMS) - sum(pilot.values())}
         parts = {LENGTHS: parts.pop(LENGTHS)} | pilot | scaled | parts
@@ -99,14 +104,14 @@ def measurement_spends(
 
 
 def _largest_sets(
-    width: int, free: int, columns: int, sigma: float, records: int, listed: bool, rules: ProductRules
+    width: int, free: int, columns: int, sigma: float, records: int, enumerated: bool, rules: ProductRules
 ) -> int:
     """The number of positions of the largest sets that are measured."""
     rule = rules.budget
     if free == 0 and columns == 1:
         return 1  # of one column there are no pairs
     matters = rules.sanity * records
-    matters *= rule.enumerated_tolerance if listed else min(1.0, rule.triple_width / width)
+    matters *= rule.enumerated_tolerance if enumerated else min(1.0, rule.triple_width / width)
     few_or_items = free == width or width <= rule.narrow  # else pairs, centred, say more at any budget
     noise = sigma * sqrt(comb(max(rule.triple_items, columns), 3) / rule.triple_share)
     if width > 2 and few_or_items and noise <= matters:
@@ -114,13 +119,13 @@ def _largest_sets(
     return 2 if width > 1 else 1
 
 
-def _item_share(width: int, free: int, sigma: float, records: int, listed: bool, rules: ProductRules) -> float:
+def _item_share(width: int, free: int, sigma: float, records: int, enumerated: bool, rules: ProductRules) -> float:
     """The share of item counts; the wider, the more numbers share the popular queries."""
     rule = rules.budget
     share = rule.items + rule.items_wide * min(1.0, width / rule.wide)
     if free == width:  # up to about a hundred items, pairs are easily found
         share += rule.items_few * min(1.0, max(0.0, 2 - width / rule.few_items))
-    if free == width and not listed:  # the larger the noise beside what matters, the less pairs can be known
+    if free == width and not enumerated:  # the larger the noise beside what matters, the less pairs can be known
         noise = sigma / (rules.sanity * records) / rule.knowable
         share *= float(np.clip(noise**rule.knowable_power, 1.0, rule.most_items))
     return share

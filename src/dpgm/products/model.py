@@ -21,7 +21,7 @@ from torch import Tensor
 from dpgm.compute.compiled import HAS_NUMBA
 from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, index_dtype
+from dpgm.data.records import Records, index_dtype, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.products.rules import MOST_COMPONENTS, SAMPLING, SHARES_OFF
 from dpgm.statistics.statistic import Floats, Ints
@@ -137,8 +137,7 @@ class Products:
         keys = np.sort((shuffled[places] - places) * self.domain.width + keys)
         rows = keys // self.domain.width
         positions = keys - rows * self.domain.width
-        indptr = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=count), out=indptr[1:])
+        indptr = row_pointers(np.bincount(rows, minlength=count))
         return Records(self.domain, indptr, positions.astype(index_dtype(self.domain.width)))
 
     @cached_property
@@ -262,7 +261,7 @@ def balanced(
     few = chances[:, : SAMPLING.triples]
     triples = count * np.einsum("ca,cb,cd->abd", few * shares, few, few, optimize=True)
     rows, positions = np.divmod(np.sort(keys), domain.width)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+    indptr = row_pointers(np.bincount(rows, minlength=count))
     items = rank[positions]
     balance(
         indptr, items, np.cumsum(sizes) - sizes, sizes, groups,

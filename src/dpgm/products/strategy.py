@@ -71,9 +71,9 @@ class ProductStrategy(Strategy):
         context.progress("measure", 0, 1)
         # What was discovered may be few, where the plan was made for many.
         if is_enumerated(domain, rules.enumerated) and not plan.pays_for("discovered values"):
-            listed = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
+            sums = measure_enumerated(gateway, domain, plan.records, plan.noises, rules)
             context.progress("measure", 1, 1)
-            return fit_enumerated(listed, rules, progress=percent)
+            return fit_enumerated(sums, rules, progress=percent)
         measured = measure(gateway, domain, plan.records, plan.noises, rules, context.pilot, device=context.device)
         context.progress("measure", 1, 1)
         return fit_products(measured, rules, generator=draws, device=context.device, progress=percent)
