@@ -25,12 +25,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from dpgm.clustering.private_kmeans import MEMORY_LIMIT, STARTS, Clustering, initial_centers, private_kmeans
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.data.simulate import simulate_cdr
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SystemRandomness
+from dpgm.networks.kernel_kmeans import MEMORY_LIMIT, STARTS, Clustering, initial_centers, private_kmeans
 from dpgm.statistics.fourier_features import FourierFeatures
 
 CLUSTERS, FEATURES, STEPS = 10, 200, 20

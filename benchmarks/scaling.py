@@ -191,7 +191,7 @@ def against_records(options: argparse.Namespace) -> None:
 
 def start(rank: int, processes: int, *work_on: Any) -> None:
     """One of the processes, on its own cores."""
-    from dpgm.compute import parallel
+    from dpgm.kernels import parallel
 
     with parallel.own_cores(rank, processes):
         work(rank, processes, *work_on)

@@ -3,8 +3,6 @@
 from dpgm.baselines.estimators import AnswerZero as AnswerZero
 from dpgm.baselines.estimators import IndependentMarginals as IndependentMarginals
 from dpgm.baselines.estimators import Mwem as Mwem
-from dpgm.clustering.estimator import PrivateKernelKMeans as PrivateKernelKMeans
-from dpgm.clustering.estimator import clustering_accuracy as clustering_accuracy
 from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
@@ -41,6 +39,8 @@ from dpgm.errors import UsageError as UsageError
 from dpgm.evaluation.counting_queries import read_workload as read_workload
 from dpgm.evaluation.evaluate import Evaluation as Evaluation
 from dpgm.evaluation.evaluate import evaluate as evaluate
+from dpgm.networks.kmeans_estimator import PrivateKernelKMeans as PrivateKernelKMeans
+from dpgm.networks.kmeans_estimator import clustering_accuracy as clustering_accuracy
 from dpgm.privacy.accountant import cost as cost
 from dpgm.privacy.certificate import Certificate as Certificate
 from dpgm.privacy.events import Mechanism as Mechanism

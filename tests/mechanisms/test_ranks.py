@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import torch
 
-from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels import parallel
 from dpgm.mechanisms import randomness
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query

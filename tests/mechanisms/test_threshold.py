@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpgm.compute import fused, network_kernels
+from dpgm.kernels import fused, network_kernels
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_edges, norm_histogram
 from dpgm.networks.clipped_gradients_cuda import DeviceNormBound
 

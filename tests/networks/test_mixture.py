@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute import network_kernels
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
+from dpgm.kernels import network_kernels
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Outputs
 from dpgm.networks.rbm import RBM

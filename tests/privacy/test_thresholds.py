@@ -62,12 +62,12 @@ def test_documents_without_thresholds_are_as_they_were():
 
 
 def test_a_certificate_keeps_the_delta_of_a_threshold():
-    from dpgm.privacy.certificate import _mechanisms
+    from dpgm.privacy.certificate import read_mechanisms
 
-    assert _mechanisms({"m": [LISTED.to_json(), COUNTS.to_json()]}, "m") == (LISTED, COUNTS)
+    assert read_mechanisms({"m": [LISTED.to_json(), COUNTS.to_json()]}, "m") == (LISTED, COUNTS)
     for wrong in (0, 1, -1e-9, "x"):
         with pytest.raises(ArtefactError):
-            _mechanisms({"m": [LISTED.to_json() | {"delta": wrong}]}, "m")
+            read_mechanisms({"m": [LISTED.to_json() | {"delta": wrong}]}, "m")
 
 
 def test_a_ledger_keeps_room_for_thresholds_only_if_it_began_with_one(tmp_path):

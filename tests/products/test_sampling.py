@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
+from dpgm.kernels.set_kernels import balance
 from dpgm.products import model as balancing
 from dpgm.products.model import Products, evened
 from dpgm.products.rules import SAMPLING

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dpgm.compute import parallel
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
+from dpgm.kernels import parallel
 from dpgm.synthesis.fingerprint import fingerprint
 
 

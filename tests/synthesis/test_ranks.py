@@ -129,7 +129,7 @@ def test_what_several_processes_cannot_do_is_refused_before_anything_is_asked(mo
     """Each would keep rows of its own of one person, and call the whole a guarantee per person."""
     import pandas as pd
 
-    monkeypatch.setattr("dpgm.compute.parallel.is_parallel", lambda: True)
+    monkeypatch.setattr("dpgm.kernels.parallel.is_parallel", lambda: True)
     frame = pd.DataFrame({"who": ["a", "a", "b"], "what": ["x", "y", "x"]})
     for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
         with pytest.raises(dpgm.errors.UsageError, match="one process"):

@@ -2,9 +2,9 @@ import warnings
 
 import numpy as np
 import pytest
+from dpgm.clustering import private_kmeans
 
 import dpgm
-from dpgm.clustering import private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError

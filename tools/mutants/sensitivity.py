@@ -9,7 +9,7 @@ TRAINING = (
     "tests/networks/test_private_sgd.py::test_one_record_moves_every_release_by_at_most_its_sensitivity",
 )
 TRAINED = ("tests/networks/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
-KMEANS = ("tests/clustering/test_private_kmeans.py",)
+KMEANS = ("tests/networks/test_kernel_kmeans.py",)
 CLIP = "network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
 SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
 MOVE = "        self._move(gradients.to(self.device), bound, step)\n"
@@ -24,7 +24,7 @@ MUTANTS = (
                 "cosine_table(1.4 * math.sqrt(2 / self.features) * UNIT)",
             ),
         ),
-        (*KMEANS, "tests/clustering/test_fourier_features.py"),
+        (*KMEANS, "tests/statistics/test_fourier_features.py"),
     ),
     Mutant(
         10,

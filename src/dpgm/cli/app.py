@@ -69,7 +69,7 @@ def process_group(arguments: Sequence[str]) -> Iterator[None]:
     if rank_and_size()[1] == 1 or list(arguments[:1]) != ["fit"]:
         yield
         return
-    from dpgm.compute.parallel import several_processes
+    from dpgm.kernels.parallel import several_processes
 
     with several_processes():
         yield

@@ -132,7 +132,7 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.compute.parallel import place_of
+    from dpgm.kernels.parallel import place_of
     from dpgm.synthesis.checkpoint import remove_checkpoint
 
     if out is None:

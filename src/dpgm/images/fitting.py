@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpgm.compute.devices import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.images.features import ImageFeatures, ImageLayout
 from dpgm.images.measurement import ImageMeasurements, class_shares, mean_features
@@ -27,6 +26,7 @@ from dpgm.images.model import (
     initial_parameters,
 )
 from dpgm.images.rules import RULES, ImageFitRules
+from dpgm.kernels.devices import matrix_precision
 
 _STORED = (".mean", ".variance")
 

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import parallel
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, DpgmError, UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import Query, View

@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpgm.compute import fused, parallel
-from dpgm.compute.devices import Recorded, Repeated, Upcoming
 from dpgm.errors import DpgmError, UsageError
+from dpgm.kernels import fused, parallel
+from dpgm.kernels.devices import Recorded, Repeated, Upcoming
 from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.compiled import wide_vectors
+from dpgm.kernels.compiled import wide_vectors
 from dpgm.mechanisms.randomness import Randomness, WordFiller, Words
 
 CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel

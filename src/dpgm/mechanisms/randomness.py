@@ -31,8 +31,8 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm import validation
-from dpgm.compute import parallel
 from dpgm.errors import DpgmError
+from dpgm.kernels import parallel
 
 Words: TypeAlias = NDArray[np.uint64]
 

@@ -29,9 +29,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import parallel
 from dpgm.data.domain import Label
 from dpgm.errors import ArtefactError, DpgmError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.query import Query, View
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.rounded_gaussian import rounded_gaussian

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import network_kernels
 from dpgm.data.records import Records, row_pointers
+from dpgm.kernels import network_kernels
 from dpgm.mechanisms.query import View
 from dpgm.networks.batch import (
     Activation,

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import fused
-from dpgm.compute.devices import Recorded, Repeated, Staged
 from dpgm.data.records import Records
+from dpgm.kernels import fused
+from dpgm.kernels.devices import Recorded, Repeated, Staged
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, norm_histogram
 from dpgm.mechanisms.query import View
 from dpgm.networks.batch import Activation, Batch, Factor, Signal, SparseRecords, Squares, Workspace

@@ -20,7 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.clustering.private_kmeans import (
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.images.features import ImageLayout
+from dpgm.images.fitting import ImageFitSettings, fit_images
+from dpgm.images.measurement import measure_images
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.networks.kernel_kmeans import (
     COUNTS,
     STARTS,
     SUMS,
@@ -29,12 +35,6 @@ from dpgm.clustering.private_kmeans import (
     initial_centers,
     private_kmeans,
 )
-from dpgm.data.domain import Domain
-from dpgm.data.records import Records
-from dpgm.images.features import ImageLayout
-from dpgm.images.fitting import ImageFitSettings, fit_images
-from dpgm.images.measurement import measure_images
-from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.compute import network_kernels
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
+from dpgm.kernels import network_kernels
 from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NetworkSettings
 from dpgm.strategy.protocol import is_size
 

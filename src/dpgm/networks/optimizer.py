@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute import fused, network_kernels
-from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.devices import Recorded, Upcoming
 from dpgm.errors import ArtefactError
+from dpgm.kernels import fused, network_kernels
+from dpgm.kernels.compiled import HAS_NUMBA
+from dpgm.kernels.devices import Recorded, Upcoming
 from dpgm.networks.batch import on_lines
 from dpgm.networks.rules import RULES
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.devices import matrix_precision
 from dpgm.errors import ArtefactError, DpgmError, UsageError
+from dpgm.kernels.compiled import HAS_NUMBA
+from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Measures, Query

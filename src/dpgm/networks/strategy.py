@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpgm.clustering.private_kmeans import COUNTS, KMEANS_WORDS, STARTS, SUMS
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
 from dpgm.images.features import ImageLayout
@@ -18,6 +17,7 @@ from dpgm.images.strategy import IMAGES, image_seconds
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.networks.fitting import NetworkFit
+from dpgm.networks.kernel_kmeans import COUNTS, KMEANS_WORDS, STARTS, SUMS
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
 from dpgm.networks.private_sgd import SGD_WORDS

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.set_kernels import balance
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, index_dtype, row_pointers
 from dpgm.errors import ArtefactError
+from dpgm.kernels.compiled import HAS_NUMBA
+from dpgm.kernels.set_kernels import balance
 from dpgm.products.rules import MOST_COMPONENTS, SAMPLING, SHARES_OFF
 from dpgm.statistics.statistic import Floats, Ints
 from dpgm.strategy.protocol import check_shares, check_tensors, is_size

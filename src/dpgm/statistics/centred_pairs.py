@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.compute.devices import matrix_precision
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
 from dpgm.statistics.item_tuples import NAMES, dense_on_device, places_of, possible_sets

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.feature_kernels import TURN, cosine_table, fourier_features
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.kernels.feature_kernels import TURN, cosine_table, fourier_features
 from dpgm.statistics.rules import BLURRED_DISTANCE
 from dpgm.validation import one_of, positive, whole
 

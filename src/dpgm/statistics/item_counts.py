@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.poisson_binomial import length_distribution
 from dpgm.data.domain import Domain
+from dpgm.kernels.poisson_binomial import length_distribution
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import choose_bound, popular_sets
 from dpgm.statistics.record_lengths import Known

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.compiled import HAS_NUMBA
-from dpgm.compute.devices import matrix_precision
-from dpgm.compute.set_kernels import count_sets
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels.compiled import HAS_NUMBA
+from dpgm.kernels.devices import matrix_precision
+from dpgm.kernels.set_kernels import count_sets
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.item_counts import ITEMS, clip_bound, clip_steps, clipped_scaling, longest_expected, moments
 from dpgm.statistics.record_lengths import Known, counts_within

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.poisson_binomial import length_distribution
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels.poisson_binomial import length_distribution
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.rules import ReadRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone

@@ -29,10 +29,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness

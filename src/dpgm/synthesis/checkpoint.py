@@ -27,10 +27,10 @@ from typing import Any
 
 from torch import Tensor
 
-from dpgm.compute import parallel
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
+from dpgm.kernels import parallel
 from dpgm.privacy.certificate import sha256_of
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import History, Journal, damaged

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpgm.compute import parallel
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
+from dpgm.kernels import parallel
 
 
 def fingerprint(records: Records) -> str | None:

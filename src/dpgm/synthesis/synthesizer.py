@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from dpgm import __version__
-from dpgm.compute import parallel
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
@@ -28,6 +27,7 @@ from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.gathering import bytes_of
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table

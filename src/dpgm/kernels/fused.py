@@ -20,7 +20,7 @@ UNCUT = 1 << 20  # columns of what kernels take in one piece
 
 @cache
 def _kernels() -> Any:
-    from dpgm.compute import triton_kernels
+    from dpgm.kernels import triton_kernels
 
     return triton_kernels if triton_kernels.HAS_TRITON else None
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpgm.compute import network_kernels
+from dpgm.kernels import network_kernels
 from dpgm.mechanisms.norm_bound import norm_edges, norm_histogram
 from model_references import MIXED, SETS, random_records
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
 _NEGLIGIBLE = np.float32(1e-12)  # probability below which the upper tail is not carried along
 _SERIES_BELOW = 0.1  # chances below this enter the characteristic function through a series of four terms

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgm.compute import feature_kernels
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.kernels import feature_kernels
 from dpgm.statistics.fourier_features import (
     UNIT,
     FourierFeatures,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpgm.compute.devices import Recorded, Repeated, Staged, Upcoming
+from dpgm.kernels.devices import Recorded, Repeated, Staged, Upcoming
 
 CUDA = pytest.param(
     "cuda",

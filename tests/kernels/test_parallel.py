@@ -3,7 +3,7 @@ import os
 import pytest
 import torch
 
-from dpgm.compute import parallel
+from dpgm.kernels import parallel
 
 
 def test_one_process_is_alone():

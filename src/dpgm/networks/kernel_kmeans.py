@@ -28,13 +28,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.clustering.rules import RULES
-from dpgm.compute.feature_kernels import add_by_cluster, assign
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.kernels.feature_kernels import add_by_cluster, assign
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.networks.rules import KMEANS
 from dpgm.statistics.fourier_features import UNIT, FeatureMap
 from dpgm.validation import non_negative, whole
 
@@ -147,8 +147,8 @@ def default_features(records: int, clusters: int, sum_noise: float) -> int:
     A centre of an average cluster carries noise of length sum_noise x sqrt(d) x clusters / records; the rules
     say how much of that, beside the length of a feature vector, k-means bears.
     """
-    bearable = (RULES.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
-    return 2 * round(min(RULES.most_features, max(RULES.least_features, bearable)) / 2)
+    bearable = (KMEANS.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
+    return 2 * round(min(KMEANS.most_features, max(KMEANS.least_features, bearable)) / 2)
 
 
 # -- the centres: where they start, how they follow released counts and sums, how many become few -----------------
@@ -171,7 +171,7 @@ def initial_centers(
     """
     whole(at_least=1, clusters=clusters)
     if isinstance(start, Tensor):
-        count = max(RULES.pool, RULES.pool_per_cluster * clusters)
+        count = max(KMEANS.pool, KMEANS.pool_per_cluster * clusters)
         start = _independent_records(start, count, domain, generator)
     if len(start) == 0:
         raise UsageError("no public records were given to start from; give at least one.")
@@ -226,7 +226,7 @@ class CenterUpdate:
         if bool(small.any()):
             largest = centers[int(counts.argmax())]
             offsets = torch.randn(centers.shape, generator=generator, dtype=torch.float64)
-            length = RULES.split_distance * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
+            length = KMEANS.split_distance * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
             centers = torch.where(small[:, None], self._project(largest + length * offsets), centers)
         return centers
 
@@ -247,7 +247,7 @@ class CenterUpdate:
             mean = sums.sum(dim=0) / counts.sum().clamp(min=1.0)
             noise = centers.shape[1] * (self.sum_noise * self.feature_map.norm_bound / sizes) ** 2
             distance = ((centers - mean) ** 2).sum(dim=1, keepdim=True).clamp(min=1e-12)
-            centers = mean + (1 - noise / distance).clamp(min=RULES.least_distance) * (centers - mean)
+            centers = mean + (1 - noise / distance).clamp(min=KMEANS.least_distance) * (centers - mean)
         return self._project(centers)
 
     def _project(self, centers: Tensor) -> Tensor:

@@ -8,7 +8,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dpgm.clustering.private_kmeans import (
+from dpgm.data.domain import Domain
+from dpgm.data.records import Records
+from dpgm.errors import NotFittedError, UsageError
+from dpgm.kernels import parallel
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import Randomness, SystemRandomness
+from dpgm.networks.kernel_kmeans import (
     MEMORY_LIMIT,
     STARTS,
     Clustering,
@@ -16,12 +22,6 @@ from dpgm.clustering.private_kmeans import (
     initial_centers,
     private_kmeans,
 )
-from dpgm.compute import parallel
-from dpgm.data.domain import Domain
-from dpgm.data.records import Records
-from dpgm.errors import NotFittedError, UsageError
-from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.privacy.events import Event, Mechanism, events_of
 from dpgm.statistics.fourier_features import FeatureMap, FourierFeatures, IdentityFeatures, expected_profile
 from dpgm.statistics.item_counts import ItemCounts

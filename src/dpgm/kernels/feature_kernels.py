@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
-from dpgm.compute.nearest_kernel import assign_rows
 from dpgm.data.records import Records
+from dpgm.kernels.compiled import HAS_NUMBA, compiled
+from dpgm.kernels.nearest_kernel import assign_rows
 
 TURN = 1 << 16  # angle units in a full turn
 TABLE = 1 << 12  # entries of a cosine table; small enough to stay in the first-level cache

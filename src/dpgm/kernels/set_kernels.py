@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.compute.compiled import compiled
+from dpgm.kernels.compiled import compiled
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ lanes. Said in vectors to LLVM, which knows what the processor at hand has; all 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
 if HAS_NUMBA:
     from llvmlite import ir

@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import torch
 
-from dpgm.clustering.estimator import PrivateKernelKMeans
-from dpgm.clustering.private_kmeans import initial_centers, private_kmeans
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.networks.kernel_kmeans import initial_centers, private_kmeans
+from dpgm.networks.kmeans_estimator import PrivateKernelKMeans
 from dpgm.statistics.fourier_features import FourierFeatures, IdentityFeatures
 
 ROWS, CUT, WIDTH = 901, 300, 30

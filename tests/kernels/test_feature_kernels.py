@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute import feature_kernels
-from dpgm.compute.feature_kernels import TABLE, add_by_cluster, assign, cosine_table
+from dpgm.kernels import feature_kernels
+from dpgm.kernels.feature_kernels import TABLE, add_by_cluster, assign, cosine_table
 
 
 @pytest.fixture(params=["numba", "torch"])

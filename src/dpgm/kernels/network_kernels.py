@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.compute.compiled import HAS_NUMBA, compiled
+from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
 Array = NDArray[Any]
 Csr = tuple[Array, Array, Array]  # indptr, indices, rows

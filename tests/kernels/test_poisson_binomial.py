@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.compute.poisson_binomial import by_transform, length_distribution
+from dpgm.kernels.poisson_binomial import by_transform, length_distribution
 
 
 def exact_distribution(chances, longest):

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from dpgm.clustering.private_kmeans import (
+from dpgm.data.domain import Categorical, Domain, ItemSet
+from dpgm.data.records import Records
+from dpgm.errors import UsageError
+from dpgm.kernels import feature_kernels
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.networks.kernel_kmeans import (
     CenterUpdate,
     count_and_sum,
     default_features,
@@ -17,12 +23,6 @@ from dpgm.clustering.private_kmeans import (
     nearest,
     private_kmeans,
 )
-from dpgm.compute import feature_kernels
-from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.data.records import Records
-from dpgm.errors import UsageError
-from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
 from dpgm.statistics.fourier_features import FourierFeatures, IdentityFeatures
 from dpgm.testing import assert_bounded, assert_noise_law, assert_playback_invariant, sensitivity_ratios

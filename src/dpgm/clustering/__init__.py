@@ -1,1 +1,0 @@
-"""Private kernel k-means (Algorithm 2)."""
