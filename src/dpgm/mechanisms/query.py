@@ -1,4 +1,4 @@
-"""A question to the private rows that carries its own bound: nobody retypes a sensitivity."""
+"""A query: a bounded sum over the private rows that carries its own sensitivity, so that nobody retypes it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -37,7 +37,7 @@ from dpgm.kernels import parallel
 Words: TypeAlias = NDArray[np.uint64]
 
 PIECE = 1 << 19  # bytes enciphered at once
-LONGEST = 1 << 35  # bytes a nonce: GCM's counter of 32 bits reaches twice as far
+LONGEST = 1 << 35  # bytes per nonce: GCM's counter of 32 bits reaches twice as far
 COINS, PIECES = 1, 2  # purposes of streams: Poisson coins; in seeded runs the noise of a sum's pieces
 ALIGNMENT = 4  # addressed words come in multiples of this many
 _LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
@@ -154,8 +154,8 @@ class Stream:
             drawn = self._source.block_words(purpose, step, [block], more, self._next)[0]
             self._next += more
             self._left = np.concatenate([self._left, drawn])
-        wanted, self._left = self._left[:count], self._left[count:]
-        return wanted
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
 
     def fill(self, out: Words) -> None:
         """The next words into an array."""
@@ -242,7 +242,7 @@ class Randomness(ABC):
                 if not 0 <= value < limit:
                     raise DpgmError(f"a stream's address is out of range: {value} is not in [0, {limit}).")
         if count % ALIGNMENT or skip % ALIGNMENT or skip + count >= 2**32:
-            raise DpgmError(f"addressed words come in multiples of {ALIGNMENT}, up to 2^32 a stream.")
+            raise DpgmError(f"addressed words come in multiples of {ALIGNMENT}, up to 2^32 per stream.")
         with self._lock:
             self._fresh()
             self.names_used.add(self.name)
@@ -333,15 +333,15 @@ class SeededRandomness(Randomness):
         validation.whole(seed=seed, at_least=0)
         self.name = f"seeded generator, seed {seed} (NOT PRIVATE)"
         self._seed = seed
-        self._asked: dict[int, int] = {}
+        self._requests: dict[int, int] = {}
         self._sums = 0
         super().__init__()
 
     def _entropy(self, purpose: int, count: int) -> bytes:
         # Every request is another one, so that two generators for public draws differ.
-        asked = self._asked[purpose] = self._asked.get(purpose, -1) + 1
+        request = self._requests[purpose] = self._requests.get(purpose, -1) + 1
         rank = [parallel.rank()] if purpose in (_RECORDS, _RECORDS_ON_DEVICE) else []
-        words = np.random.SeedSequence([self._seed, purpose, asked, *rank]).generate_state(count // 8, np.uint64)
+        words = np.random.SeedSequence([self._seed, purpose, request, *rank]).generate_state(count // 8, np.uint64)
         return words.tobytes()
 
     def words_of_pieces(self, count: int) -> Sequence[WordFiller]:

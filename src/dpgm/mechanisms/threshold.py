@@ -97,8 +97,8 @@ class ThresholdQuery(Query):
         mine, sums = self.sums(view, randomness)
         if not parallel.is_parallel():
             return mine, sums
-        told = parallel.bytes_of_all(json.dumps([list(value) for value in mine]).encode())
-        values = ((str(name), _plain(label)) for part in told for name, label in json.loads(part))
+        lists = parallel.bytes_of_all(json.dumps([list(value) for value in mine]).encode())
+        values = ((str(name), _plain(label)) for part in lists for name, label in json.loads(part))
         place = {value: at for at, value in enumerate(dict.fromkeys(values))}
         total = torch.zeros(len(place), dtype=torch.int64)
         total.index_add_(0, torch.tensor([place[value] for value in mine], dtype=torch.int64), sums)
