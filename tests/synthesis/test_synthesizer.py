@@ -1,14 +1,16 @@
+"""The `Synthesizer` as an estimator: parameters, edge cases, certificates, memory."""
+
 import warnings
 
 import numpy as np
 import pytest
-from dpgm.clustering import private_kmeans
 
 import dpgm
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.networks import kernel_kmeans
 from synthesis_data import SETS, TABLE, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -126,17 +128,17 @@ def test_nothing_is_warned_of_in_an_ordinary_fit():
 
 def test_a_memory_limit_sizes_the_cache_of_features_and_a_bad_one_is_refused_at_once(monkeypatch):
     limits = []
-    kept = private_kmeans.cache_features
+    cache_features = kernel_kmeans.cache_features
 
     def watched(records, feature_map, memory_limit, device):
         limits.append(memory_limit)
-        return kept(records, feature_map, memory_limit, device)
+        return cache_features(records, feature_map, memory_limit, device)
 
-    monkeypatch.setattr(private_kmeans, "cache_features", watched)
+    monkeypatch.setattr(kernel_kmeans, "cache_features", watched)
     records = some_records(SETS, 300)
     plan = tiny_plan("vae", SETS, 300, clusters=2)
     for memory in (None, "8MB"):
         dpgm.Synthesizer(99.0, model="vae", clusters=2, memory=memory, device="cpu").fit(records, plan=plan)
-    assert limits == [private_kmeans.MEMORY_LIMIT, 2_000_000]
+    assert limits == [kernel_kmeans.MEMORY_LIMIT, 2_000_000]
     with pytest.raises(UsageError, match="memory"):
         dpgm.Synthesizer(1.0, memory="plenty")
