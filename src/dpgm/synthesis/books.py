@@ -1,16 +1,17 @@
-"""The books of one fit: the ledger of the population and the checkpoint of the fit, kept together.
+"""The books of one fit: its entry in the population's budget ledger and its checkpoint, opened and closed together.
 
     with Books.open(plan, records, ledger=ledger, checkpoint=folder) as books:
         gateway = books.gateway(randomness)
         generator = ... fit behind the gateway ...
         books.commit(gateway, generator)
 
-Nothing is asked before it is charged. The ledger holds the whole plan before the gateway opens; with a checkpoint, each
-charge is written to the ledger, then to the checkpoint's journal, and only then is noise drawn. Either may be left out.
+Every query is charged before it is answered. The ledger reserves the whole plan before the gateway opens; with a
+checkpoint, each charge is written to the ledger, then to the checkpoint's journal, and only then is noise drawn. Both
+the ledger and the checkpoint are optional.
 
 One charge pays for one release. The process that opens the books last owns the ledger's entry: an earlier process that
-still runs, on another copy of the checkpoint, can neither charge nor commit from then on. The commit holds the hash of
-the model, and a fit that has ended gives out that model and no other.
+still runs, on another copy of the checkpoint, can neither charge nor commit from then on. The commit records the hash
+of the model, and a fit that has ended returns that model and no other.
 """
 
 import functools
@@ -49,7 +50,7 @@ from dpgm.synthesis.tensors import tensor_bytes
 
 
 class Books:
-    """Ledger and checkpoint of one fit, if it has them; open it with `Books.open`, as a context manager."""
+    """The ledger entry and the checkpoint of one fit, each optional; a context manager made by `Books.open`."""
 
     def __init__(self, plan: Plan, records: Records, ledger: Ledger | None, checkpoint: Checkpoint | None) -> None:
         self._plan = plan
@@ -57,7 +58,7 @@ class Books:
         self._ledger = ledger
         self._owner = secrets.token_hex(16)
         self._entry: str | None = None
-        self._ended = False  # committed, or given to another process
+        self._committed = False
         self.checkpoint = checkpoint
 
     @classmethod
@@ -70,9 +71,9 @@ class Books:
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> "Books":
-        """Reserve the plan, or with `resume` take up the fit in the checkpoint where it stopped.
+        """Reserve the plan, or with `resume` continue the fit in the checkpoint where it stopped.
 
-        Of several processes, each with its own records, the first one writes and charges for all.
+        If several processes fit together, each with its own records, the first one writes and charges for all.
 
         Raises:
             BudgetError: the ledger's budget does not allow the plan.
@@ -84,7 +85,7 @@ class Books:
         if checkpoint is not None and resume:
             saved = Checkpoint.resume(Path(checkpoint), plan, records)
         elif checkpoint is not None:
-            # The entry's name is in the checkpoint before it is in the ledger: no reservation is ever orphaned.
+            # The checkpoint has the entry's name before the ledger has the entry: no reservation is ever orphaned.
             name = None if ledger is None else secrets.token_hex(8)
             saved = Checkpoint.start(Path(checkpoint), plan, records, name)
         books = cls(plan, records, ledger, saved)
@@ -94,7 +95,7 @@ class Books:
             if saved is not None:
                 saved.close()
                 if not resume and books._entry is None:
-                    saved.remove()  # nothing was reserved: the folder is as good as never made
+                    saved.remove()  # nothing was reserved
             raise
         if parallel.is_parallel() and saved is not None:
             saved.share()
@@ -111,23 +112,23 @@ class Books:
             saved.close()
             if error is not None and self._entry is None and not saved.charged:
                 saved.remove()  # nothing was spent, and there is nothing to resume
-        elif error is not None and self._ledger is not None and self._entry is not None and not self._ended:
-            with suppress(DpgmError):  # nothing was kept to resume from; the entry stays charged in any case
+        elif error is not None and self._ledger is not None and self._entry is not None and not self._committed:
+            with suppress(DpgmError):  # there is no checkpoint to resume from; the entry stays charged in any case
                 self._ledger.abandon(self._entry, owner=self._owner)
 
     # -- the fit -------------------------------------------------------------------------------------------
 
     def gateway(self, randomness: Randomness) -> Gateway:
-        """The way to the rows, metered by the plan and by what earlier processes of this fit have spent."""
+        """The gateway to the rows: it allows what the plan pays for, less what earlier processes have spent."""
         plan, saved = self._plan, self.checkpoint
         first_row, _ = parallel.place_of(len(self._records))
         sources, private = _sources_of_all(randomness.names_used or {randomness.name}, randomness.private)
         already_spent: Sequence[Mechanism] = ()
-        if saved is not None and saved.finished:  # everything ran: nothing may be asked any more
+        if saved is not None and saved.finished:  # everything ran: no further query is allowed
             already_spent, saved = plan.mechanisms, None
         elif saved is not None:
             _refuse_lost(plan, saved.lost)
-            if parallel.is_parallel():  # the first process writes down the sources of the others as well
+            if parallel.is_parallel():  # the first process records the sources of the others as well
                 saved.note_sources(sources, private)
             spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
             already_spent = [replace(m, count=spent[m.name]) for m in plan.mechanisms if spent.get(m.name)]
@@ -142,7 +143,7 @@ class Books:
         )
 
     def discovery_gateway(self, gateway: Gateway) -> Gateway:
-        """The way to the rows while a domain is discovered; the tape of what was released where everything has run."""
+        """The gateway for discovering the domain; for a finished fit, one that replays its answers."""
         if self.checkpoint is None or not self.checkpoint.finished:
             return gateway
         names = [mechanism.name for mechanism in self._plan.mechanisms if mechanism.name in DISCOVERY]
@@ -150,19 +151,19 @@ class Books:
         return PlaybackGateway(tape, randomness=gateway.randomness, rows_per_person=self._plan.rows_per_person)
 
     def draws(self, randomness: Randomness) -> torch.Generator:
-        """Public draws; the same ones again when a fit is resumed, and wherever the same test seed is given."""
+        """The generator of public draws; a resumed fit, and a repeated one with a test seed, draws the same."""
         draws = randomness.draws()
         if self.checkpoint is not None and randomness.private:
             draws.manual_seed(self.checkpoint.public_seed)
         return draws
 
     def finished(self, domain: Domain) -> Generator | None:
-        """The model of an earlier process that got as far as that, but not to the release."""
+        """The model that an earlier process finished without writing its release; None if there is none."""
         model = None if self.checkpoint is None else self.checkpoint.model()
         return None if model is None else rebuild(*model, domain)
 
     def commit(self, gateway: Gateway, generator: Generator) -> LedgerMark | None:
-        """All of the plan ran: save the model, then enter it into the ledger; returns where the ledger stands."""
+        """Check that all of the plan ran, save the model and commit the ledger's entry; returns the ledger's mark."""
         gateway.assert_complete()
         tensors = generator.state()
         if self.checkpoint is not None and not self.checkpoint.finished:
@@ -171,17 +172,16 @@ class Books:
             return None
         model = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
         self._ledger.commit(self._entry, gateway.spent, owner=self._owner, model=model)
-        self._ended = True
+        self._committed = True
         return self._ledger.mark
 
     def noise_sources(self, randomness: Randomness) -> tuple[frozenset[str], bool]:
         """Where the noise of all processes of this fit came from, and whether all of it was private."""
         used, private = _sources_of_all(randomness.names_used, randomness.private)
         names = used or frozenset({randomness.name})
-        saved = self.checkpoint
-        if saved is None:
+        if self.checkpoint is None:
             return names, private
-        earlier = saved.history
+        earlier = self.checkpoint.history
         if earlier.sources and not used:  # nothing was drawn this time
             return frozenset(earlier.sources), earlier.private
         return names | earlier.sources, private and earlier.private
@@ -189,6 +189,7 @@ class Books:
     # -- the ledger's entry ----------------------------------------------------------------------------------
 
     def _open_entry(self) -> None:
+        """Reserve the plan in the ledger, or take over the reservation of the resumed fit."""
         ledger, saved = self._ledger, self.checkpoint
         if ledger is None:
             if saved is not None and saved.ledger_entry is not None:
@@ -210,18 +211,18 @@ class Books:
         self._entry = name
         _check_reservation(entry, self._plan)
         if entry.state == "committed":
-            self._open_ended(saved)
+            self._reopen_committed(saved)
             return
         if saved is not None:
-            _refuse_lost(self._plan, _lost_with(saved, entry.progress))  # before the fit is taken from anyone
+            _refuse_lost(self._plan, _lost_with(saved, entry.progress))  # before the entry is taken from its owner
         entry = ledger.start(name, owner=self._owner)
         if saved is not None:
             saved.raise_to(entry.progress)
             saved.before_charge = lambda charged: ledger.record_progress(name, charged, owner=self._owner)
 
-    def _open_ended(self, saved: Checkpoint | None) -> None:
-        """The ledger holds this fit as ended: its release may be written again, and nothing may be asked."""
-        self._ended = True
+    def _reopen_committed(self, saved: Checkpoint | None) -> None:
+        """Allow a committed fit to write its release again, and refuse all further charges."""
+        self._committed = True
         if saved is None or not saved.complete(self._plan):
             raise ArtefactError(
                 "the ledger says that this fit has ended and its checkpoint does not; the checkpoint is an older copy. "
@@ -231,14 +232,14 @@ class Books:
 
 
 class CheckpointedGateway(Gateway):
-    """A live gateway that answers from the checkpoint what an earlier process already released."""
+    """A gateway that returns from the checkpoint what an earlier process released, and computes the rest."""
 
     def __init__(self, records: Records, *, checkpoint: Checkpoint, **options: Any) -> None:
         super().__init__(records, **options)
         self._checkpoint = checkpoint
 
     def assert_complete(self) -> None:
-        """As for a live gateway; a run whose partner was lost in a crash is charged unused."""
+        """Check that all of the plan ran; runs left over because their partner was lost in a crash are charged."""
         for entry in self._allowance.values() if self._allowance is not None and self._checkpoint.lost else ():
             unused = entry.count - self._runs_of(entry.name)
             if entry.count > 1 and unused:
@@ -249,7 +250,7 @@ class CheckpointedGateway(Gateway):
     def _answer(self, call: Call, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         self._checkpoint.note_sources(self.randomness.names_used or {self.randomness.name}, self.randomness.private)
         if call.sample is not None:
-            return super()._answer(call, query, rows)  # steps are charged by the block, before they run
+            return super()._answer(call, query, rows)  # training steps are charged in blocks, before they run
         recorded = self._checkpoint.replay(call.name)
         if recorded is not None:
             if not query.fits(recorded):
@@ -257,7 +258,7 @@ class CheckpointedGateway(Gateway):
             return recorded
         exact = self._exact(query, rows)
         self._checkpoint.make_room(_room_for(query, exact))
-        # Nothing has left the process yet: the charge precedes the noise, so a value that ever existed is charged.
+        # Charged before the noise is drawn, so that every noisy value that ever existed is paid for.
         self._checkpoint.charge(call.name)
         noisy = self._noisy(call, query, exact)
         self._checkpoint.answer(call.name, noisy)
@@ -265,17 +266,17 @@ class CheckpointedGateway(Gateway):
 
 
 def _room_for(query: Query, exact: Tensor) -> int:
-    """Bytes of an answer, by public numbers: how many values occur in the rows must not show on the disk."""
+    """Disk space for an answer, from public numbers: it must not reveal how many values occur in the rows."""
     return USUAL_ANSWER if isinstance(query, ThresholdQuery) else exact.numel() * exact.element_size()
 
 
 def plan_hash(plan: Plan) -> str:
-    """A hash of the whole plan, kept in the ledger's entry."""
+    """The hash of a plan that the ledger's entry records."""
     return hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def _check_reservation(entry: Entry, plan: Plan) -> None:
-    """What is about to be asked is what was reserved."""
+    """Refuse a plan that is not the one the ledger has reserved."""
     if (entry.mechanisms, entry.delta, entry.plan_hash) != (plan.mechanisms, plan.delta, plan_hash(plan)):
         raise ArtefactError(
             "the plan of this fit is not the one that the ledger has reserved, so nothing was asked; resume it with "
@@ -284,13 +285,14 @@ def _check_reservation(entry: Entry, plan: Plan) -> None:
 
 
 def _lost_with(saved: Checkpoint, progress: Mapping[str, int]) -> dict[str, int]:
-    """Runs whose answers are not in the checkpoint, counting those that only the ledger knows."""
-    more = {name: runs - saved.charged.get(name, 0) for name, runs in progress.items() if name != "step"}
+    """Runs whose answers are not in the checkpoint, including those that only the ledger knows of."""
+    unknown = {name: runs - saved.charged.get(name, 0) for name, runs in progress.items() if name != "step"}
     lost = saved.lost
-    return {name: lost.get(name, 0) + max(0, more.get(name, 0)) for name in {*lost, *more}}
+    return {name: lost.get(name, 0) + max(0, unknown.get(name, 0)) for name in {*lost, *unknown}}
 
 
 def _refuse_lost(plan: Plan, lost: Mapping[str, int]) -> None:
+    """Refuse to resume a fit if the answer of a mechanism that runs once was lost: it cannot be asked again."""
     for mechanism in plan.mechanisms:
         if mechanism.count == 1 and mechanism.sample is None and lost.get(mechanism.name):
             raise BudgetError(
@@ -304,8 +306,8 @@ def _refuse_charge(charged: Mapping[str, int]) -> None:
 
 
 def _sources_of_all(names: Collection[str], private: bool) -> tuple[frozenset[str], bool]:
-    """The sources of all processes that fit together, each of which draws noise (collective in a parallel run)."""
-    every = [json.loads(one) for one in parallel.bytes_of_all(json.dumps([sorted(names), private]).encode())]
-    if len({one for _, one in every}) > 1:
+    """The noise sources of all processes of this fit (collective in a parallel run)."""
+    everyone = [json.loads(one) for one in parallel.bytes_of_all(json.dumps([sorted(names), private]).encode())]
+    if len({is_private for _, is_private in everyone}) > 1:
         raise UsageError("some processes draw their noise from a fixed seed and others do not; start all alike.")
-    return frozenset(name for one, _ in every for name in one), private
+    return frozenset(name for used, _ in everyone for name in used), private

@@ -1,15 +1,15 @@
-"""A fit that can be killed at any moment and resumed without spending more than its plan.
+"""The checkpoint of a fit, which may be killed at any moment and resumed without spending more than its plan.
 
-The checkpoint folder holds released values only: the plan, a journal, the noisy answers and the trainer's state. Never
-rows, assignments, coins, or anything of the noise generator; a resumed fit takes fresh entropy. The public seed that
-draws feature maps and initial weights is not secret: the guarantee holds for every value of it. Latent noise comes from
-secret words that are never stored.
+The checkpoint folder holds released values only: the plan, a journal, the noisy answers and the trainer's state. It
+never holds rows, cluster assignments, sampling coins or the state of the noise generator; a resumed fit takes fresh
+entropy. The public seed that draws feature maps and initial weights is not secret: the guarantee holds for every value
+of it. Latent noise comes from secret random words that are never stored.
 
-One process at a time: the folder is locked. With a ledger, charges are written there, too, so that a folder set back
-to an older copy cannot spend again; without one that cannot be told.
+The folder is locked: one process at a time may use it. With a ledger, charges are written there as well, so that a
+folder restored from an older copy cannot spend again; without a ledger this cannot be detected.
 
-A charge without its answer is spent all the same. Only the owner may read the folder: the noisy values are safe to
-publish, but not for others to choose from.
+A charge whose answer was lost is spent all the same. Only the owner may read the folder: the noisy values are safe to
+publish, but nobody else should choose among them.
 """
 
 import fcntl
@@ -47,11 +47,11 @@ SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a 
 
 
 class Checkpoint:
-    """A folder in which a fit records what it charged and what came back.
+    """A folder in which a fit records its charges and the noisy answers.
 
-    Of several processes that fit together the first keeps the folder and the others follow. All of them run the same
-    program on the same released values, so they ask the same of their checkpoint in the same order: the first one
-    writes, and hands whatever it reads to the others, which need not see its disk and have no journal.
+    If several processes fit together, the first one owns the folder. All of them run the same program on the same
+    released values, so they call the same methods in the same order: the first one writes, and broadcasts whatever it
+    reads to the others, which need no access to its disk and have no journal.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Checkpoint:
         self.before_charge: Callable[[Mapping[str, int]], None] = lambda charged: None
         self._journal = journal
         self._entries = list(entries)
-        self._lock = lock  # held until this object goes: two processes on one folder would spend twice
+        self._lock = lock  # kept until `close`: two processes on one folder would spend twice
         self.history = _history(folder, self._entries)
         self._replayed: Counter[str] = Counter()
 
@@ -92,7 +92,7 @@ class Checkpoint:
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
-        """Continue an earlier fit of the same plan on the same data."""
+        """The checkpoint of an earlier fit of the same plan on the same data."""
         header = _read_header(folder)
         if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
@@ -108,20 +108,20 @@ class Checkpoint:
         return saved
 
     def share(self) -> None:
-        """Let the other processes follow this one (collective)."""
+        """Send header and journal to the other processes, which call `follow` (collective)."""
         header = {"public_seed": self.public_seed, "ledger_entry": self.ledger_entry}
         parallel.bytes_from_first(json.dumps([header, self._entries]).encode())
 
     @classmethod
     def follow(cls, records: Records) -> "Checkpoint":
-        """That of a process which is not the first one: it knows what the first one shares (collective)."""
-        fingerprint(records)  # of the rows of all processes
+        """The checkpoint of any process but the first, from what the first one shares (collective)."""
+        fingerprint(records)  # collective: the first process computes it over the rows of all
         header, entries = json.loads(parallel.bytes_from_first(b""))
         return cls(Path(), header, None, entries)
 
     @staticmethod
     def saved_plan(folder: Path) -> Plan:
-        """The plan an earlier fit in this folder was made with."""
+        """The plan of the earlier fit in this folder."""
         try:
             return Plan.from_json(_read_header(folder)["plan"])
         except UsageError as error:
@@ -129,7 +129,7 @@ class Checkpoint:
 
     @staticmethod
     def charges_in(folder: Path) -> dict[str, int]:
-        """What the fit in this folder has charged so far, read without opening it; empty where there is none."""
+        """Runs that the fit in this folder has charged, read without locking it; empty if there is no fit."""
         try:
             journal = Journal(folder / JOURNAL_FILE, _read_header(folder)["sha256"])
             return dict(_history(folder, journal.read(mend=False)).charged)
@@ -137,22 +137,22 @@ class Checkpoint:
             return {}
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock of the folder."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
     def remove(self) -> None:
-        """Remove the folder: its release is written, or nothing was ever charged."""
+        """Remove the folder, once the release is written or if nothing was charged."""
         self.close()
         if self._journal is not None:
             remove_checkpoint(self.folder)
 
-    # -- what was spent ----------------------------------------------------------------------------------
+    # -- charges -----------------------------------------------------------------------------------------
 
     @property
     def charged(self) -> dict[str, int]:
-        """Runs of each mechanism that are spent; `step` counts training steps."""
+        """Number of runs charged per mechanism; `step` counts training steps."""
         return dict(self.history.charged)
 
     @property
@@ -171,27 +171,27 @@ class Checkpoint:
         return self.history.charged["step"]
 
     def complete(self, plan: Plan) -> bool:
-        """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism again."""
+        """Whether everything the plan pays for was charged, so that a resumed fit runs no mechanism."""
         charged = self.history.charged
         return all(charged["step" if m.sample is not None else m.name] >= m.count for m in plan.mechanisms)
 
     @property
     def finished(self) -> bool:
-        """Whether the model is on disk, so that nothing may be asked any more."""
+        """Whether the model is on disk, so that no further query is allowed."""
         return self.history.model is not None
 
-    # -- what came back ------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------
 
     def trainer_state(self) -> dict[str, Tensor] | None:
-        """The state of the last completed block of steps."""
+        """The trainer's state after the last completed block of steps."""
         return None if self.history.trainer is None else self._read(self.history.trainer)
 
     def model(self) -> tuple[str, dict[str, Any], dict[str, Tensor]] | None:
-        """Kind, architecture and tensors of the finished model, if the fit got that far."""
+        """Kind, architecture and tensors of the finished model; None if there is none yet."""
         return None if self.history.model is None else (*self.history.model, self._read(MODEL_FILE))
 
     def replay(self, name: str) -> Tensor | None:
-        """The next recorded answer of that name, or None when there is none left."""
+        """The next recorded answer of a mechanism; None if all have been replayed."""
         at = self._replayed[name]
         if at >= len(self.history.answers[name]):
             return None
@@ -205,24 +205,24 @@ class Checkpoint:
     # -- recording ----------------------------------------------------------------------------------------
 
     def note_sources(self, names: Collection[str], private: bool) -> None:
-        """Write down where noise is taken from, when that changes."""
+        """Record the sources of noise if they have changed."""
         known = self.history
         if not known.sources.issuperset(names) or (known.private and not private):
             self._record({"sources": sorted(known.sources.union(names)), "private": known.private and private})
 
     def charge(self, name: str, runs: int = 1) -> None:
-        """Write down a spending before it happens."""
+        """Record runs of a mechanism before they happen."""
         self.before_charge({**self.history.charged, name: self.history.charged[name] + runs})
         self._record({"charge": name, "runs": runs})
 
     def raise_to(self, charged: Mapping[str, int]) -> None:
-        """Count what a ledger saw charged and this folder does not know: it is spent, and its result is lost."""
+        """Count charges that are in the ledger and not in this folder: they are spent, and their answers are lost."""
         for name, runs in charged.items():
             if runs > self.history.charged[name]:
                 self._record({"charge": name, "runs": runs - self.history.charged[name]})
 
     def make_room(self, size: int) -> None:
-        """Set disk space aside before a charge, so that its answer is not lost on a disk that fills up meanwhile."""
+        """Reserve disk space before a charge, so that its answer is not lost if the disk fills up meanwhile."""
         if self._journal is None:
             return
         path = self.folder / ROOM_FILE
@@ -239,7 +239,7 @@ class Checkpoint:
     def answer(self, name: str, noisy: Tensor) -> None:
         """Save a noisy value."""
         self._save(
-            {"answer": name}, f"{_answers_of(name)}-{self.history.charged[name]}.safetensors", {"value": noisy}
+            {"answer": name}, f"{_answer_prefix(name)}-{self.history.charged[name]}.safetensors", {"value": noisy}
         )
         self._replayed[name] = len(self.history.answers[name])
 
@@ -255,7 +255,7 @@ class Checkpoint:
         self._save({"model": kind, "architecture": dict(architecture)}, MODEL_FILE, tensors)
 
     def _save(self, entry: Mapping[str, Any], file: str, tensors: Mapping[str, Tensor]) -> None:
-        """A file, and then the entry that says so."""
+        """Write a file, and then the journal entry that refers to it."""
         digest = ""
         if self._journal is not None:
             data = tensor_bytes(tensors)
@@ -283,7 +283,7 @@ class Checkpoint:
 
 
 def _history(folder: Path, entries: Iterable[Mapping[str, Any]]) -> History:
-    """What the journal of a folder says; raises ArtefactError where an entry makes no sense."""
+    """The history told by the journal of a folder; raises ArtefactError if an entry makes no sense."""
     history = History()
     try:
         for entry in entries:
@@ -298,7 +298,7 @@ def _damaged_file(file: str) -> ArtefactError:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Remove a checkpoint folder that is needed no more; renamed first, so that half of one never looks like one."""
+    """Remove a checkpoint folder, renamed first so that a half-removed one is not mistaken for a checkpoint."""
     doomed = folder.with_name(f"{folder.name}.tmp-{secrets.token_hex(6)}")
     try:
         os.rename(folder, doomed)
@@ -309,7 +309,7 @@ def remove_checkpoint(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """The lock of a folder, which stays taken after the block unless an error ends it."""
+    """Lock a folder; the lock outlives the block unless an error ends it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -323,7 +323,7 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
-    """Refuse a folder that no fit can be started or resumed in; called before the data is read."""
+    """Refuse a folder in which no fit can be started or resumed; called before the data are read."""
     if resume:
         _read_header(folder)
     else:
@@ -337,7 +337,7 @@ def _refuse_used(folder: Path) -> None:
             f"an earlier fit stopped in {folder}, and {spent}; add --resume to go on with it at no further cost, or "
             "remove the folder to start anew, which is charged again."
         )
-    remove_leftovers(folder / HEADER_FILE)  # of a fit that was killed before it had a checkpoint
+    remove_leftovers(folder / HEADER_FILE)  # if a fit was killed while it wrote the header
     try:
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"the checkpoint folder {folder} is not empty; use another folder.")
@@ -346,7 +346,7 @@ def _refuse_used(folder: Path) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, for its owner alone, or refuse it before anything is charged."""
+    """Make the folder, readable by its owner only, or refuse it before anything is charged."""
     _refuse_used(folder)
     remove_leftovers(folder)
     try:
@@ -384,18 +384,18 @@ def _header_digest(header: Mapping[str, Any]) -> str:
 
 
 def _refuse_older_journal(folder: Path, history: History) -> None:
-    """A result on disk whose charge the journal does not know: the journal is an older copy, and would spend twice."""
-    charged = {_answers_of(name): runs for name, runs in history.charged.items()}
+    """Refuse a journal that lacks the charge of an answer on disk: it is an older copy, and would spend twice."""
+    charged = {_answer_prefix(name): runs for name, runs in history.charged.items()}
     charged["trainer"] = history.charged["step"]
     for path in (*folder.glob("answer-*.safetensors"), *folder.glob("trainer-*.safetensors")):
-        of, _, run = path.stem.rpartition("-")
-        if not run.isdecimal() or int(run) > charged.get(of, 0):
+        prefix, _, run = path.stem.rpartition("-")
+        if not run.isdecimal() or int(run) > charged.get(prefix, 0):
             raise ArtefactError(
                 f"the journal in {folder} is older than the results beside it; restore the newest copy, or fit again "
                 "in another folder."
             )
 
 
-def _answers_of(name: str) -> str:
-    """How names of files with answers of a mechanism begin; the number of the run follows."""
+def _answer_prefix(name: str) -> str:
+    """The beginning of the names of a mechanism's answer files; the number of the run follows."""
     return f"answer-{name.replace(' ', '-')}"

@@ -1,15 +1,15 @@
-"""The journal of a checkpoint: an append-only list of JSON entries, one per line, each on disk before `append` returns.
+"""The journal of a checkpoint: an append-only file of JSON entries, one per line, each on disk before `append` returns.
 
-Every line carries a hash of itself and of the line before it, so that a line that was changed, moved or taken out is
-noticed. A last line that was cut off while it was written was never acted upon, and is dropped.
+Every line has a hash of itself and of the line before it, so that a changed, moved or removed line is detected. A last
+line that was cut off while it was written was never acted upon, and is dropped.
 
-Of a fit it holds:
+The entries of a fit:
 
     {"charge": NAME, "runs": n}         written before noise is drawn (a release) or before n steps run (training)
-    {"answer": NAME, "file": F, "sha256": H}    the noisy value is safely on disk
-    {"steps": n, "file": F, "sha256": H}        the trainer's state after n steps is safely on disk
-    {"sources": [...], "private": b}    where this process takes its noise from
-    {"model": KIND, "architecture": A, "file": F, "sha256": H}    the finished model is safely on disk
+    {"answer": NAME, "file": F, "sha256": H}    the noisy value is on disk
+    {"steps": n, "file": F, "sha256": H}        the trainer's state after n steps is on disk
+    {"sources": [...], "private": b}    the sources of this process's noise, and whether all are private
+    {"model": KIND, "architecture": A, "file": F, "sha256": H}    the finished model is on disk
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from dpgm.errors import ArtefactError, DiskError
 
 @dataclass
 class History:
-    """What the entries say: what was charged, which results are on disk, and where the noise came from.
+    """The entries of a journal, summed up: charges, answers on disk, sources of noise.
 
-    `private` is whether every process so far took its noise from a private source; `steps_done` are the training steps
-    of the saved trainer state.
+    `private` is whether every process so far used a private source of noise; `steps_done` is the number of training
+    steps behind the saved trainer state.
     """
 
     charged: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class History:
     model: tuple[str, dict[str, Any]] | None = None
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """One more entry; raises ArithmeticError, ValueError, KeyError or TypeError where it makes no sense."""
+        """Add an entry; raises ArithmeticError, ValueError, KeyError or TypeError if it makes no sense."""
         if "charge" in entry:
             if int(entry["runs"]) < 1:
                 raise ValueError("a charge is never given back")
@@ -73,10 +73,10 @@ class Journal:
         self._last = start
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """One more entry, safely on disk.
+        """Append an entry and wait until it is on disk.
 
         Raises:
-            DiskError: it could not be written; what it announces must not happen.
+            DiskError: it could not be written, so what it announces must not happen.
         """
         digest = _digest(self._last, entry)
         line = json.dumps({**entry, "hash": digest}).encode() + b"\n"
@@ -89,11 +89,11 @@ class Journal:
                     _write_all(handle, line)
                     os.fsync(handle)
                 except OSError:
-                    os.ftruncate(handle, before)  # half a line must not stand before the next one
+                    os.ftruncate(handle, before)  # the next entry must not follow half a line
                     raise
             finally:
                 os.close(handle)
-            if new:  # the name of a new file is safe only when its folder is
+            if new:  # a new file survives a crash only if its folder is flushed, too
                 flush(self._path.parent)
         except OSError as error:
             raise DiskError(
@@ -102,10 +102,10 @@ class Journal:
         self._last = digest
 
     def read(self, *, mend: bool = True) -> list[dict[str, Any]]:
-        """All entries; from here on the journal is appended to.
+        """All entries; later calls of `append` continue their chain of hashes.
 
         Args:
-            mend: put the end of a line that was cut off in order; only for the process that holds the folder.
+            mend: remove or complete a last line that was cut off; only for the process that has locked the folder.
 
         Raises:
             ArtefactError: an entry is damaged.
@@ -122,7 +122,7 @@ class Journal:
         entries = [self._checked(line) for line in lines]
         if tail:
             torn = _is_torn(tail)
-            if not torn:  # the whole entry is there and only the end of the line is not: it counts
+            if not torn:  # only the line break is missing: the entry counts
                 entries.append(self._checked(tail))
             if mend:
                 self._end_at(len(data) - len(tail) if torn else len(data), end_line=not torn)
@@ -164,7 +164,7 @@ def _digest(previous: str, entry: Mapping[str, Any]) -> str:
 
 
 def _is_torn(tail: bytes) -> bool:
-    """Whether a line without an end is the beginning of an entry, rather than a whole one."""
+    """Whether a line without a line break is an incomplete entry."""
     try:
         json.JSONDecoder().raw_decode(tail.decode(errors="replace"))
     except ValueError:

@@ -1,16 +1,16 @@
-"""Algorithm 1: records and a budget in, a private generator out.
+"""The `Synthesizer`: Algorithm 1 of the paper, from records and a privacy budget to a private generator.
 
-The box of the paper, with its errors corrected (docs/guarantee.md):
+The steps of the algorithm, with the paper's errors corrected (docs/guarantee.md):
 
-    plan      every noise multiplier, before any data is opened
-    discover  values, bounds and bins that the domain leaves open, found privately
+    plan      choose every noise multiplier, before any data is opened
+    discover  privately find the values, bounds and bins that the domain leaves open
     profile   noisy record lengths and item counts
     cluster   private kernel k-means                                   } mixtures of networks
     profiles  noisy size and item counts of each cluster               }
     train     k networks at once by private SGD                        }
-    measure   further statistics, once
-    refine    move the generator until it shows what was measured
-    release   weights, domain, certificate; nothing else leaves
+    measure   further noisy statistics, once
+    refine    fit the generator to the noisy statistics
+    release   publish weights, domain and certificate; nothing else leaves
 """
 
 import inspect
@@ -49,21 +49,21 @@ from dpgm.synthesis.strategies import check_model, fit_generator
 
 
 class Synthesizer:
-    """Fits a differentially private generator; scikit-learn manners.
+    """Fits a differentially private generator, with the interface of a scikit-learn estimator.
 
     Args:
         epsilon: the privacy budget.
-        delta: the other half of the budget; by default 1 / (10 x number of records).
-        clusters: components of a mixture of networks; by default chosen from the number of records.
-        model: `auto` (the documented rule), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
+        delta: the probability that the guarantee leaves open; by default 1 / (10 x number of records).
+        clusters: number of networks in a mixture; by default chosen from the number of records.
+        model: `auto` (chosen by the domain), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
-        domain: the public domain of frames and arrays: a `Domain`, a mapping or the path of a domain file; Records
-            carry their own.
+        domain: the public domain of frames and arrays: a `Domain`, a mapping or the path of a domain file; `Records`
+            have a domain of their own.
         device: `auto`, `cpu` or `cuda`; never alters the guarantee.
-        randomness: source of noise; the operating system unless a test says otherwise.
-        mean_length: public mean number of items per record, from which networks start where no profile is measured.
-        memory: a limit on the memory of the process, such as `4GB`, by which caches are sized. Rows stay on the disk
-            where they are read with `read_records(..., memory=...)`.
+        randomness: source of noise; by default the operating system, other sources are for tests.
+        mean_length: public mean number of items per record, from which networks start if no profile is measured.
+        memory: a limit on the memory of the process, such as `4GB`, by which caches are sized. To keep rows on disk
+            as well, read them with `read_records(..., memory=...)`.
 
     Privacy: (epsilon, delta) per record under add/remove adjacency, with the number of records public. Nothing that
     `fit` stores depends on the records except through the mechanisms listed in `certificate_`.
@@ -120,71 +120,67 @@ class Synthesizer:
 
         Args:
             data: records; a frame of pandas, polars or pyarrow; or a matrix of 0 and 1 of numpy or scipy.
-            person: the column of persons of a frame. With `item` their rows are grouped; without, they must differ.
-            item: the column of items of a frame: one per row with `person`, a list of them in each row without.
-            rows_per_person: rows that a person keeps at most, by a fresh secret choice, where `person` may repeat: the
-                guarantee is for all of them together, and noise grows with their number.
+            person: the column of a frame that identifies persons. With `item`, rows of a person are grouped into one
+                record; without, every row must be another person unless `rows_per_person` is given.
+            item: the column of items of a frame: one item per row with `person`, a list of items per row without.
+            rows_per_person: the most rows of a person that are used, chosen at random and in secret: the guarantee
+                covers all of them together, and the noise grows with this number.
             discover: take names and types of a frame's columns as public, and find all values privately. Where pandas
-                took a type from the values (one gap makes whole numbers floats), state it: `astype`, or a domain.
+                inferred a type from the values (one gap turns whole numbers into floats), state it: `astype`, or a
+                domain.
             public: public records that a family may start from.
-            plan: a plan made before.
+            plan: a plan made earlier by `make_plan`.
             source: how the records were read, for the certificate.
-            ledger: where the budget is booked.
-            checkpoint: a folder from which an interrupted fit goes on.
-            resume: whether to go on from it.
+            ledger: the ledger in which the budget is booked.
+            checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
+            resume: resume the fit in the checkpoint folder.
             progress: True for a line per stage on stderr, or a function of (stage, done, total).
         """
-        if resume and checkpoint is None:
-            raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
-        if person is not None and parallel.is_parallel():
-            raise UsageError(
-                "rows of a person may lie with several processes, each of which would keep some; fit with one process."
-            )
+        _check_options(person, checkpoint, resume)
         read = read_frame(
             data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
         )
         records, source = read.records, _source_of(read, source, resume=resume)
-        plan = self._plan_for(records, source, plan, checkpoint if resume else None)
+        plan = self._plan_for(records, source.rows_per_person, plan, resume_from=checkpoint if resume else None)
         randomness = SystemRandomness() if self.randomness is None else self.randomness
         context = RunContext(choose_device(self.device), reporting(progress), public=public, memory=self._memory())
 
         with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
             gateway = books.gateway(randomness)
-            found = discover_domain(books.discovery_gateway(gateway), plan, records.domain)
-            generator = books.finished(found.domain)
-            if generator is None:
-                context = replace(context, checkpoint=books.checkpoint, pilot=found.sums)
-                draws = books.draws(randomness)
-                generator = fit_generator(gateway, plan, found.domain, draws=draws, context=context)
+            domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
             mark = books.commit(gateway, generator)
-        noise = books.noise_sources(randomness)
-        certificate = _certify(plan, gateway, generator, source, records.domain, *noise, mark)
-        domain = found.domain if source.layout is None else replace(found.domain, layout=source.layout)
+        certificate = _certify(
+            plan, gateway, generator, source, records.domain, *books.noise_sources(randomness), mark
+        )
+        if source.layout is not None:
+            domain = replace(domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         self.dtypes_ = read.dtypes
         return self
 
-    def _plan_for(self, records: Records, source: Source, plan: Plan | None, resumed: str | Path | None) -> Plan:
+    def _plan_for(
+        self, records: Records, rows_per_person: int, plan: Plan | None, resume_from: str | Path | None
+    ) -> Plan:
+        """The given plan, that of the fit to be resumed, or a new one; refused unless it suits the records."""
         records.domain.refuse_draft()
-        rows = source.rows_per_person
-        _, total = parallel.place_of(len(records))  # of all processes that fit together
-        if plan is None and resumed is not None:
-            first = Checkpoint.saved_plan(Path(resumed)).to_json() if parallel.rank() == 0 else {}
-            plan = Plan.from_json(json.loads(parallel.bytes_from_first(json.dumps(first).encode())))
-            self._check_same(plan)
+        _, total = parallel.place_of(len(records))  # over all processes of the fit
+        if plan is None and resume_from is not None:
+            plan = _saved_plan(Path(resume_from))
+            self._check_same_request(plan)
         if plan is None:
-            plan = make_plan(replace(self._config(), rows_per_person=rows), total, records.domain)
-        if plan.rows_per_person != rows:
+            plan = make_plan(replace(self._config(), rows_per_person=rows_per_person), total, records.domain)
+        if plan.rows_per_person != rows_per_person:
             raise UsageError(
-                f"the plan is for {plan.rows_per_person} rows per person and the data has {rows}; plan again."
+                f"the plan is for {plan.rows_per_person} rows per person and the data has {rows_per_person}; plan"
+                " again."
             )
         plan.check_fits(total, records.domain)
         check_memory(plan, records.domain)
         return plan
 
     def _check_arguments(self) -> None:
-        """What can be seen to be wrong without data is said before any is opened."""
+        """Refuse what is wrong whatever the data, before any is opened."""
         self._config()
         check_model(self.model)
         as_domain(self.domain)
@@ -196,8 +192,8 @@ class Synthesizer:
     def _config(self) -> Config:
         return Config(self.epsilon, self.delta, self.clusters, self.model, self.preset, self.mean_length)
 
-    def _check_same(self, plan: Plan) -> None:
-        """A resumed fit keeps its plan; asking for another one is a mistake worth telling."""
+    def _check_same_request(self, plan: Plan) -> None:
+        """Refuse to resume with other options than the fit was started with: its plan cannot change."""
         family = plan.settings.to_json()["family"]
         compared = {
             "epsilon": (self.epsilon, plan.target_epsilon),
@@ -213,7 +209,7 @@ class Synthesizer:
                     f"the fit in this checkpoint was started with {name} {planned}; resume it with the same options."
                 )
 
-    # -- what a fitted synthesizer can do -------------------------------------------------------------------
+    # -- a fitted synthesizer ----------------------------------------------------------------------------------
 
     @property
     def release_(self) -> Release:
@@ -223,11 +219,11 @@ class Synthesizer:
         return Release(self.domain_, self.generator_, self.certificate_, self.dtypes_)
 
     def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
-        """`count` synthetic records, `where` they meet a condition; costs nothing (see `Release.sample`)."""
+        """`count` synthetic records that meet the condition `where`; costs no budget (see `Release.sample`)."""
         return self.release_.sample(count, seed=seed, where=where)
 
     def save(self, path: str | Path, *, force: bool = False, sign: str | Path | None = None) -> None:
-        """Write the release folder, signed with a private key file (`dpgm keys create`) if there is one."""
+        """Write the release folder; `sign` names a private key file (`dpgm keys create`) to sign it with."""
         self.release_.save(path, force=force, key=None if sign is None else read_private_key(sign))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -259,8 +255,17 @@ class Synthesizer:
         return html_table("Synthesizer, not fitted", facts)
 
 
+def _check_options(person: str | None, checkpoint: str | Path | None, resume: bool) -> None:
+    if resume and checkpoint is None:
+        raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
+    if person is not None and parallel.is_parallel():
+        raise UsageError(
+            "rows of a person may lie with several processes, each of which would keep some; fit with one process."
+        )
+
+
 def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> Source:
-    """How the records were read, unless such records cannot be fitted here."""
+    """How the records were read; raises UsageError if records read in this way cannot be fitted here."""
     if read.source is not None and source is not None:
         raise UsageError("`source` is for records that were read before; of a frame leave it out.")
     source = source or read.source or MADE_IN_MEMORY
@@ -276,17 +281,36 @@ def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> So
     return source
 
 
+def _saved_plan(folder: Path) -> Plan:
+    """The plan in a checkpoint folder, which the first process reads for all."""
+    values = Checkpoint.saved_plan(folder).to_json() if parallel.rank() == 0 else {}
+    return Plan.from_json(json.loads(parallel.bytes_from_first(json.dumps(values).encode())))
+
+
+def _discover_and_fit(
+    gateway: Gateway, books: Books, plan: Plan, domain: Domain, context: RunContext
+) -> tuple[Domain, Generator]:
+    """The closed domain, and the generator of the plan's family: as an earlier process saved it, or fitted now."""
+    discovered = discover_domain(books.discovery_gateway(gateway), plan, domain)
+    generator = books.finished(discovered.domain)
+    if generator is None:
+        draws = books.draws(gateway.randomness)
+        context = replace(context, checkpoint=books.checkpoint, pilot=discovered.sums)
+        generator = fit_generator(gateway, plan, discovered.domain, draws=draws, context=context)
+    return discovered.domain, generator
+
+
 def _certify(
     plan: Plan,
     gateway: Gateway,
     generator: Generator,
     source: Source,
     domain: Domain,
-    sources: frozenset[str],
+    noise_sources: frozenset[str],
     private: bool,
     mark: LedgerMark | None,
 ) -> Certificate:
-    """What ran, what it cost, and where the noise came from, over all processes of the fit."""
+    """The certificate: what ran, what it cost, and where all processes of the fit took their noise from."""
     spent = cost(gateway.spent, plan.delta)
     return Certificate(
         epsilon=spent.epsilon,
@@ -298,7 +322,7 @@ def _certify(
         planned=plan.mechanisms,
         mechanisms=gateway.spent,
         accountant=ACCOUNTANT,
-        randomness="; ".join(sorted(sources)),
+        randomness="; ".join(sorted(noise_sources)),
         private=private,
         software=f"dpgm {__version__}",
         model={"kind": generator.kind} | generator.architecture,
@@ -311,7 +335,7 @@ def _certify(
 
 
 def choose_device(device: str) -> str:
-    """Where a fit computes: what was asked for, if this machine has it."""
+    """The device of a fit, `cpu` or `cuda`; raises UsageError if this machine does not have it."""
     import torch
 
     if device == "auto":
