@@ -29,9 +29,9 @@ from dpgm.evaluation.marginals import record_lengths
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.presets import default_clusters
 from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.rules import NetworkSettings
-from dpgm.networks.strategy import default_clusters
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.measurement import measure, measurement_spends, moment_targets

@@ -5,7 +5,8 @@ import pytest
 
 from dpgm.data.domain import Categorical, Domain
 from dpgm.errors import PrivacyWarning, UsageError
-from dpgm.networks.rules import RULES, start_frequencies
+from dpgm.networks.presets import start_frequencies
+from dpgm.networks.rules import RULES
 from dpgm.privacy.accountant import cost
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config

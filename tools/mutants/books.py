@@ -17,8 +17,8 @@ MUTANTS = (
         "training steps charged after they ran",
         (
             (
-                '            saved.charge("step", ahead)\n            trainer.run(ahead)\n',
-                '            trainer.run(ahead)\n            saved.charge("step", ahead)\n',
+                '            checkpoint.charge("step", steps)\n            trainer.run(steps)\n',
+                '            trainer.run(steps)\n            checkpoint.charge("step", steps)\n',
             ),
         ),
         ("tests/synthesis/test_proofs.py::test_steps_are_charged_before_they_run",),

@@ -72,11 +72,11 @@ MUTANTS = (
         "true sizes as mixture weights",
         (
             (
-                "        return self._floored(noisy)\n",
+                "        return self._shares(noisy)\n",
                 "        true = self.gateway._kept.get(CLUSTERS)\n"
                 "        if true is not None:\n"
                 "            noisy = torch.bincount(torch.as_tensor(true), minlength=sizes.clusters).double()\n"
-                "        return self._floored(noisy)\n",
+                "        return self._shares(noisy)\n",
             ),
         ),
         PLAYBACK,

@@ -1,15 +1,16 @@
-"""A mixture of networks, stage by stage: the box of the paper's Algorithm 1 with its errata corrected.
+"""Fit a mixture of networks, stage by stage: the paper's Algorithm 1 with its errata corrected.
 
-    statistics <- noisy counts of whole records, as far as the plan pays for them         (`products/measurement.py`)
+    statistics <- noisy counts of whole records, where the plan pays for them             (`products/measurement.py`)
     centres    <- private kernel k-means on Fourier features of the records               (Algorithm 2)
     weights    <- noisy sizes of the clusters
-    start      <- k networks at the item frequencies of their clusters; VAEs learn from samples of the statistics
+    start      <- k networks at the item frequencies of their clusters; VAEs are pre-trained on samples of a
+                  generator that is fitted to the statistics                              (post-processing)
     networks   <- private SGD, each network on the records of its own cluster             (Algorithm 4)
-    mixture    <- decoders, latent points and weights moved to the statistics             (post-processing)
+    mixture    <- decoders, latent points and weights fitted to the statistics            (post-processing)
 
 The paper's preset has no refinement and, with one network, nothing but private SGD. Deviations: centres are frozen
-while records are assigned (E6); all k models are updated in every step on one Poisson sample of the whole data, instead
-of one model chosen by its true size (E5); mixture weights are noisy sizes (E10).
+while records are assigned (E6); all k networks are updated in every step on one Poisson sample of the whole data,
+instead of one network chosen by its true size (E5); mixture weights are noisy sizes (E10).
 """
 
 from dataclasses import dataclass
@@ -38,9 +39,10 @@ from dpgm.networks.kernel_kmeans import (
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings
+from dpgm.networks.presets import start_frequencies
 from dpgm.networks.private_sgd import GRADIENTS, NORMS, Trainer, TrainingSettings
 from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
-from dpgm.networks.rules import NetworkSettings, settings_of, start_frequencies
+from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
 from dpgm.products.measurement import Measurements, measure, moment_targets
@@ -49,12 +51,12 @@ from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfil
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import FitPlan, RunContext
 
-BLOCKS = 40  # training is charged and saved in this many blocks
+BLOCKS = 40  # with a checkpoint, training is charged and saved in this many blocks
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkFit:
-    """Algorithm 1: what all of its stages need, and the stages."""
+    """Algorithm 1: one fit of a plan, with what all of its stages need."""
 
     network: type[Model]
     gateway: Gateway
@@ -65,50 +67,45 @@ class NetworkFit:
 
     @cached_property
     def settings(self) -> NetworkSettings:
-        """Those of the plan."""
+        """The settings of the plan."""
         return settings_of(self.plan)
 
     @cached_property
     def model(self) -> Model:
-        """The network, of the planned sizes."""
+        """The network, with the sizes of the plan."""
         return self.network.of(self.domain, self.settings)
 
     def run(self) -> Mixture:
         """All stages."""
-        return self._of_records() if self.settings.images is None else self._of_images()
+        return self._fit_records() if self.settings.images is None else self._fit_images()
 
-    def _of_records(self) -> Mixture:
-        plan, settings, context = self.plan, self.settings, self.context
-        measured = None
-        overall = torch.from_numpy(start_frequencies(self.domain, settings.mean_length, settings.rules))
-        if plan.pays_for(ITEMS):  # every statistic of whole records, first of all: clustering needs the profile
-            context.progress("profile", 0, 1)
-            measured = measure(
-                self.gateway, self.domain, plan.records, plan.noises, settings.products, device=context.device
-            )
-            context.progress("profile", 1, 1)
-            overall = torch.from_numpy(measured.profile).double()
-        clustering = self._cluster(overall) if settings.clusters > 1 else None
-        weights = self._mixture_weights()
-        frequencies = self._cluster_frequencies(overall, measured, weights)
-        start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)
+    def _fit_records(self) -> Mixture:
+        """Item sets and tables: the stages as listed at the top of this module."""
+        settings = self.settings
+        measured = self._measure() if self.plan.pays_for(ITEMS) else None
         if measured is None:
-            return self._train(start, weights)
-        if not measured.tuples and measured.centred is None:
-            mixture = self._train(start, weights)
-            if not settings.calibrate:
-                return mixture
-            frequencies = torch.from_numpy(measured.profile)
-            return calibrate_biases(mixture, frequencies, settings.rules, generator=self.draws)
-        targets = moment_targets(measured, settings.products, generator=self.draws, device=context.device)
-        mixture = self._train(self._pretrained_on_products(start, targets, clustering), weights)
-        # Post-processing: decoders, latent points and weights are moved to what was measured.
-        return refine_mixture(
-            mixture, plan.records, targets, settings.rules, generator=self.draws, progress=context.percent("refine")
-        )
+            profile = torch.from_numpy(start_frequencies(self.domain, settings.mean_length, settings.rules))
+        else:
+            profile = torch.from_numpy(measured.profile).double()
+        clustering = self._cluster(profile) if settings.clusters > 1 else None
+        weights = self._mixture_weights()
+        frequencies = self._cluster_frequencies(profile, measured, weights)
+        start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)
+        targets = self._targets(measured)
+        if targets is not None:
+            start = self._pretrain_on_products(start, targets, clustering)
+        mixture = self._train(start, weights)
+        if targets is not None:
+            progress = self.context.percent("refine")
+            return refine_mixture(
+                mixture, self.plan.records, targets, settings.rules, generator=self.draws, progress=progress
+            )
+        if measured is not None and settings.calibrate:
+            return calibrate_biases(mixture, profile, settings.rules, generator=self.draws)
+        return mixture
 
-    def _of_images(self) -> Mixture:
-        """Statistics of images, and one cluster per value of the label, which costs no budget."""
+    def _fit_images(self) -> Mixture:
+        """Images: their own statistics, and one cluster per label value, which costs no budget."""
         settings, context, layout = self.settings, self.context, ImageLayout.of(self.domain)
         assert settings.images is not None
         context.progress("measure", 0, 1)
@@ -116,7 +113,7 @@ class NetworkFit:
             self.gateway, self.domain, self.plan.noises, settings.images, device=context.device
         )
         context.progress("measure", 1, 1)
-        self.gateway.keep(CLUSTERS, lambda records: _by_label(layout, records))
+        self.gateway.keep(CLUSTERS, lambda records: _clusters_by_label(layout, records))
         generator = fit_images(
             embedded,
             self.domain,
@@ -125,19 +122,88 @@ class NetworkFit:
             device=context.device,
             progress=context.percent("refine"),
         )
-        samples = generator.to(context.device).sample(self._free_samples, generator=self.draws)
+        count = settings.rules.pretraining_count(self.plan.records)
+        samples = generator.to(context.device).sample(count, generator=self.draws)
         start = self.model.initial(settings.clusters, generator=self.draws)
-        start = self._pretrained(start, samples, _by_label(layout, samples))
-        return self._train(start, self._floored(embedded.sizes.double()))
+        start = self._pretrain(start, samples, _clusters_by_label(layout, samples))
+        return self._train(start, self._shares(embedded.sizes.double()))
 
-    @property
-    def _free_samples(self) -> int:
-        """How many samples networks learn from before they see noisy gradients."""
-        least, most = self.settings.rules.pretraining_samples
-        return max(least, min(most, self.plan.records))
+    def _measure(self) -> Measurements:
+        """Every statistic of whole records; this comes first, since clustering needs the item frequencies."""
+        plan, context = self.plan, self.context
+        context.progress("profile", 0, 1)
+        measured = measure(
+            self.gateway, self.domain, plan.records, plan.noises, self.settings.products, device=context.device
+        )
+        context.progress("profile", 1, 1)
+        return measured
 
-    def _pretrained_on_products(self, start: Tensor, targets: Targets, clustering: Clustering | None) -> Tensor:
-        """Post-processing: networks learn from samples of the mixture of products that shows the statistics."""
+    def _targets(self, measured: Measurements | None) -> Targets | None:
+        """Pairs and larger sets to fit networks to; None where at most item frequencies were measured."""
+        if measured is None or (not measured.tuples and measured.centred is None):
+            return None
+        return moment_targets(measured, self.settings.products, generator=self.draws, device=self.context.device)
+
+    def _cluster(self, profile: Tensor) -> Clustering:
+        """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
+        plan, settings, context, draws = self.plan, self.settings, self.context, self.draws
+        context.progress("cluster", 0, 1)
+        features = FourierFeatures.for_domain(self.domain, settings.features, generator=draws, profile=profile)
+        paper = plan.settings.preset == "paper"
+        count = settings.clusters * (1 if paper else STARTS)
+        start = profile if context.public is None else context.public
+        centers = initial_centers(start, count, features, domain=self.domain, generator=draws)
+        clustering = private_kmeans(
+            self.gateway,
+            centers,
+            features,
+            context.runs_left({name: plan.mechanism(name).count for name in (COUNTS, SUMS)}),
+            plan.noise(COUNTS),
+            plan.noise(SUMS),
+            generator=draws,
+            clusters=settings.clusters,
+            merge_after=plan.mechanism(COUNTS).count // 2,  # of the planned iterations, also after a crash
+            shrink=not paper,
+            memory_limit=cache_limit(context.memory),
+            device=context.device,
+        )
+        self.gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))
+        context.progress("cluster", 1, 1)
+        return clustering
+
+    def _mixture_weights(self) -> Tensor:
+        """Shares of the clusters by their noisy sizes; never by the true sizes."""
+        if self.settings.clusters == 1:
+            return torch.ones(1, dtype=torch.float64)
+        sizes = ClusterSizes(self.settings.clusters)
+        noisy = ask(self.gateway, sizes, self.plan.noise(sizes.name)).value.double()
+        return self._shares(noisy)
+
+    def _shares(self, noisy_sizes: Tensor) -> Tensor:
+        """Noisy cluster sizes as shares, none of them near zero."""
+        least = self.settings.rules.least_cluster * self.plan.records / len(noisy_sizes)
+        floored = noisy_sizes.clamp(min=max(1.0, least))
+        return floored / floored.sum()
+
+    def _cluster_frequencies(self, profile: Tensor, measured: Measurements | None, weights: Tensor) -> Tensor:
+        """Item frequencies of each cluster, (k, m): noisy counts, shrunk toward the profile where noise dominates."""
+        k = self.settings.clusters
+        if measured is None or measured.items is None or not self.plan.pays_for(PROFILES):
+            return profile.expand(k, -1)
+        weight = mean_weight(measured.items, measured.known)
+        statistic = ClusterProfiles(self.domain, k, measured.items.statistic.cap)
+        released = ask(self.gateway, statistic, self.plan.noise(statistic.name))
+        noisy = released.value.double() / weight
+        sizes = (weights * self.plan.records).unsqueeze(1)
+        # Posterior mean: the prior is the profile with its own size as standard deviation.
+        prior = sizes * profile
+        std = released.std / weight
+        trust = prior**2 / (prior**2 + std**2)
+        counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
+        return (counts / sizes).clamp(1e-6, 1 - self.settings.rules.frequency_off_one)
+
+    def _pretrain_on_products(self, start: Tensor, targets: Targets, clustering: Clustering | None) -> Tensor:
+        """Pre-train on samples of a mixture of products that is fitted to the statistics."""
         products = fit_moments(
             self.domain,
             self.plan.records,
@@ -146,11 +212,12 @@ class NetworkFit:
             device=self.context.device,
             progress=self.context.percent("products"),
         )
-        samples = products.sample(self._free_samples, generator=self.draws)
+        count = self.settings.rules.pretraining_count(self.plan.records)
+        samples = products.sample(count, generator=self.draws)
         clusters = np.zeros(len(samples), dtype=np.int64) if clustering is None else clustering.predict(samples)
-        return self._pretrained(start, samples, clusters)
+        return self._pretrain(start, samples, clusters)
 
-    def _pretrained(self, start: Tensor, samples: Records, clusters: NDArray[np.int64]) -> Tensor:
+    def _pretrain(self, start: Tensor, samples: Records, clusters: NDArray[np.int64]) -> Tensor:
         assert isinstance(self.model, VAE)
         return pretrain(
             self.model,
@@ -163,66 +230,8 @@ class NetworkFit:
             progress=self.context.percent("pre-train"),
         )
 
-    def _cluster(self, frequencies: Tensor) -> Clustering:
-        """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
-        plan, settings, context, draws = self.plan, self.settings, self.context, self.draws
-        context.progress("cluster", 0, 1)
-        features = FourierFeatures.for_domain(self.domain, settings.features, generator=draws, profile=frequencies)
-        paper = plan.settings.preset == "paper"
-        count = settings.clusters * (1 if paper else STARTS)
-        start = frequencies if context.public is None else context.public
-        centers = initial_centers(start, count, features, domain=self.domain, generator=draws)
-        clustering = private_kmeans(
-            self.gateway,
-            centers,
-            features,
-            context.runs_left({name: plan.mechanism(name).count for name in (COUNTS, SUMS)}),
-            plan.noise(COUNTS),
-            plan.noise(SUMS),
-            generator=draws,
-            clusters=settings.clusters,
-            merge_after=plan.mechanism(COUNTS).count // 2,  # of the plan: the same after a crash
-            shrink=not paper,
-            memory_limit=cache_limit(context.memory),
-            device=context.device,
-        )
-        self.gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))
-        context.progress("cluster", 1, 1)
-        return clustering
-
-    def _mixture_weights(self) -> Tensor:
-        """Shares of the clusters from their noisy sizes; never the true sizes."""
-        if self.settings.clusters == 1:
-            return torch.ones(1, dtype=torch.float64)
-        sizes = ClusterSizes(self.settings.clusters)
-        noisy = ask(self.gateway, sizes, self.plan.noise(sizes.name)).value.double()
-        return self._floored(noisy)
-
-    def _floored(self, noisy: Tensor) -> Tensor:
-        """Shares of clusters by their noisy sizes, none near zero."""
-        least = self.settings.rules.least_cluster * self.plan.records / len(noisy)
-        floored = noisy.clamp(min=max(1.0, least))
-        return floored / floored.sum()
-
-    def _cluster_frequencies(self, overall: Tensor, measured: Measurements | None, weights: Tensor) -> Tensor:
-        """Item frequencies of each cluster, (k, m), noisy counts shrunk toward the whole profile where noise rules."""
-        k = self.settings.clusters
-        if measured is None or measured.items is None or not self.plan.pays_for(PROFILES):
-            return overall.expand(k, -1)
-        weight = mean_weight(measured.items, measured.known)
-        statistic = ClusterProfiles(self.domain, k, measured.items.statistic.cap)
-        released = ask(self.gateway, statistic, self.plan.noise(statistic.name))
-        noisy = released.value.double() / weight
-        sizes = (weights * self.plan.records).unsqueeze(1)
-        # Precision weighting: the profile as prior with its own size as standard deviation, the noise as measurement.
-        prior = sizes * overall
-        std = released.std / weight
-        trust = prior**2 / (prior**2 + std**2)
-        counts = (trust * noisy + (1 - trust) * prior).clamp(min=0)
-        return (counts / sizes).clamp(1e-6, 1 - self.settings.rules.frequency_off_one)
-
     def _train(self, start: Tensor, weights: Tensor) -> Mixture:
-        """Private SGD in blocks; a block is charged before it runs and saved after it."""
+        """Private SGD; with a checkpoint in blocks, each charged before it runs and saved afterwards."""
         settings, plan, context = self.settings, self.plan, self.context
         trainer = Trainer(
             self.gateway,
@@ -244,24 +253,26 @@ class NetworkFit:
             generator=self.draws,
             device=context.device,
         )
-        saved = context.checkpoint
-        if saved is None:
+        checkpoint = context.checkpoint
+        if checkpoint is None:
             trainer.run(progress=lambda done, total: context.progress("train", done, total))
             return trainer.mixture()
-        state = saved.trainer_state()
+        state = checkpoint.trainer_state()
         if state is not None:
             trainer.load_state(state)
-        trainer.done = saved.steps_charged  # steps lost in a crash are spent: they come out of the planned ones
+        trainer.done = (
+            checkpoint.steps_charged
+        )  # steps lost in a crash are spent: they come out of the planned ones
         block = max(1, settings.steps // BLOCKS)
         while trainer.done < settings.steps:
-            ahead = min(block, settings.steps - trainer.done)
-            saved.charge("step", ahead)
-            trainer.run(ahead)
-            saved.save_steps(trainer.done, trainer.state())
+            steps = min(block, settings.steps - trainer.done)
+            checkpoint.charge("step", steps)
+            trainer.run(steps)
+            checkpoint.save_steps(trainer.done, trainer.state())
             context.progress("train", trainer.done, settings.steps)
         return trainer.mixture()
 
 
-def _by_label(layout: ImageLayout, records: Records) -> NDArray[np.int64]:
-    """The cluster of every image: its label; one without a label goes to the first."""
+def _clusters_by_label(layout: ImageLayout, records: Records) -> NDArray[np.int64]:
+    """The label of every image as its cluster; an image without a label is in the first."""
     return np.maximum(layout.classes_of(records), 0)

@@ -1,13 +1,9 @@
-"""Tuned numbers of the mixtures of networks, each with its reason; all of them public."""
+"""Tuned numbers of the mixtures of networks, each with its reason, and the settings of a fit; all of them public."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpgm import validation
-from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.images.rules import ImageSettings
 from dpgm.products.rules import RULES as PRODUCT_RULES
@@ -15,30 +11,29 @@ from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.settings import FamilySettings
 
-# Not tuned. Parameters and sizes of a release beyond these are refused; shares may miss 1 by so much, as float32 sums
-# do.
+# Not tuned: limits on what a release may hold. Larger parameters and sizes are refused; shares, as float32, may miss a
+# sum of 1 by `SHARES_OFF`.
 LARGEST_PARAMETER = 1e30
 LARGEST_SIZE = 1_000_000
 MOST_LAYERS = 16
 MOST_CLUSTERS = MOST_POINTS = 100_000
 SHARES_OFF = 1e-3
-MOST_FREQUENT = 0.5  # of the start frequencies: a stated mean length may exceed the number of items
 
 
 @dataclass(frozen=True)
 class NetworkRules:
-    """What a network starts from, and what the paper's preset does where the paper is silent."""
+    """How networks start and are trained, and what the paper's preset does where the paper is silent."""
 
-    # Public guesses that the output biases start from where the plan pays for no profile (one cluster, paper preset).
-    # Networks that start by emitting half of all items need thousands of steps to forget them, and noise never
-    # lets them.
-    items_per_record: float = 5.0  # for every item set; the simulated transit data have 5.3, msweb 3.0, CDR 11.4
+    # Public guesses that output biases start from where the plan pays for no profile (one cluster, paper preset).
+    # Networks that start by emitting half of all items need thousands of steps to unlearn that, and under noise they
+    # never do.
+    items_per_record: float = 5.0  # of every item set; the simulated transit data have 5.3, msweb 3.0, CDR 11.4
     pixels_on: float = 0.15  # share of an image's pixels; MNIST has 0.13
 
     # The paper: batches of about 100 records (q = .0017, 1e-4 and 2.2e-5 on its data) and, on MNIST, 20 epochs.
     paper_batch: int = 100
     paper_epochs: int = 20
-    # It gives no epochs for its two large sets, and more steps mean more noise in each. Popular queries of one and two
+    # It states no epochs for its two large sets, and more steps mean more noise in each. Popular queries of one and two
     # items, simulated TRANSIT at epsilon = 1: 12,000 steps .040 and .228, 33,000 steps .054 and .161 (k = 10);
     # 100,000 steps at a constant rate .175 and .307, 33,000 with a cosine .089 and .249 (k = 1).
     paper_most_steps: int = 33_000
@@ -55,15 +50,15 @@ class NetworkRules:
     paper_latent: int = 2
     paper_cluster_steps: int = 20
 
-    # Our own preset. Batches of at least so many records, and at least this sampling rate: smaller ones are all noise.
+    # Our own preset. Smallest expected batch and smallest sampling rate: below them gradients are all noise.
     batch: int = 200
     least_rate: float = 0.01
-    # One network per so many records, since each learns from its own cluster only; at most so many networks.
+    # Records per network, since each learns from its own cluster only; largest number of networks.
     records_per_network: int = 10_000
     most_networks: int = 30
 
-    # Shares of mu². What networks are refined to gets most of the budget (measured: experiments/notes/fidelity.md, "Is
-    # private SGD worth its budget?"); then clusters get less.
+    # Budget shares (of mu²). Where networks are refined to statistics, these get most of the budget (measured:
+    # experiments/notes/fidelity.md, "Is private SGD worth its budget?") and clustering gets less.
     refined: float = 0.84
     lengths: float = 0.01
     items: float = 0.10
@@ -73,44 +68,45 @@ class NetworkRules:
     cluster_profiles: float = 0.09
     cluster_counts_refined: float = 0.01
     cluster_sums_refined: float = 0.04
-    # Of images, one network per label: statistics that a generator of images is fitted to, whose samples networks
-    # start from; private SGD gets what is left. Accuracy on held-out digits before and after private SGD, epsilon = 1
-    # and 10: 16 latent numbers .973 to .971 and .971 to .973; 8: .966 to .969 and .965 to .964; 32 with 400 hidden
-    # units: .971 to .969 and .972 to .972. Rates of .0005 and .0001 and batches of five times the size give the same.
+    # Images, one network per label: budget share of the statistics that a generator of images is fitted to, on whose
+    # samples networks are pre-trained (private SGD gets what is left); latent size. Accuracy on held-out digits before
+    # and after private SGD, epsilon = 1 and 10: 16 latent numbers .973 to .971 and .971 to .973; 8: .966 to .969 and
+    # .965 to .964; 32 with 400 hidden units: .971 to .969 and .972 to .972. Rates of .0005 and .0001 and batches of
+    # five times the size give the same.
     image_statistics: float = 0.8
     image_latent: int = 16
 
-    # Pre-training on samples of a generator of the released statistics: as many as there are records, but within
-    # these limits (fewer leave too few steps, more take too long); passes over them, samples of all networks per step,
-    # rate of Adam (with a cosine). Accuracy on 10,000 held-out digits before private SGD, epsilon = 10: 50 passes
-    # .971, 133 passes .974.
+    # Pre-training on samples of a generator fitted to the released statistics: least and largest number of samples
+    # (fewer leave too few steps, more take too long); passes over them, samples of all networks per step, rate of Adam
+    # (with a cosine). Accuracy on 10,000 held-out digits before private SGD, epsilon = 10: 50 passes .971, 133 passes
+    # .974.
     pretraining_samples: tuple[int, int] = (10_000, 60_000)
     pretraining_passes: int = 50
     pretraining_batch: int = 1000
     pretraining_rate: float = 2e-3
 
-    # Refinement of trained networks: rates of decoders and latent points as shares of the one of the fit to moments
-    # (which is made for logits), and a relative tolerance that starts small, so that what training has found beyond
-    # the measured statistics survives. Chosen by hand.
+    # Refinement of trained networks: rates of decoders and latent points as shares of the rate of the fit to moments
+    # (which is tuned for logits), and a small first relative tolerance, so that what training has learned beyond the
+    # measured statistics survives. Chosen by hand.
     refined_decoder_rate: float = 0.1
     refined_point_rate: float = 0.03
     refined_tolerance: float = 0.05
-    # Calibration of output biases: fixed-point steps, records generated in each, and the largest shift of a log-odds in
-    # one of them. Chosen by hand.
+    # Calibration of output biases: fixed-point steps, records generated per step, and the largest shift of a log-odds
+    # per step. Chosen by hand.
     calibration_steps: int = 25
     calibration_draws: int = 4096
     largest_shift: float = 1.0
-    # Noisy cluster sizes are taken as at least this share of an equal one: no network is given up. Chosen by hand.
+    # Floor of noisy cluster sizes, as a share of the average size: no network is dropped. Chosen by hand.
     least_cluster: float = 0.001
-    # Item frequencies within a cluster are kept off 1 by this, since biases are their logits. Chosen by hand.
+    # Item frequencies within a cluster stay at least this far below 1, since biases are their logits. Chosen by hand.
     frequency_off_one: float = 1e-3
-    # Private SGD: the quantile of the released gradient norms that becomes the clipping bound; our own rate of Adam.
-    # Chosen by hand; the paper takes the mode instead.
+    # Private SGD: the quantile of the released gradient norms that becomes the clipping bound (the paper takes the
+    # mode), and the rate of Adam in our own preset. Chosen by hand.
     norm_quantile: float = 0.9
     learning_rate: float = 0.002
-    # Deviation of the first weights of an RBM (Hinton's practical guide).
+    # Standard deviation of the initial weights of an RBM (Hinton's practical guide).
     rbm_weights: float = 0.01
-    # Decay of Adam's two moments: its authors' own.
+    # Decay of Adam's two moments: its authors' defaults.
     betas: tuple[float, float] = (0.9, 0.999)
     # Default sizes of networks: the hidden layer, the latent variable of a VAE; chains per RBM and sweeps per record.
     hidden: int = 200
@@ -118,21 +114,26 @@ class NetworkRules:
     chains: int = 100
     sweeps: int = 200
 
+    def pretraining_count(self, records: int) -> int:
+        """Samples to pre-train on: as many as there are records, within the limits."""
+        least, most = self.pretraining_samples
+        return max(least, min(most, records))
+
 
 @dataclass(frozen=True)
 class ClusteringRules:
-    """How centres follow noisy counts and sums, and how many features the noise allows."""
+    """Private k-means: how centres follow noisy counts and sums, and how many features the noise allows."""
 
-    # Shrunk toward the mean, a centre keeps at least this share of its distance from it: centres never fall together.
+    # A centre that is shrunk toward the mean keeps at least this share of its distance: centres never coincide.
     least_distance: float = 0.1
-    # A re-seeded centre starts so far from the one it splits, in units of the norm bound.
+    # Distance of a re-seeded centre from the one it splits, in units of the norm bound.
     split_distance: float = 0.1
-    # Noise of a centre that k-means bears, as a share of the length of a feature vector.
+    # Noise of a centre that k-means tolerates, as a share of the length of a feature vector.
     bearable_noise: float = 0.25
-    # Records drawn to choose initial centres from, at the least, and per cluster.
+    # Records drawn to choose initial centres from: in all at least, and per cluster.
     pool: int = 2000
     pool_per_cluster: int = 10
-    # Features, however much or little noise there is.
+    # Limits on the number of features, however much or little noise there is.
     least_features: float = 50.0
     most_features: float = 400.0
 
@@ -141,39 +142,9 @@ RULES = NetworkRules()
 KMEANS = ClusteringRules()
 
 
-def assumed_mean_length(domain: Domain | None) -> float | None:
-    """Items and pixels per record that are assumed if the user states nothing; None for tables, which have none."""
-    if domain is None:
-        return RULES.items_per_record
-    return round(float(_guess(domain, RULES).sum()), 6) or None
-
-
-def start_frequencies(
-    domain: Domain, mean_length: float | None, rules: NetworkRules = RULES
-) -> NDArray[np.float64]:
-    """Public frequencies of all positions that add up to a stated mean length; equal ones within a column."""
-    frequencies = _guess(domain, rules)
-    if mean_length is not None:
-        frequencies *= mean_length / max(float(frequencies.sum()), 1e-12)
-    for column in domain.table_columns:
-        frequencies[column] = 1 / (column.stop - column.start)
-    return np.minimum(frequencies, MOST_FREQUENT)
-
-
-def _guess(domain: Domain, rules: NetworkRules) -> NDArray[np.float64]:
-    """Frequency of every item and pixel before anything is known; 0 in columns."""
-    guess = np.zeros(domain.width)
-    for field, start in zip(domain.fields, domain.offsets, strict=True):
-        if field.kind == "image":
-            guess[start : start + field.width] = rules.pixels_on
-        elif field.kind == "items":
-            guess[start : start + field.width] = min(rules.items_per_record / field.width, MOST_FREQUENT)
-    return guess
-
-
 @dataclass(frozen=True)
 class NetworkSettings(FamilySettings):
-    """Sizes of the networks, and how they are clustered and trained."""
+    """Sizes of the networks, and how records are clustered and networks trained."""
 
     clusters: int = 1
     cluster_steps: int = 8
@@ -190,9 +161,9 @@ class NetworkSettings(FamilySettings):
     warm_start: bool = True
     calibrate: bool = True
     rules: NetworkRules = RULES
-    products: ProductRules = PRODUCT_RULES  # of the statistics that networks start from and are refined to
-    images: ImageSettings | None = None  # statistics of images that networks start from; one network per label then
-    mean_length: float | None = None  # stated, public; biases start from it where no profile is released
+    products: ProductRules = PRODUCT_RULES  # for the statistics that networks are pre-trained on and refined to
+    images: ImageSettings | None = None  # statistics of images to pre-train on; then there is one network per label
+    mean_length: float | None = None  # public; biases start from it where no profile is released
 
     def check(self) -> None:
         """Every value is in its range; a plan file may hold anything."""
