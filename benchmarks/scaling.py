@@ -210,7 +210,7 @@ def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) 
     from dpgm.mechanisms.randomness import SystemRandomness
     from dpgm.networks.private_sgd import Trainer, TrainingSettings
     from dpgm.networks.vae import VAE
-    from dpgm.products.measurement import measure
+    from dpgm.products.strategy import measure
     from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import make_plan
 

@@ -34,8 +34,10 @@ from dpgm.networks.refinement import refine_mixture
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate
-from dpgm.products.measurement import measure, measurement_spends, moment_targets
+from dpgm.products.planning import measurement_spends
 from dpgm.products.rules import RULES
+from dpgm.products.strategy import measure
+from dpgm.products.targets import moment_targets
 from dpgm.strategy.protocol import PublicFacts
 
 RESULTS = Path(__file__).parent / "results" / "network_refinement.csv"

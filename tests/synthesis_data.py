@@ -14,8 +14,7 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
-from dpgm.products.rules import RULES
-from dpgm.products.strategy import ProductSettings
+from dpgm.products.rules import RULES, ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings

@@ -10,8 +10,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES
+from dpgm.products.strategy import measure
 from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan

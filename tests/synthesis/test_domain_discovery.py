@@ -29,8 +29,8 @@ from dpgm.data.read.frames import as_records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import pilot_profile
 from dpgm.statistics.record_lengths import Known, read_lengths
 from dpgm.strategy.settings import Config

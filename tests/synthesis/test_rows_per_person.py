@@ -28,8 +28,8 @@ from dpgm.mechanisms.threshold import STEP, contributions, threshold_for
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
-from dpgm.products.measurement import measure
 from dpgm.products.rules import RULES
+from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.settings import Config

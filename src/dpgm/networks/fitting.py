@@ -45,7 +45,8 @@ from dpgm.networks.refinement import calibrate_biases, pretrain, refine_mixture
 from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
-from dpgm.products.measurement import Measurements, measure, moment_targets
+from dpgm.products.strategy import measure
+from dpgm.products.targets import Measurements, moment_targets
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes, mean_weight
 from dpgm.statistics.statistic import ask

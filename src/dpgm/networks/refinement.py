@@ -41,7 +41,7 @@ def refine_mixture(
     model = mixture.model
     assert isinstance(model, VAE)
     clusters = len(mixture.weights)
-    rule = targets.rule
+    rule = targets.settings
     count = max(1, -(-rule.components // clusters))
     points = torch.randn((clusters, count, model.latent), generator=generator)
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
@@ -56,7 +56,7 @@ def refine_mixture(
     rates = rules.refined_decoder_rate, rules.refined_point_rate
     moved = Components([(decoder, rates[0]), (points, rates[1]), (share_logits, 1.0)], products)
     gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
-    match_moments(moved, model.domain, records, replace(targets, rule=gentle), progress=progress)
+    match_moments(moved, model.domain, records, replace(targets, settings=gentle), progress=progress)
     joint = products()[1].detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(

@@ -1,6 +1,6 @@
-"""The default for item sets and tables: noisy counts of items, pairs and larger sets, and a mixture of products.
+"""The default generators for item sets and tables: mixtures of products fitted to noisy counts of small sets of items.
 
-In the order of reading: `strategy` has the whole fit on one screen, `measurement` what is asked of the rows (each
-statistic is a file of `statistics/`), `fitting` how a mixture is moved to the answers, `model` how it is sampled.
-`enumerated` replaces both where there are so few items that all possible records can be listed.
+Reading order: `strategy` has the whole method on one screen; `planning` the budget shares and the cost estimates;
+`targets` turns noisy counts into targets of a fit; `fitting` fits the mixture; `model` holds it and draws samples.
+`enumerated` replaces measuring and fitting for so few items that all possible records can be enumerated.
 """

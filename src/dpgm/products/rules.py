@@ -9,6 +9,7 @@ experiment is named the number was chosen by hand; results hardly depend on most
 from dataclasses import dataclass, field
 
 from dpgm.statistics.rules import StatisticRules
+from dpgm.strategy.settings import FamilySettings
 
 # Not tuned: what a release is refused for. More components; shares that miss 1 by more than float32 sums of many do.
 MOST_COMPONENTS = 100_000
@@ -208,4 +209,13 @@ class ProductRules(StatisticRules):
 
 
 RULES = ProductRules()
+
+
+@dataclass(frozen=True)
+class ProductSettings(FamilySettings):
+    """The tuned numbers, as a plan keeps them."""
+
+    rules: ProductRules = RULES
+
+
 SAMPLING = SamplingRules()

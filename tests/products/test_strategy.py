@@ -11,9 +11,10 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
-from dpgm.products.measurement import component_count, measure, measurement_spends, moment_targets
-from dpgm.products.rules import RULES
-from dpgm.products.strategy import PRODUCTS, ProductSettings, fit_products
+from dpgm.products.planning import component_count, measurement_spends
+from dpgm.products.rules import RULES, ProductSettings
+from dpgm.products.strategy import PRODUCTS, fit_products, measure
+from dpgm.products.targets import moment_targets
 from dpgm.statistics.item_counts import choose_cap, item_profile
 from dpgm.statistics.record_lengths import Known, LengthGroups, mean_length, read_lengths, thinned
 from dpgm.strategy.protocol import FitPlan, PublicFacts
