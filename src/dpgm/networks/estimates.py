@@ -6,7 +6,7 @@ from dpgm.networks.kernel_kmeans import STARTS, SUMS
 from dpgm.networks.model import Model
 from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.networks.vae import VAE
-from dpgm.products.strategy import product_seconds
+from dpgm.products.planning import product_seconds
 from dpgm.statistics.item_counts import ITEMS
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds

@@ -1,6 +1,6 @@
 """Fit a mixture of networks, stage by stage: the paper's Algorithm 1 with its errata corrected.
 
-    statistics <- noisy counts of whole records, where the plan pays for them             (`products/measurement.py`)
+    statistics <- noisy counts of whole records, where the plan pays for them             (`products/strategy.py`)
     centres    <- private kernel k-means on Fourier features of the records               (Algorithm 2)
     weights    <- noisy sizes of the clusters
     start      <- k networks at the item frequencies of their clusters; VAEs are pre-trained on samples of a

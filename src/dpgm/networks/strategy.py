@@ -25,7 +25,7 @@ from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
-from dpgm.products.planning import measurement_spends, product_seconds
+from dpgm.products.planning import measurement_spends
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS
