@@ -1,8 +1,8 @@
-"""The public description of a record: an ordered list of fields.
+"""`Domain`, the public description of a record: an ordered list of fields.
 
-Every record becomes a sparse binary vector of `Domain.width` positions, the fields side by side. A domain is
-a public input: nothing here is ever inferred silently from private rows. Where a domain is *open* (values, bounds or
-bins of a field are not stated), they are found privately as the first stage of a fit; until then widths are nominal.
+Every record becomes a sparse binary vector of `Domain.width` positions, one block of positions per field. A domain is
+a public input: nothing here is inferred silently from private rows. In an *open* domain the values, bounds or bins of
+some fields are not stated; they are found privately as the first stage of a fit, and until then widths are nominal.
 
 >>> domain = Domain((ItemSet("stations", ("north", "south")), Numeric("age", 18, 97, bins=8, integer=True)))
 >>> domain.width, domain.offsets
@@ -34,7 +34,7 @@ from dpgm.data.fields import (
     Label,
 )
 from dpgm.data.formats import Layout
-from dpgm.data.number_cells import ShapedNumber
+from dpgm.data.number_bins import ShapedNumber
 from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
@@ -69,7 +69,7 @@ Origin: TypeAlias = Literal["stated", "judged", "drafted", "declared"]
 
 @dataclass(frozen=True)
 class Block:
-    """Positions [start, stop) of the binary vector and how they are generated."""
+    """Positions [start, stop) of one field: a softmax output, or Bernoulli outputs (item sets and images)."""
 
     start: int
     stop: int
@@ -86,11 +86,11 @@ class Domain:
     """An ordered list of fields; `label` names the field that conditions images and classifiers.
 
     `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
-    Identifiers and ignored columns may be among the given fields; they take no positions, and are listed in `unread`,
-    each with its place in the order of all columns.
-    `origin` tells where the domain comes from: `stated` by the curator, kinds of columns `judged` by the rows of a
-    frame (the certificate then says so), `drafted` from the data by `inspect`, values included, or such a draft
-    `declared` public knowledge by the curator. A fit refuses a draft with values. `layout` is how a file of item sets
+    Identifiers and ignored columns may be among the given fields; they take no positions and are moved to `unread`,
+    each with its index among all columns.
+    `origin` is where the domain comes from: `stated` by the curator, `judged` (kinds of columns inferred from the rows
+    of a frame; the certificate says so), `drafted` from the data by `inspect`, values included, or `declared`: a draft
+    that the curator declared public knowledge. A fit refuses a draft with values. `layout` is how a file of item sets
     was laid out, so that samples can be written in the same way.
     """
 
@@ -102,37 +102,36 @@ class Domain:
     layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        given = self.columns
-        unread = tuple((at, one) for at, one in enumerate(given) if isinstance(one, (Identifier, Ignored)))
-        object.__setattr__(
-            self, "fields", tuple(one for one in given if not isinstance(one, (Identifier, Ignored)))
-        )
+        columns = self.columns
+        unread = tuple((at, one) for at, one in enumerate(columns) if isinstance(one, (Identifier, Ignored)))
+        fields = tuple(one for one in columns if not isinstance(one, (Identifier, Ignored)))
+        object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "unread", unread)
-        if not self.fields:
+        if not fields:
             raise UsageError("the domain has no fields; list at least one.")
-        for name, count in Counter(column.name for column in given).items():
+        for name, count in Counter(column.name for column in columns).items():
             if count > 1:
                 raise UsageError(f"the domain names the field {name!r} twice; names must differ.")
-        names = {field.name: field for field in self.fields}
-        if self.label is not None and self.label not in names:
+        by_name = {field.name: field for field in fields}
+        if self.label is not None and self.label not in by_name:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
         if self.layout is not None and self.item_set is None:
             raise UsageError("`layout` of the domain is for one item set alone; leave it out.")
-        for field in self.fields:
+        for field in fields:
             if isinstance(field, (Date, DateTime, ShapedNumber)) and field.after is not None:
-                _check_after(field, names)
+                _check_after(field, by_name)
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
-        # Samples carry identifiers, though they are never read: constraints may refer to them.
+        # Identifiers are never read, but samples have them, so constraints may refer to them.
         identifiers = tuple(column.name for _, column in unread if isinstance(column, Identifier))
-        object.__setattr__(self, "constraints", parse_constraints(self.constraints, self.fields, identifiers))
+        object.__setattr__(self, "constraints", parse_constraints(self.constraints, fields, identifiers))
 
     def declared_public(self) -> "Domain":
-        """This domain, with the curator's word that what was drafted from the data is public knowledge."""
+        """This domain; if it was drafted from the data, marked as declared public knowledge by the curator."""
         return dataclasses.replace(self, origin="declared") if self.origin == "drafted" else self
 
     def refuse_draft(self) -> None:
-        """Refuse a domain that was drafted from the data and that nobody declared public."""
+        """Raise if the domain was drafted from the data and not declared public."""
         if self.origin == "drafted":
             raise UsageError(
                 "the domain was drafted from the data, and publishing it would tell about the people in them; correct"
@@ -142,26 +141,26 @@ class Domain:
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether values, bounds or bins of a field are still to be found."""
+        """Whether values, bounds or bins of a field are still to be discovered."""
         return any(field.is_open for field in self.fields)
 
     @property
     def columns(self) -> "tuple[Field | Unread, ...]":
-        """All columns in order, those that are not read included."""
+        """All columns in order, including those that are not read."""
         columns: list[Field | Unread] = list(self.fields)
-        for place, column in sorted(self.unread, key=lambda one: one[0]):
-            columns.insert(place, column)
+        for index, column in sorted(self.unread, key=lambda one: one[0]):
+            columns.insert(index, column)
         return tuple(columns)
 
     @property
     def item_set(self) -> ItemSet | Image | None:
-        """The only field, where that is an item set or an image; None for a table."""
+        """The single field if it is an item set or an image; None for a table."""
         only = self.fields[0]
         return only if len(self.fields) == 1 and isinstance(only, (ItemSet, Image)) else None
 
     @cached_property
     def width(self) -> int:
-        """m: positions of the binary vector; of an open domain, as many as plans assume."""
+        """m: the number of positions of the binary vector; nominal for an open domain."""
         return sum(field.width for field in self.fields)
 
     @cached_property
@@ -179,49 +178,49 @@ class Domain:
 
     @cached_property
     def table_columns(self) -> tuple[slice, ...]:
-        """Positions of every field of which a record takes exactly one value, in order."""
+        """Position ranges of the fields that take exactly one value per record."""
         return tuple(slice(block.start, block.stop) for block in self.blocks if block.softmax)
 
-    def _at_positions(self, values: Sequence[int]) -> NDArray[Any]:
-        """(width,): the value of its block at every position, read-only."""
+    def _per_position(self, values: Sequence[int]) -> NDArray[Any]:
+        """(width,), read-only: one value per block, repeated for each of its positions."""
         array = np.repeat(values, [block.width for block in self.blocks])
         array.flags.writeable = False
         return array
 
     @cached_property
     def item_positions(self) -> NDArray[np.bool_]:
-        """(width,): which positions belong to item sets and images, not to table columns."""
-        return self._at_positions([not block.softmax for block in self.blocks])
+        """(width,) mask: positions of item sets and images, not of table columns."""
+        return self._per_position([not block.softmax for block in self.blocks])
 
     @cached_property
     def column_of(self) -> NDArray[np.int64]:
-        """(width,): a number that a position shares with the other values of its table column only."""
-        numbers = np.where(self.item_positions, np.arange(self.width), self._at_positions(self.offsets))
+        """(width,): a group number, shared by the positions of one table column; every item has its own."""
+        numbers = np.where(self.item_positions, np.arange(self.width), self._per_position(self.offsets))
         numbers.flags.writeable = False
         return numbers
 
     @cached_property
     def label_positions(self) -> NDArray[np.bool_]:
-        """(width,): which positions are values of the label, where that is a table column."""
-        is_label = (field.name == self.label for field in self.fields)
-        return self._at_positions([block.softmax and one for block, one in zip(self.blocks, is_label, strict=True)])
+        """(width,) mask: positions of the label's values, if the label is a table column."""
+        pairs = zip(self.blocks, self.fields, strict=True)
+        return self._per_position([block.softmax and field.name == self.label for block, field in pairs])
 
     @property
     def is_table(self) -> bool:
-        """Whether there are table columns and nothing else."""
+        """Whether all fields are table columns."""
         return len(self.table_columns) == len(self.fields)
 
     def columns_within(self, positions: NDArray[np.int64]) -> int:
-        """How many table columns have a value among `positions`."""
+        """Number of table columns with a value among `positions`."""
         return len(np.unique(self.column_of[positions[~self.item_positions[positions]]]))
 
     def field(self, name: str) -> Field:
         """The field of that name."""
-        names = {field.name: field for field in self.fields}
-        if name in names:
-            return names[name]
-        listed = ", ".join(list(names)[:12])
-        raise UsageError(f"the domain has no field {name!r}{near(name, names)}; it has {listed}.")
+        by_name = {field.name: field for field in self.fields}
+        if name in by_name:
+            return by_name[name]
+        listed = ", ".join(list(by_name)[:12])
+        raise UsageError(f"the domain has no field {name!r}{near(name, by_name)}; it has {listed}.")
 
     @classmethod
     def of_items(cls, items: Sequence[Label] | int, name: str = "items") -> "Domain":
@@ -240,15 +239,15 @@ class Domain:
     ) -> "Domain":
         """A draft from a frame of pandas, polars or pyarrow, as `dpgm inspect` makes one from a file.
 
-        It states names and kinds of the columns and no value of any person: ranges, bins and categories are left
-        open, to be found privately. Kinds are judged by the rows, so look at them before you use them; the
-        certificate says that they were.
+        It states names and kinds of the columns but no person's values: ranges, bins and categories are left open,
+        to be found privately. Kinds are inferred from the rows, so check them before you use the draft; the
+        certificate says how they were chosen.
 
         Args:
             data: the frame.
             drop: columns to ignore.
-            kinds: what a column is, by its name, where you know better.
-            person: the column of persons; samples carry fresh ones.
+            kinds: the kinds of columns, by name, that you want to state yourself.
+            person: the column that identifies people; samples get fresh identifiers.
         """
         from dpgm.data.read.frames import draft_frame
 
@@ -259,7 +258,7 @@ class Domain:
 
 
 def _check_after(field: Date | DateTime | ShapedNumber, fields: Mapping[str, Field]) -> None:
-    """Refuse a date after one that is not there, of another kind, or itself modelled by the time since a third."""
+    """Check that `after` names a date field of the same kind and unit that has no `after` itself."""
     base = fields.get(field.after or "")
     good = isinstance(base, type(field)) and base.after is None
     good = good and getattr(base, "unit", None) == getattr(field, "unit", None)

@@ -1,4 +1,4 @@
-"""Domains as small YAML or JSON files: fields in order, each with its name, its kind and the arguments of its class.
+"""Domain files: a domain as YAML or JSON, with the name, kind and constructor arguments of every field.
 
     label: income            # optional: the field to predict
     fields:                  # docs/data.md has one of every kind
@@ -9,8 +9,8 @@
       - income = low if age < 18
     layout: {shape: long, person: user, item: sku}   # optional, for one item set: how samples are written
 
-A release holds numbers as they were found, of the kind `shaped`: popular values, borders and weights of fine cells.
-Nothing else is accepted: no other keys, no key twice, no YAML tags.
+In a release, discovered numbers have the kind `shaped`: popular values, edges and weights of fine histogram cells.
+Unknown keys, duplicate keys and YAML tags are refused.
 """
 
 import json
@@ -29,14 +29,14 @@ from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
-# What `domain=` takes everywhere: a domain, a mapping such as a domain file holds, or the file.
+# Types accepted as `domain=`: a domain, the contents of a domain file, or its path.
 DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
-DRAFTED = "drafted_from_data"  # a draft of `inspect` says so, until the curator takes the line out
+DRAFTED = "drafted_from_data"  # key in drafts of `inspect`, until the curator removes the line
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
-_CLASSES: dict[str, type[Any]] = {made.kind: made for made in (*get_args(Field), *get_args(Unread))}
+_CLASSES: dict[str, type[Any]] = {cls.kind: cls for cls in (*get_args(Field), *get_args(Unread))}
 _LAYOUT_KEYS = ("shape", "person", "item")
-# What the values of some keys must be.
+# Required type of a key's value, and how a message words it; other keys are checked by the field classes.
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
     "layout": (dict | None, "a mapping with the key `shape`"),
@@ -46,15 +46,15 @@ _TYPES: dict[str, tuple[Any, str]] = {
 }
 
 
-def _keys_of(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The keys that a field of this class needs in a file, and those allowed as well: the arguments of the class."""
-    own = [one for one in fields(kind) if one.name not in ("name", "kind")]
-    needed = tuple("type" if one.name == "format" else one.name for one in own if one.default is MISSING)
-    formats = ("decimals", "unit") if kind is ShapedNumber else ()
-    return needed, (*formats, *(one.name for one in own if one.default is not MISSING))
+def _keys_of(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Required and optional keys of a field in a file: the constructor arguments of its class."""
+    own = [one for one in fields(cls) if one.name not in ("name", "kind")]
+    required = tuple("type" if one.name == "format" else one.name for one in own if one.default is MISSING)
+    formats = ("decimals", "unit") if cls is ShapedNumber else ()
+    return required, (*formats, *(one.name for one in own if one.default is not MISSING))
 
 
-_KEYS = {kind: _keys_of(made) for kind, made in _CLASSES.items()}
+_KEYS = {kind: _keys_of(cls) for kind, cls in _CLASSES.items()}
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
@@ -72,25 +72,25 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
 
 
 def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
-    """Name, kind and all arguments of a field that are not what they are by default."""
+    """Name, kind and all arguments of a field that differ from their defaults."""
     plain: dict[str, Any] = {"name": field.name, "kind": field.kind}
     for one in fields(field):
         value = getattr(field, one.name)
-        if one.name == "missing" and value is _missing_by_itself(field):
+        if one.name == "missing" and value is _default_missing(field):
             continue
         if isinstance(value, NumberFormat):
             plain["type"] = value.kind
             plain |= {"decimals": value.decimals} if value.kind == "decimal" else {}
             plain |= {"unit": value.unit} if value.kind == "datetime" else {}
         elif one.default is MISSING or value != one.default:
-            short = isinstance(field, ShapedNumber) and isinstance(value, tuple)
-            value = [int(part) if part == int(part) else part for part in value] if short else value
+            if isinstance(field, ShapedNumber) and isinstance(value, tuple):
+                value = [int(part) if part == int(part) else part for part in value]  # 3 is shorter than 3.0
             plain[one.name] = list(value) if isinstance(value, tuple) else value
     return plain
 
 
-def _missing_by_itself(field: Field | Unread) -> bool | None:
-    """What `missing` of a field is if it is not stated."""
+def _default_missing(field: Field | Unread) -> bool | None:
+    """The value that `missing` takes if it is not stated."""
     if isinstance(field, Categorical):
         return field.discover
     return None if isinstance(field, (Numeric, Date, DateTime)) and field.is_open else False
@@ -105,12 +105,12 @@ def domain_from_plain(plain: object) -> Domain:
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key `fields`.")
     _check_keys(plain, ("fields",), ("label", "constraints", "layout", DRAFTED), "the domain")
-    described: list[Any] = [_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)]
+    columns: list[Any] = [_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)]
     layout = plain.get("layout")
     if layout is not None:
         _check_keys(layout, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
     return Domain(
-        tuple(described),
+        tuple(columns),
         plain.get("label"),
         constraints=tuple(plain.get("constraints", ())),
         origin="drafted" if plain.get(DRAFTED, False) else "stated",
@@ -118,19 +118,19 @@ def domain_from_plain(plain: object) -> Domain:
     )
 
 
-def _check_keys(plain: dict[Any, Any], needed: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
-    for key in needed:
+def _check_keys(plain: dict[Any, Any], required: tuple[str, ...], optional: tuple[str, ...], what: str) -> None:
+    for key in required:
         if key not in plain:
             raise UsageError(f"{what} lacks the key `{key}`; add it.")
-    known = (*needed, *allowed)
+    known = (*required, *optional)
     for key, value in plain.items():
         if key not in known:
             raise UsageError(
                 f"{what} has the unknown key {str(key)[:60]!r}{near(key, known)}; remove it, the keys are"
                 f" {', '.join(known)}."
             )
-        type_of_value, rule = _TYPES.get(key, (object, ""))
-        if not isinstance(value, type_of_value):
+        expected_type, rule = _TYPES.get(key, (object, ""))
+        if not isinstance(value, expected_type):
             raise UsageError(f"`{key}` of {what} must be {rule}.")
 
 
@@ -139,24 +139,23 @@ def _field_from_plain(plain: object, at: int) -> Field | Unread:
         raise UsageError(f"field {at} of the domain must be a mapping with `name` and `kind`.")
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in _KEYS:
-        kinds = [one for one in _KEYS if one != ShapedNumber.kind]  # which only a fit writes
+        kinds = [one for one in _KEYS if one != ShapedNumber.kind]  # only a fit writes that kind
         got = f"; got {str(kind)[:60]!r}{near(kind, kinds)}" if "kind" in plain else ""
         raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(kinds)}{got}.")
-    needed, allowed = _KEYS[kind]
-    _check_keys(plain, ("name", "kind", *needed), allowed, f"field {at} of the domain")
+    required, optional = _KEYS[kind]
+    _check_keys(plain, ("name", "kind", *required), optional, f"field {at} of the domain")
     for key, listing in (("items", "items"), ("values", "categorical")):
         if kind == listing and key not in plain and not plain.get("discover"):
             raise UsageError(f"field {at} of the domain lacks the key `{key}`; add it, or say `discover: true`.")
-    # The keys of a field in a file are the arguments of its class; lists are tuples there.
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
     if kind == "shaped":
         parts = [values.pop(key, default) for key, default in (("type", None), ("decimals", 0), ("unit", "day"))]
-        values["format"] = _format_of(plain["name"], *parts)
-    made: Field | Unread = _CLASSES[kind](**values)
-    return made
+        values["format"] = _number_format(plain["name"], *parts)
+    field: Field | Unread = _CLASSES[kind](**values)
+    return field
 
 
-def _format_of(name: object, kind: Any, decimals: Any, unit: Any) -> NumberFormat:
+def _number_format(name: object, kind: Any, decimals: Any, unit: Any) -> NumberFormat:
     known = kind in get_args(NumberKind) and unit in get_args(Unit)
     if not known or not is_whole(decimals, 0, MAX_DECIMALS):
         raise UsageError(f"field {str(name)[:60]!r}: its type, decimals or unit is not known; update dpgm.")
@@ -192,7 +191,7 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
 
 
 def as_domain(domain: DomainLike | None) -> Domain | None:
-    """A domain from what a caller gives: a domain, a mapping or a YAML or JSON file.
+    """The domain given as a `Domain`, a mapping, or the path of a YAML or JSON file.
 
     >>> as_domain({"fields": [{"name": "insured", "kind": "boolean"}]}).width
     2
@@ -209,7 +208,7 @@ def as_domain(domain: DomainLike | None) -> Domain | None:
 
 
 def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "", force: bool = True) -> None:
-    """Write a domain as YAML or JSON, after the file's ending; a `note` goes into YAML comments at the top.
+    """Write a domain as YAML or JSON, depending on the file's ending; `note` becomes YAML comments at the top.
 
     With `force=False` an existing file is refused.
     """
@@ -247,7 +246,7 @@ def _parser(file: Path) -> Any:
     raise UsageError(f"{file}: a domain file must end in .yaml, .yml or .json.")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     plain = dict(pairs)
     if len(plain) < len(pairs):
         raise UsageError("a key occurs twice in one mapping; keep one.")
@@ -260,7 +259,7 @@ def _refuse_constant(_: str) -> None:
 
 def _parse_json(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise UsageError(f"line {error.lineno}: is not JSON; correct it.") from None
     except RecursionError:
@@ -271,7 +270,7 @@ def _parse_yaml(text: str) -> object:
     import yaml
 
     class Strict(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Plain values only, no key twice."""
+        """Safe YAML loader that refuses duplicate keys."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [key.value for key, _ in node.value]
@@ -281,19 +280,19 @@ def _parse_yaml(text: str) -> object:
             return mapping
 
     try:
-        # Composing nested nodes recurses in C and would end the process: look at the depth first.
+        # Composing deeply nested nodes overflows the C stack and kills the process, so check the depth first.
         depth = 0
         for event in yaml.parse(text, Loader=Strict):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 raise UsageError("is nested too deeply for a domain.")
         return yaml.load(text, Loader=Strict)
+    except UsageError:
+        raise
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise UsageError(
             f"line {line}: is not plain YAML (tags such as !!python are refused); correct it."
         ) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
+    except (yaml.YAMLError, RecursionError, ValueError):
         raise UsageError("is not plain YAML; correct it.") from None

@@ -1,7 +1,7 @@
-"""The kinds of field that hold labels: item sets, images, categories, booleans; and columns that are not modelled.
+"""Field classes for item sets, images, categories and booleans, and for columns that are not modelled.
 
-A field is *open* where its values are not listed but found privately when a generator is fitted (`discover`): until
-then its width is a nominal, public number that plans are made with.
+A field is *open* if its values are not listed but found privately when a generator is fitted (`discover`). Until then
+its width is a nominal, public number that plans are made with.
 """
 
 from collections.abc import Iterable, Sized
@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgm.errors import ResourceError, UsageError
 
 Label: TypeAlias = str | int
+Codes: TypeAlias = NDArray[np.int64]  # positions within a field, or labels by their number in a vocabulary
 MAX_LEVELS = 256
 MAX_WIDTH = 10_000_000
 MAX_LABEL_BYTES = 1024
-# What a plan assumes of fields whose values are not known yet. Budget shares follow from widths, weakly: an item set of
-# a few hundred values and a column of some twenty is what retail, web and census data have.
+# The widths that a plan assumes for fields whose values are not known yet. Budget shares depend on widths only weakly;
+# item sets of a few hundred items and columns of about twenty values are typical of retail, web and census data.
 NOMINAL_ITEMS = 300
 NOMINAL_VALUES = 20
 OTHER = "(other)"  # stands for every value that a field with `other` does not list
@@ -26,7 +28,7 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Column:
-    """What all columns have: a name that the column of a file can have."""
+    """Base class of all columns: checks the name."""
 
     name: str
 
@@ -43,44 +45,44 @@ class Column:
         return UsageError(f"field {self.name!r}: {rule}.")
 
     def _set(self, key: str, value: object) -> None:
-        """Set an attribute, while the column is being made."""
+        """Set an attribute of the frozen dataclass from within `__post_init__`."""
         object.__setattr__(self, key, value)
 
 
 class Modelled(Column):
-    """What fields have: positions for values, and one more at the end for a missing value where that may be."""
+    """Base class of fields: one position per value and, if values may be missing, a last one for "missing"."""
 
-    _nominal: ClassVar[int] = NOMINAL_VALUES
+    _nominal_count: ClassVar[int] = NOMINAL_VALUES
 
     @property
-    def _values(self) -> int | None:
-        """How many values have positions; None while they are to be found."""
+    def _value_count(self) -> int | None:
+        """Number of values with a position; None for an open field."""
         return None
 
     @property
-    def _names(self) -> list[str]:
-        """Names of the positions of values."""
+    def _value_names(self) -> list[str]:
+        """Readable names of the positions of values."""
         return []
 
     @property
     def is_open(self) -> bool:
-        """Whether values, bounds or bins are still to be found."""
-        return self._values is None
+        """Whether values, bounds or bins are still to be discovered."""
+        return self._value_count is None
 
     @property
     def width(self) -> int:
-        """Positions this field takes in the binary vector."""
-        values = self._nominal if self._values is None else self._values
-        return values + bool(getattr(self, "missing", False) is not False)
+        """Number of positions in the binary vector; nominal for an open field."""
+        values = self._nominal_count if self._value_count is None else self._value_count
+        return values + (getattr(self, "missing", False) is not False)
 
     @property
     def position_names(self) -> list[str]:
-        """A readable name per position; none while they are to be found."""
+        """A readable name per position; empty for an open field."""
         missing = getattr(self, "missing", False) and not self.is_open
-        return [*self._names, f"{self.name} missing"] if missing else self._names
+        return [*self._value_names, f"{self.name} missing"] if missing else self._value_names
 
     def _checked_labels(self, labels: Iterable[Label], what: str, discover: object) -> tuple[Label, ...]:
-        """The labels as a tuple: none with `discover`; else at least one, distinct, all texts or all whole numbers."""
+        """Labels as a tuple: empty with `discover`; otherwise one or more, distinct, all texts or all integers."""
         if not isinstance(discover, bool):
             raise self._wrong("`discover` must be true or false")
         if discover and labels:
@@ -105,7 +107,7 @@ class Modelled(Column):
 
 
 def _broken_rule(label: object) -> str:
-    """Which rule a label breaks."""
+    """The rule that a label breaks, as a message; empty if it is valid."""
     if isinstance(label, str):
         try:
             size = len(label.encode())
@@ -120,7 +122,7 @@ def _broken_rule(label: object) -> str:
 
 
 def is_whole(value: object, low: int, high: int | None = None) -> bool:
-    """Whether a value is a whole number in a range, not a boolean."""
+    """Whether a value is an integer (not a boolean) from `low` to `high`."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return whole and low <= value and (high is None or value <= high)  # type: ignore[operator]
 
@@ -129,13 +131,13 @@ def is_whole(value: object, low: int, high: int | None = None) -> bool:
 class ItemSet(Modelled):
     """Any subset of `items`; one Bernoulli output per item.
 
-    With `discover` the items are not listed: those that many records hold are found privately.
+    With `discover` the items are not listed: those that occur in many records are found privately.
     """
 
     items: tuple[Label, ...] = ()
     discover: bool = False
     kind: Literal["items"] = "items"
-    _nominal = NOMINAL_ITEMS
+    _nominal_count = NOMINAL_ITEMS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,11 +146,11 @@ class ItemSet(Modelled):
             raise self._wrong("item numbers must not be negative")
 
     @property
-    def _values(self) -> int | None:
+    def _value_count(self) -> int | None:
         return None if self.discover else len(self.items)
 
     @property
-    def _names(self) -> list[str]:
+    def _value_names(self) -> list[str]:
         return [str(item) for item in self.items]
 
 
@@ -156,9 +158,9 @@ class ItemSet(Modelled):
 class Image(Modelled):
     """An image of public height, width and number of grey levels: an item set with a shape.
 
-    A pixel of `levels` grey levels 0 .. L-1 is L-1 positions, of which the t-th (from 0) is filled where the level is
-    above t; so two levels are a binary image, whose items are the pixel numbers. All first positions come first,
-    row by row, then all second ones.
+    A pixel with L = `levels` grey levels 0 .. L-1 has L-1 positions; position t (from 0) is set if the level exceeds t.
+    A binary image has two levels, and its items are the pixel numbers. The positions t = 0 of all pixels come first,
+    in row-major order, then those of t = 1, and so on.
     """
 
     height: int
@@ -177,21 +179,21 @@ class Image(Modelled):
 
     @property
     def pixels(self) -> int:
-        """Pixels of the image."""
+        """Number of pixels."""
         return self.height * self.columns
 
     @property
     def items(self) -> range:
-        """Position numbers; of a binary image the pixel numbers, row by row."""
+        """Position numbers; for a binary image, pixel numbers in row-major order."""
         return range(self.width)
 
     @property
-    def _values(self) -> int:
+    def _value_count(self) -> int:
         return self.pixels * (self.levels - 1)
 
     @property
-    def _names(self) -> list[str]:
-        """Row and column of the pixel, and beyond two levels the level that it exceeds."""
+    def _value_names(self) -> list[str]:
+        """Row and column of the pixel, followed by the level it exceeds if there are more than two."""
         names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
         return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
 
@@ -200,10 +202,9 @@ class Image(Modelled):
 class Categorical(Modelled):
     """Exactly one of `values`, or missing; a softmax output.
 
-    With `missing` the last position stands for a missing value. With `other` the last of the values is `(other)`, and
-    every text that is not listed counts as that. With `discover` the values are not listed: those that many records
-    hold are found privately, and the others count as `(other)`, or as missing where all that were found are whole
-    numbers.
+    With `missing` the last position stands for a missing value. With `other` the last value is `(other)`, which every
+    text that is not listed counts as. With `discover` the values are not listed: those that occur in many records are
+    found privately, and the rest count as `(other)`, or as missing if all values found are whole numbers.
     """
 
     values: tuple[Label, ...] = ()
@@ -223,11 +224,11 @@ class Categorical(Modelled):
         self._set("missing", self.missing or self.discover)
 
     @property
-    def _values(self) -> int | None:
+    def _value_count(self) -> int | None:
         return None if self.discover else len(self.values)
 
     @property
-    def _names(self) -> list[str]:
+    def _value_names(self) -> list[str]:
         return [f"{self.name}={value}" for value in self.values]
 
 
@@ -239,23 +240,23 @@ class Boolean(Modelled):
     kind: Literal["boolean"] = "boolean"
 
     @property
-    def _values(self) -> int:
+    def _value_count(self) -> int:
         return 2
 
     @property
-    def _names(self) -> list[str]:
+    def _value_names(self) -> list[str]:
         return [f"{self.name}=false", f"{self.name}=true"]
 
 
 @dataclass(frozen=True)
 class Identifier(Column):
-    """A column that identifies people: never read; samples carry fresh identifiers of their own."""
+    """A column that identifies people: never read; samples get freshly drawn identifiers."""
 
     kind: Literal["identifier"] = "identifier"
 
 
 @dataclass(frozen=True)
 class Ignored(Column):
-    """A column that is left out: never read, and not in samples."""
+    """A column that is never read and does not appear in samples."""
 
     kind: Literal["ignored"] = "ignored"
