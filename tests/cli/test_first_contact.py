@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import dpgm
 from dpgm.cli.app import run
 from dpgm.data.domain import Numeric
-from dpgm.data.number_cells import BOUND_SLOTS, bound_slot
+from dpgm.data.number_grids import BOUND_SLOTS, bound_slot
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 from dpgm.synthesis.number_shapes import estimate_bounds
 

@@ -22,8 +22,9 @@ from dpgm.data.domain import (
     Numeric,
 )
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_cells import draw_shaped, grid_of, shaped_codes
+from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.number_fields import NumberFormat
+from dpgm.data.number_grids import grid_of
 from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
 from dpgm.data.read.frames import as_records
 from dpgm.errors import BudgetError

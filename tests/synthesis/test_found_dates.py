@@ -11,7 +11,7 @@ import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import Date, DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_cells import YEARS, unit_slot, year_range, year_slot
+from dpgm.data.number_grids import YEARS, unit_slot, year_range, year_slot
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.synthesis.discovery_rules import RULES

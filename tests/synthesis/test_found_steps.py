@@ -11,7 +11,7 @@ import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_cells import MOST_PLACES, places_slot
+from dpgm.data.number_grids import MOST_PLACES, places_slot
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import domain_of_schema
 from dpgm.errors import UsageError

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dpgm.data.domain import Numeric
-from dpgm.data.number_cells import BOUND_SLOTS, bound_slot, draw_shaped, grid_of, shaped_codes
+from dpgm.data.number_bins import draw_shaped, shaped_codes
+from dpgm.data.number_grids import BOUND_SLOTS, bound_slot, grid_of
 from dpgm.synthesis.discovery_rules import RULES
 from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_number
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import Domain, Numeric
-from dpgm.data.number_cells import draw_shaped, shaped_codes
+from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.verdict import column_faults
 

@@ -1,10 +1,10 @@
-"""Fields of numbers and of dates, as users state them (`number_cells` has them as they are modelled).
+"""Field classes for numbers, dates and date-times, as users state them.
 
-Numbers that come in steps (whole numbers, decimals, dates, times) are kept in *ticks*, whole multiples of the step
-since 0 or since 1970: exact, and one code path for all of them. Numbers without a stated step are their own ticks.
+Numbers with a step (whole numbers, decimals, dates, date-times) are stored in *ticks*, whole multiples of the step
+since 0 or since 1970: exact, and one code path for all of them. The tick of a real number is the number itself.
 
-A `Numeric` with `bins` is closed: that many equal bins, values uniform within each. Without, and a `Date` or
-`DateTime`, it is open: how it is modelled is found privately when a generator is fitted, as a `ShapedNumber`.
+A `Numeric` with `bins` is closed: equal bins, values uniform within each. A `Numeric` without bins, a `Date` and a
+`DateTime` are open: a fit discovers their bins privately and turns them into a `ShapedNumber` (module `number_bins`).
 """
 
 import datetime
@@ -23,7 +23,7 @@ from dpgm.data.fields import Modelled, is_whole
 MAX_BINS = 100_000
 MAX_DECIMALS = 12
 _LONGEST_PATTERN = 100
-LARGEST_TICK = 2**52  # whole numbers up to it are exact in double precision, and so are their sums of two
+LARGEST_TICK = 2**52  # whole numbers up to this, and sums of two of them, are exact in double precision
 DISCOVER: Literal["discover"] = "discover"
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -33,12 +33,12 @@ Unit: TypeAlias = Literal["day", "hour", "minute", "second"]
 NumberKind: TypeAlias = Literal["integer", "decimal", "real", "date", "datetime"]
 
 SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-FIRST_YEAR, LAST_YEAR = 1900, 2099  # between which ranges of dates are found: people alive and their appointments
+FIRST_YEAR, LAST_YEAR = 1900, 2099  # discovered date ranges lie in between: living people and their appointments
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How ticks and values of a field belong together."""
+    """How the values of a field are converted to ticks."""
 
     kind: NumberKind
     decimals: int = 0
@@ -46,22 +46,22 @@ class NumberFormat:
 
     @property
     def in_steps(self) -> bool:
-        """Whether values come in steps, so that ticks are whole numbers."""
+        """Whether values have a step, so that ticks are whole numbers."""
         return self.kind != "real"
 
     def tick(self, value: float) -> float:
-        """The tick of a number (not of dates)."""
+        """The tick of a number (not for dates)."""
         return float(round(value * 10**self.decimals)) if self.in_steps else float(value)
 
     def ticks(self, values: Floats) -> Floats:
-        """Ticks of numbers, far ones brought to where doubles are exact."""
+        """Ticks of numbers, clipped to the range in which doubles are exact."""
         if not self.in_steps:
             return values
-        near = np.clip(values, -LARGEST_TICK, LARGEST_TICK)  # first, or a far value's overflow would be warned of
-        return np.clip(np.rint(near * 10.0**self.decimals), -LARGEST_TICK, LARGEST_TICK)
+        clipped = np.clip(values, -LARGEST_TICK, LARGEST_TICK)  # before scaling, which could overflow
+        return np.clip(np.rint(clipped * 10.0**self.decimals), -LARGEST_TICK, LARGEST_TICK)
 
     def text(self, tick: float) -> str:
-        """A tick as people write the value."""
+        """The value of a tick as text."""
         if self.kind == "date":
             return _date_text(tick * 86_400)[:10]
         if self.kind == "datetime":
@@ -80,15 +80,15 @@ def _date_text(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Numeric(Modelled):
-    """A number in [low, high]; values outside are brought to the nearer end.
+    """A number in [low, high]; values outside are clamped.
 
-    With `bins` the field is closed: that many equal bins, a softmax output, decoded uniformly within the bin. Without,
-    it is open: popular values, bins of about equal weight and the shape within them are found privately; `low` and
-    `high` may be "discover", too. With `integer` both ends are whole numbers that can occur; `decimals` is the number
-    of places otherwise, and may be "discover" together with low and high. `specials` are values with a meaning of their
-    own (-1 for "never"), `scale` says how finely small and large numbers are told apart. With `missing` the last
-    position stands for a missing value; an open field
-    may be missing unless `missing` is False.
+    With `bins` the field is closed: a softmax output over equal bins, decoded uniformly within the bin. Without, it is
+    open: popular values, bins of about equal weight and the distribution within them are found privately, and `low`
+    and `high` may be "discover". With `integer`, values are whole numbers from low to high inclusive; otherwise
+    `decimals` is the number of decimal places, which may be "discover" together with low and high. `specials` are
+    values with a meaning of their own (-1 for "never"); `scale` is the resolution: the same everywhere (linear) or
+    finer for small numbers (log). With `missing` the last position stands for a missing value; an open field may be
+    missing unless `missing` is False.
     """
 
     low: Bound
@@ -157,12 +157,12 @@ class Numeric(Modelled):
 
     @property
     def finds_step(self) -> bool:
-        """Whether the number of places is to be found."""
+        """Whether the number of decimal places is to be discovered."""
         return self.decimals == DISCOVER
 
     @property
     def format(self) -> NumberFormat:
-        """Whole numbers, decimals or reals (also where the number of places is to be found)."""
+        """Integer, decimal or real; real also while the number of decimal places is to be discovered."""
         if self.integer or self.decimals == 0:
             return NumberFormat("integer")
         if self.decimals is None or isinstance(self.decimals, str):
@@ -171,21 +171,21 @@ class Numeric(Modelled):
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks; None where they are to be found."""
+        """Low and high in ticks; None if to be discovered."""
         low, high = (None if isinstance(bound, str) else self.format.tick(bound) for bound in (self.low, self.high))
         return low, high
 
     @property
     def special_ticks(self) -> tuple[float, ...]:
-        """Values with a meaning of their own, in ticks."""
+        """`specials` in ticks, sorted."""
         return tuple(sorted({self.format.tick(value) for value in self.specials}))
 
     @property
-    def _values(self) -> int | None:
+    def _value_count(self) -> int | None:
         return self.bins
 
     @property
-    def _names(self) -> list[str]:
+    def _value_names(self) -> list[str]:
         if self.bins is None or isinstance(self.low, str) or isinstance(self.high, str):
             return []
         step = (self.high - self.low) / self.bins
@@ -194,7 +194,7 @@ class Numeric(Modelled):
 
 
 class _Moments(Modelled):
-    """What dates and date-times have in common: they are open, and whole steps since 1970."""
+    """Base class of dates and date-times, which are open fields with ticks since 1970."""
 
     low: str
     high: str
@@ -210,7 +210,7 @@ class _Moments(Modelled):
         ends = []
         for key in ("low", "high"):
             bound = getattr(self, key)
-            if isinstance(bound, datetime.date):  # YAML reads dates as such
+            if isinstance(bound, datetime.date):  # YAML parses dates
                 bound = bound.isoformat()
                 self._set(key, bound)
             try:
@@ -228,12 +228,12 @@ class _Moments(Modelled):
 
     @property
     def _step(self) -> int:
-        """Seconds of one tick."""
+        """Seconds per tick."""
         return SECONDS["day"]
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high in ticks, None where they are to be found; of the time since another date, from 0 on."""
+        """Low and high in ticks, None if to be discovered; with `after`, bounds of the time since that date."""
         low, high = (
             None if bound == DISCOVER else _iso_seconds(bound) // self._step for bound in (self.low, self.high)
         )
@@ -243,18 +243,18 @@ class _Moments(Modelled):
 
     @property
     def scale(self) -> Scale:
-        """Dates are equally fine everywhere; times since another date are finer where they are short."""
+        """Linear for dates; finer for short times since another date."""
         return "linear" if self.after is None else "auto"
 
 
 @dataclass(frozen=True)
 class Date(_Moments):
-    """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); open, as a `Numeric` without bins is.
+    """A day from `low` to `high` (ISO texts such as 2020-01-31, or dates); an open field, like `Numeric` without bins.
 
-    `low` and `high` may be "discover": the calendar years between 1900 and 2099 that dates lie in are found privately.
-    `pattern` says how a text file writes it, in the notation of strptime ("%d.%m.%Y"); by default as ISO dates are.
-    `after` names another date that this one never comes before: then the time since is modelled, so that a discharge
-    comes as long after its admission as discharges do (an earlier one counts as the same day).
+    `low` and `high` may be "discover": the range of calendar years, between 1900 and 2099, is then found privately.
+    `pattern` is the date format of text files, in strptime notation ("%d.%m.%Y"); ISO by default.
+    `after` names another date that never comes later than this one. Then the time since that date is modelled, so that
+    stays between admission and discharge have realistic lengths; an earlier date counts as the same day.
     """
 
     low: str
@@ -267,15 +267,15 @@ class Date(_Moments):
 
     @property
     def format(self) -> NumberFormat:
-        """Days; a number of them where the time since another date is modelled."""
+        """Days since 1970; with `after`, a number of days."""
         return NumberFormat("date" if self.after is None else "integer")
 
 
 @dataclass(frozen=True)
 class DateTime(_Moments):
-    """A moment from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, as a `Date` is.
+    """A date-time from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, like `Date`.
 
-    `unit` may be "discover": whether moments are whole days, hours, minutes or seconds is found privately, together
+    `unit` may be "discover": whether values are whole days, hours, minutes or seconds is then found privately, together
     with `low` and `high`.
     """
 
@@ -300,7 +300,7 @@ class DateTime(_Moments):
 
     @property
     def finds_step(self) -> bool:  # type: ignore[override]
-        """Whether the unit is to be found."""
+        """Whether the unit is to be discovered."""
         return self.unit == DISCOVER
 
     @property
@@ -309,7 +309,7 @@ class DateTime(_Moments):
 
     @property
     def format(self) -> NumberFormat:
-        """Steps of the unit (seconds where it is to be found); a number of them since another moment."""
+        """Steps of the unit since 1970 (seconds while the unit is to be discovered); with `after`, a number of them."""
         unit: Unit = "second" if self.unit == "discover" else self.unit
         return NumberFormat("integer") if self.after is not None else NumberFormat("datetime", unit=unit)
 
@@ -318,17 +318,17 @@ OpenNumber: TypeAlias = Numeric | Date | DateTime
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number, not a boolean."""
-    # Compared, since a whole number may be too large for a float.
+    """Whether a value is a number (not a boolean) that fits a finite float."""
+    # A comparison, because converting a huge integer to float would raise.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_pattern(pattern: object) -> bool:
-    """Whether something is a pattern of dates, as for strptime."""
+    """Whether a value is a plausible strptime pattern."""
     return isinstance(pattern, str) and "%" in pattern and len(pattern) <= _LONGEST_PATTERN and "\0" not in pattern
 
 
 def _iso_seconds(text: str) -> float:
-    """Seconds since 1970 of an ISO date or time, without its time zone."""
+    """Seconds since 1970 of an ISO date or date-time, ignoring its time zone."""
     moment = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
     return (moment - datetime.datetime(1970, 1, 1)).total_seconds()

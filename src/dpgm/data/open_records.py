@@ -23,7 +23,7 @@ from dpgm.data.domain import (
     ShapedNumber,
 )
 from dpgm.data.fields import OTHER
-from dpgm.data.number_cells import shaped_codes
+from dpgm.data.number_bins import shaped_codes
 from dpgm.data.number_fields import SECONDS
 from dpgm.data.records import Records, row_pointers
 from dpgm.errors import ResourceError, UsageError

@@ -31,7 +31,7 @@ from dpgm.data.domain import (
 )
 from dpgm.data.fields import OTHER
 from dpgm.data.items import Items, KnownItems, cell_lists, flat_column, set_codes
-from dpgm.data.number_cells import bin_of, draw_in_bin, draw_shaped, shaped_codes
+from dpgm.data.number_bins import bin_of, draw_in_bin, draw_shaped, shaped_codes
 from dpgm.data.number_fields import SECONDS, NumberFormat
 from dpgm.data.open_records import (
     CodeColumn,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.data.number_cells import (
+from dpgm.data.number_grids import (
     BOUND_SLOTS,
     HOURS,
     STEP_SLOTS,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
-from dpgm.data.number_cells import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.data.number_fields import LARGEST_TICK, OpenNumber
+from dpgm.data.number_grids import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.synthesis.discovery_rules import DiscoveryRules
 
@@ -153,8 +153,8 @@ def estimate_cells(
     as far as they differ from what the groups around suggest by more than noise does. Far out, where no group stands
     out, there is nothing. `found` is whether either end of the range is not stated.
     """
-    at = len(grid.apart)
-    apart = np.array(grid.apart, dtype=np.int64)
+    at = len(grid.separate)
+    apart = np.array(grid.separate, dtype=np.int64)
     ends = (found[0] & (apart == 0)) | (found[1] & (apart == grid.cells - 1))
     ends &= np.array(grid.edges)[apart] != 0  # many people have none of something
     least = np.where(ends | (std > rules.apart_noise * total), rules.apart_seen * std, 0.0)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from dpgm import validation
 from dpgm.data.domain import Date, DateTime, Domain, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_cells import MOST_PLACES, UNITS
 from dpgm.data.number_fields import OpenNumber
+from dpgm.data.number_grids import MOST_PLACES, UNITS
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT, cost
