@@ -1,1 +1,1 @@
-"""The synthesizer (Algorithm 1): configuration, plan, fit, release."""
+"""From a request to a release and samples of it: plan, fit, checkpoint, certificate, verification."""

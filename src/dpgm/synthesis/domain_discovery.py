@@ -1,13 +1,13 @@
-"""Discovery of a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
+"""Private discovery of a domain: the first stage of a fit whose domain leaves values, bounds or bins open.
 
-    bounds       which powers of two numbers lie between, or which years dates lie in, where the domain leaves it open,
-                 and their steps: places after the point, or whole days, hours, minutes, seconds
-    values       items, categories and exact numbers that many records hold, by a threshold
+    bounds       the range of numbers (between powers of two) and dates (in years) whose bounds are not stated, and
+                 their step: decimal places, or whole days, hours, minutes, seconds
+    values       items, categories and exact numbers that many records have, found by a noisy threshold
     histograms   every number over a public grid
-    recode       the private rows, record by record, into the domain that follows from these
+    recode       the private rows, record by record, into the closed domain that follows from these
 
-Each is a mechanism of the plan like any other; what follows from their noisy answers is post-processing. The stage
-knows nothing of the family that is fitted afterwards, which sees an ordinary domain.
+The first three are mechanisms of the plan like any other; everything derived from their noisy answers is
+post-processing. The family that is fitted afterwards sees an ordinary closed domain.
 """
 
 import re
@@ -49,7 +49,7 @@ from dpgm.synthesis.number_shapes import (
     shape_number,
 )
 
-Bounds: TypeAlias = dict[str, tuple[float, float]]  # of numbers by name, in ticks
+Bounds: TypeAlias = dict[str, tuple[float, float]]  # low and high in ticks, by field name
 VALUES = "discovered values"
 MEASURES = in_words(
     BoundHistograms.words,
@@ -57,15 +57,15 @@ MEASURES = in_words(
     NumberHistograms.words,
 )
 
-_LONGEST_NAME = 40  # characters of a field, in sentences
+_LONGEST_NAME = 40  # characters of a field's name in sentences
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
-# -- what a plan must pay for ------------------------------------------------------------------------------------
+# -- the plan and the certificate --------------------------------------------------------------------------------
 
 
 def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules = RULES) -> tuple[Spend, ...]:
-    """Mechanisms that close an open domain, and the share of the budget (mu²) for each; none for a closed one."""
+    """Mechanisms that close an open domain, each with its share of the budget (mu²); none for a closed domain."""
     if domain is None or not domain.is_open:
         return ()
     numbers = _open_numbers(domain)
@@ -73,28 +73,27 @@ def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules 
     if any(None in field.bounds for _, field in numbers):
         spends.append(Spend(BOUNDS, rules.bounds_share))
     items = any(isinstance(field, ItemSet) and field.discover for field in domain.fields)
-    values = sum(isinstance(field, Categorical) and field.discover for field in domain.fields)
-    values += sum(needs_atoms(field, *field.bounds) for _, field in numbers)
+    values = _single_valued(domain)
     if items or values:
-        share = min(rules.values_share + rules.more_values * (values - 1), rules.most_values)
+        share = min(rules.values_share + rules.values_share_extra * (values - 1), rules.values_share_limit)
         spends.append(Spend(VALUES, rules.items_share if items else share, delta=rules.delta_share * delta))
     if numbers:
-        more = rules.histogram_share + rules.more_histograms * (len(numbers) - 1)
-        spends.append(Spend(HISTOGRAMS, min(more, rules.most_histograms)))
+        more = rules.histogram_share + rules.histogram_share_extra * (len(numbers) - 1)
+        spends.append(Spend(HISTOGRAMS, min(more, rules.histogram_share_limit)))
     return tuple(spends)
 
 
 def with_discovery(
     domain: Domain | None, spends: Sequence[Spend], delta: float, rules: DiscoveryRules = RULES
 ) -> tuple[Spend, ...]:
-    """The spends of a family, scaled down to what discovery leaves, after those of discovery."""
+    """The spends of discovery, and those of a family scaled down to what discovery leaves."""
     first = discovery_spends(domain, delta, rules)
     left = 1 - sum(spend.share for spend in first)
     return (*first, *(replace(spend, share=spend.share * left) for spend in spends))
 
 
 def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = RULES) -> tuple[str, ...]:
-    """What was found privately and at what cost, in sentences that the certificate and the README carry."""
+    """What was found privately and at what cost, in sentences for the certificate and the README."""
     sentences = []
     labelled = [field for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open]
     if found := [repr(field.name) for field in labelled]:
@@ -135,7 +134,7 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 @dataclass(frozen=True)
 class DiscoveredDomain:
-    """A domain that leaves nothing open, and the noisy sum of every position where all of them were discovered."""
+    """A closed domain, and the noisy sum of every position if all positions were discovered."""
 
     domain: Domain
     sums: NDArray[np.float64] | None = None
@@ -144,9 +143,9 @@ class DiscoveredDomain:
 def discover_domain(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules = RULES
 ) -> DiscoveredDomain:
-    """The domain with everything found that it left open; the gateway's rows are recoded into it.
+    """Close the domain by private queries, and recode the gateway's rows into it.
 
-    A closed domain comes back as it is, and nothing is released.
+    A closed domain is returned unchanged, and nothing is released.
     """
     if not domain.is_open:
         return DiscoveredDomain(domain)
@@ -171,7 +170,7 @@ def _open(rows: Records) -> OpenRecords:
 
 
 def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
-    """The noisy sums of all positions, or None if the domain has others than discovered items."""
+    """The noisy sums of all positions; None if the domain has positions other than discovered items."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
     positions = [
         (field.name, str(item)) for field in closed.fields if isinstance(field, ItemSet) for item in field.items
@@ -182,12 +181,12 @@ def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
 
 
 def _by_years(field: OpenNumber) -> bool:
-    """Whether the range of a field is found in calendar years."""
+    """Whether the range of a field is found in calendar years, not between powers of two."""
     return field.format.kind in ("date", "datetime")
 
 
 def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
-    """Fields of numbers and dates that are open, with their places."""
+    """The open fields of numbers and dates, each with its place in the domain."""
     return [
         (at, field)
         for at, field in enumerate(domain.fields)
@@ -195,10 +194,21 @@ def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
     ]
 
 
+def _with_found_atoms(domain: Domain) -> list[OpenNumber]:
+    """Open numbers whose popular values are discovered by the threshold, not counted in cells of their own."""
+    return [field for _, field in _open_numbers(domain) if needs_atoms(field, *field.bounds)]
+
+
+def _single_valued(domain: Domain) -> int:
+    """Number of fields that contribute one value per record to the threshold: categories and numbers."""
+    categories = sum(isinstance(field, Categorical) and field.discover for field in domain.fields)
+    return categories + len(_with_found_atoms(domain))
+
+
 def _discover_bounds(
     gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules
 ) -> tuple[Bounds, dict[str, Field]]:
-    """The ranges of all open numbers in ticks, and the fields whose step was found, with it."""
+    """The ranges of all open numbers in ticks, and the fields whose step was found, completed by it."""
     stepped: dict[str, Field] = {}
     bounds = {
         field.name: (low, high)
@@ -235,7 +245,7 @@ def _discover_bounds(
 
 @dataclass
 class _ValuesOfRecords:
-    """Which records have which of the values to be discovered; worked out once for the same rows."""
+    """Which records have which of the values to be discovered; computed once for the same rows."""
 
     domain: Domain
     ranges: Bounds
@@ -289,16 +299,13 @@ def _discover_values(
 ) -> Discovered:
     if not plan.pays_for(VALUES):
         return Discovered((), ())
-    ranges = {
-        field.name: bounds[field.name] for _, field in _open_numbers(domain) if needs_atoms(field, *field.bounds)
-    }
-    alone = sum(isinstance(field, Categorical) and field.discover for field in domain.fields) + len(ranges)
+    ranges = {field.name: bounds[field.name] for field in _with_found_atoms(domain)}
     sets = sum(isinstance(field, ItemSet) and field.discover for field in domain.fields)
     query = threshold_query(
         _ValuesOfRecords(domain, ranges),
         noise=plan.noise(VALUES),
         delta=plan.mechanism(VALUES).delta,
-        cap=alone + sets * rules.items_cap,
+        cap=_single_valued(domain) + sets * rules.items_cap,
         rows=plan.rows_per_person,
     )
     return gateway.discover(VALUES, query, plan.noise(VALUES))
@@ -312,12 +319,14 @@ def _discover_numbers(
         return {}
     counted = tuple(_counted(at, field, bounds[field.name]) for at, field in numbers)
     measured = ask(gateway, NumberHistograms(counted), plan.noise(HISTOGRAMS))
-    # Every record adds 1/sqrt(n) to each of its n values; where all fields hold one value each, n is their number.
+    # A record adds 1/sqrt(n) to each of its n values; if all fields are single-valued, n is their number.
     fields = len({name for name, _ in found.values}) or 1
     shaped = {}
     parts = measured.statistic.split(measured.value)
     for (_, field), column, counts in zip(numbers, counted, parts, strict=True):
-        missing = counts.missing > rules.missing * measured.std if field.missing is None else field.missing
+        missing = (
+            counts.missing > rules.missing_threshold * measured.std if field.missing is None else field.missing
+        )
         total = plan.records - (max(counts.missing, 0.0) if missing else 0.0)
         special = dict(zip(column.specials, np.maximum(counts.specials, 0.0).tolist(), strict=True))
         total = max(total - sum(special.values()), 1.0)
@@ -343,11 +352,10 @@ def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> Counted
 
 
 def _with_others(domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules) -> set[str]:
-    """The categories that seem to have further values than those found.
+    """The categories that seem to have more values than were found.
 
-    Every record adds the same to each of its values, so that the sums of a field whose values were all found come to as
-    much as those of any other field, less where values are missing. Where nothing is missing, and there are no item
-    sets, that is known beforehand.
+    A record adds the same amount to each of its values, so that the sums of all fields whose values were all found have
+    the same total, less missing values. Without item sets that total is known if nothing is missing.
     """
     names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
     if not names:
@@ -357,15 +365,15 @@ def _with_others(domain: Domain, found: Discovered, plan: FitPlan, rules: Discov
         sums.get(name, []).append(total)
     most = max(sum(totals) for totals in sums.values())
     if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
-        alone = len(names) + sum(needs_atoms(field, *field.bounds) for _, field in _open_numbers(domain))
-        most = max(most, plan.records / alone**0.5)
-    least = rules.others * plan.noise(VALUES)
+        most = max(most, plan.records / _single_valued(domain) ** 0.5)
+    least = rules.other_threshold * plan.noise(VALUES)
     return {
         name for name, totals in sums.items() if most - sum(totals) > least * (len(totals) + 1) ** 0.5 or not totals
     }
 
 
 def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], others: set[str]) -> Field:
+    """The closed field that discovery makes of a field."""
     if field.name in shaped:
         if not isinstance(field, (Date, DateTime)):
             return shaped[field.name].field
@@ -385,7 +393,7 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], other
 
 
 def _typed(labels: Sequence[str]) -> tuple[Label, ...]:
-    """Published labels in their natural order: whole numbers if all of them are, else texts."""
+    """Published labels in ascending order: as whole numbers if all of them are, else as texts."""
     if labels and all(_INTEGER.fullmatch(label) and label != "-0" for label in labels):
         return tuple(sorted(int(label) for label in labels))
     return tuple(sorted(labels))

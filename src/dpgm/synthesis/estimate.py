@@ -1,7 +1,7 @@
-"""How long a fit will take and how much memory it needs, from its plan and the speed of this machine.
+"""Estimates of the time and memory of a fit, from its plan and the speed of this machine.
 
-Nothing here looks at a record: the sizes are those of the plan (records, positions, components, steps, batches), the
-number of items per record is guessed from the domain, and the machine's speed is measured on fixed public numbers.
+No record is read: the sizes are those of the plan (records, positions, components, steps, batches), the number of items
+per record is guessed from the domain, and the machine's speed is measured on a fixed computation.
 """
 
 import os
@@ -17,12 +17,12 @@ from dpgm.strategy.rules import RULES, CostRules, Sizes
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import strategy_of
 
-MOST_OF_MEMORY = 0.9  # of the machine that a fit may need; the rest is for everybody else
+MOST_OF_MEMORY = 0.9  # largest share of the machine's memory that a fit may need
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fit will take: seconds of one process on a machine that does nothing else, and bytes at the most.
+    """The seconds that a fit takes on an otherwise idle machine, and the most bytes of memory it needs.
 
     >>> print(Estimate(700.0, 1_100_000_000))
     about 12 minutes, 1.1 GB
@@ -52,22 +52,21 @@ def estimate_fit(
     processes: int = 1,
     rules: CostRules = RULES,
 ) -> Estimate:
-    """Seconds and bytes of a fit on a CPU of a speed (`machine_speed`), reading not included.
+    """Time and memory of a fit on a CPU of the given speed (see `machine_speed`), without reading the data.
 
-    Rows beyond a quarter of the limit on `memory` stay on the disk; `processes` share the records.
+    Rows beyond a quarter of the `memory` limit stay on disk; `processes` share the records.
     """
     known = Domain.of_items(plan.width or ProductRules().budget.unknown_width) if domain is None else domain
     sizes = Sizes.of(plan.records, known, processes)
     seconds = rules.fixed + sizes.records * (rules.per_record + rules.per_item * sizes.items)
     rows = sizes.row_bytes if memory is None else min(sizes.row_bytes, memory / 4)
-    own = strategy_of(plan.settings.model).work(plan, sizes, domain, rules)
-    return Estimate(
-        (seconds + own.seconds) / speed, int(rules.process + rows + max(rows * rules.joining, own.memory))
-    )
+    work = strategy_of(plan.settings.model).work(plan, sizes, domain, rules)
+    most_bytes = int(rules.process + rows + max(rows * rules.joining, work.memory))
+    return Estimate((seconds + work.seconds) / speed, most_bytes)
 
 
 def check_memory(plan: Plan, domain: Domain, rules: CostRules = RULES) -> None:
-    """Refuse a fit that needs more memory beyond its rows than this machine has, naming what to change."""
+    """Refuse a fit that needs, without its rows, more memory than this machine has."""
     work = strategy_of(plan.settings.model).work(plan, Sizes.of(plan.records, domain), domain, rules)
     needed, available = rules.process + work.memory, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > MOST_OF_MEMORY * available:
@@ -78,9 +77,9 @@ def check_memory(plan: Plan, domain: Domain, rules: CostRules = RULES) -> None:
 
 
 def machine_speed(rules: CostRules = RULES) -> float:
-    """Speed of this machine as a multiple of the one where the rules were measured; takes a tenth of a second.
+    """Speed of this machine relative to the reference machine of the rules; takes a tenth of a second.
 
-    The fastest of several rounds counts, so that what others do on the machine at this moment matters little.
+    The fastest of several rounds counts, so that other work on the machine matters little.
     """
     numbers = torch.linspace(0.01, 0.99, 400 * 300).view(400, 300)
     best = float("inf")

@@ -1,8 +1,8 @@
-"""Whether two fits saw the same rows, told by a keyed digest whose key stays on this machine.
+"""A keyed digest of the rows, by which a resumed fit checks that it reads the same data.
 
 The digest is a sum over records, so neither their order nor the number of processes that share them matters.
-The key lies in the user's own state folder, never beside the digest: whoever gets hold of a checkpoint cannot test
-guesses about its rows. Where no such place can be written there is no digest, and the check is left out.
+The key is stored in the user's own state folder, never next to the digest: whoever obtains a checkpoint cannot test
+guesses about its rows. If the key cannot be stored there is no digest, and the check is left out.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from dpgm.kernels import parallel
 
 
 def fingerprint(records: Records) -> str | None:
-    """A digest of the rows (of all ranks) under this machine's key; None where no key can be kept.
+    """The digest of the rows of all processes under this machine's key; None if no key can be stored.
 
-    Collective in a parallel run; the key is that of rank 0.
+    Collective in a parallel run, with the key of rank 0.
     """
     key = parallel.bytes_from_first(_key() or b"")
     if not key:
@@ -45,7 +45,7 @@ def fingerprint(records: Records) -> str | None:
 
 
 def _digests(records: Records, key: bytes) -> NDArray[np.uint64]:
-    """(2, records): two keyed 64-bit digests of every record, each of the set of its items."""
+    """(2, records): two keyed 64-bit digests of the set of items of every record."""
     secret = np.frombuffer(hashlib.sha512(key).digest(), dtype=np.uint64)
     row = np.repeat(np.arange(len(records)), records.lengths)
     mixed = np.zeros((2, len(records)), dtype=np.uint64)
@@ -57,7 +57,7 @@ def _digests(records: Records, key: bytes) -> NDArray[np.uint64]:
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A bijection of 64-bit words that spreads every bit over all others (the finaliser of splitmix64)."""
+    """Mix the bits of 64-bit words by a bijection (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: NDArray[np.uint64] = words ^ (words >> np.uint64(31))
@@ -65,6 +65,7 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _key() -> bytes | None:
+    """This machine's key, made at its first use; None if it cannot be stored."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     path = Path(base) / "dpgm" / "fingerprint.key"
     try:

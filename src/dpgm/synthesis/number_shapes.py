@@ -1,4 +1,7 @@
-"""From noisy histograms of a number to how it is modelled: popular values, bins, shapes. Post-processing."""
+"""How a number is modelled (range, popular values, bins, shapes), estimated from its noisy histograms.
+
+All of it is post-processing. A count is significant if it exceeds a multiple of the standard deviation of its noise.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,32 +22,33 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shaped:
-    """A closed field, and the position (within it) that most records have."""
+    """A closed field, and its position with the most records."""
 
     field: ShapedNumber
     commonest: int
 
 
 def estimate_bounds(field: OpenNumber, counts: Floats, std: float, rules: DiscoveryRules) -> tuple[float, float]:
-    """Low and high in ticks: as stated, else from the powers of two that enough records lie between."""
-    seen = np.flatnonzero(counts > rules.seen * std)
-    zero = len(counts) // 2  # beyond it numbers have the other sign
-    if not len(seen):
-        seen = np.array([_likeliest(counts / std, zero, field.format.in_steps, rules)])
-    first, last = _with_tails(counts, int(seen[0]), int(seen[-1]), rules.near * std, rules.together)
-    first, last = _with_far_groups(counts, first, last, rules.rows_seen * std)
-    first, last = _with_other_sign(counts, first, last, zero, rules.other_sign * std)
-    first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.beside * std
-    last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.beside * std
+    """Low and high in ticks: as stated, else from the numbers of records between powers of two."""
+    significant = np.flatnonzero(counts > rules.range_threshold * std)
+    zero = len(counts) // 2  # the slot of 0, between the negative and the positive numbers
+    if not len(significant):
+        significant = np.array([_likeliest(counts / std, zero, field.format.in_steps, rules)])
+    first, last = int(significant[0]), int(significant[-1])
+    first, last = _with_tails(counts, first, last, rules.adjacent_threshold * std, rules.max_run)
+    first, last = _with_distant_runs(counts, first, last, rules.run_threshold * std)
+    first, last = _with_other_sign(counts, first, last, zero, rules.other_sign_threshold * std)
+    first -= first not in (0, zero, zero + 1) and counts[first - 1] > rules.one_more_threshold * std
+    last += last not in (zero - 1, zero, len(counts) - 1) and counts[last + 1] > rules.one_more_threshold * std
     in_steps = field.format.in_steps
     found_low, found_high = slot_range(first, in_steps)[0], slot_range(last, in_steps)[1]
-    if in_steps:  # noise may stand out between 0 and 1, where no whole number lies
+    if in_steps:  # noise may be significant between 0 and 1, where there is no whole number
         found_low, found_high = float(np.ceil(found_low)), float(np.floor(found_high))
     return _as_stated(field, found_low, found_high)
 
 
 def _as_stated(field: OpenNumber, found_low: float, found_high: float) -> tuple[float, float]:
-    """The bounds of a field: as stated, else as found, and never empty."""
+    """The bounds of a field: as stated, else as found; the range is never empty."""
     low, high = field.bounds
     if low is None:
         low = found_low if high is None else min(found_low, high - 1)
@@ -54,35 +58,35 @@ def _as_stated(field: OpenNumber, found_low: float, found_high: float) -> tuple[
 
 
 def _likeliest(counts: Floats, zero: int, in_steps: bool, rules: DiscoveryRules) -> int:
-    """The power of two to start from where none stands out from noise: small numbers are likelier than huge ones."""
+    """The power of two to start from if none is significant: small numbers are likelier than huge ones."""
     exponents = np.array([0.0 if at == zero else bound_exponent(at) for at in range(len(counts))])
-    unlikely = rules.far_fetched * np.abs(exponents) + rules.negative * (np.arange(len(counts)) < zero)
+    penalty = rules.size_penalty * np.abs(exponents) + rules.negative_penalty * (np.arange(len(counts)) < zero)
     if in_steps:
-        unlikely[exponents < 0] = np.inf
-    return int(np.argmax(counts - unlikely))
+        penalty[exponents < 0] = np.inf
+    return int(np.argmax(counts - penalty))
 
 
 def estimate_years(
     field: OpenNumber, years: Floats, std: float, step: int, rules: DiscoveryRules
 ) -> tuple[float, float]:
-    """Low and high in ticks (of `step` seconds) of a date: as stated, or by how many records lie in calendar years."""
-    first, last = _clearest(years, rules.rows_seen * std) or (0, YEARS - 1)
-    lone = np.flatnonzero(years > rules.seen * std)
-    first, last = min([first, *lone.tolist()]), max([last, *lone.tolist()])
-    first, last = _with_tails(years, first, last, rules.near * std, rules.together)
-    first -= first > 0 and years[first - 1] > rules.beside * std
-    last += last < YEARS - 1 and years[last + 1] > rules.beside * std
+    """Low and high of a date in ticks (of `step` seconds): as stated, else from the records per calendar year."""
+    first, last = _clearest_run(years, rules.run_threshold * std) or (0, YEARS - 1)
+    single = np.flatnonzero(years > rules.range_threshold * std)
+    first, last = min([first, *single.tolist()]), max([last, *single.tolist()])
+    first, last = _with_tails(years, first, last, rules.adjacent_threshold * std, rules.max_run)
+    first -= first > 0 and years[first - 1] > rules.one_more_threshold * std
+    last += last < YEARS - 1 and years[last + 1] > rules.one_more_threshold * std
     return _as_stated(field, *year_range(first, last, step))
 
 
 def estimate_step(counts: Floats, std: float, rules: DiscoveryRules) -> int:
-    """The finest step (they are counted from coarse to fine) that stands out from noise; else the commonest."""
-    seen = np.flatnonzero(counts > rules.seen * std)
-    return int(seen[-1]) if len(seen) else int(np.argmax(counts))
+    """The finest step (counts go from coarse to fine) with a significant count; else the commonest."""
+    significant = np.flatnonzero(counts > rules.range_threshold * std)
+    return int(significant[-1]) if len(significant) else int(np.argmax(counts))
 
 
 def range_in_places(low: float, high: float, places: int) -> tuple[float, float]:
-    """A range between powers of two, whose outer ends are not part of it, in ticks of so many places after the point.
+    """A range between powers of two, exclusive at its outer ends, in ticks of `places` decimal places.
 
     >>> range_in_places(0.5, 4.0, 1), range_in_places(-2.0, 0.0, 0)
     ((5.0, 39.0), (-1.0, 0.0))
@@ -94,42 +98,42 @@ def range_in_places(low: float, high: float, places: int) -> tuple[float, float]
     return first, max(last, first + 1)
 
 
-def _with_far_groups(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:
-    """The range widened by neighbours beyond a gap that stand out together: most people have 0, the others money."""
-    below, above = _clearest(counts[:first], least), _clearest(counts[last + 1 :], least)
+def _with_distant_runs(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:
+    """The range widened by significant runs beyond a gap: most people have 0, the others an amount of money."""
+    below, above = _clearest_run(counts[:first], least), _clearest_run(counts[last + 1 :], least)
     return first if below is None else below[0], last if above is None else last + 1 + above[1]
 
 
 def _with_other_sign(counts: Floats, first: int, last: int, zero: int, least: float) -> tuple[int, int]:
-    """The range widened by numbers of the same sizes and the other sign: balances, of which some are below 0."""
+    """The range widened by numbers of the same sizes with the other sign, such as negative balances."""
     if first <= zero <= last:
         return first, last
     start, stop = 2 * zero - last, 2 * zero - first
-    found = _clearest(counts[start : stop + 1], least)
+    found = _clearest_run(counts[start : stop + 1], least)
     if found is None:
         return first, last
     return min(first, start + found[0]), max(last, start + found[1])
 
 
-def _clearest(counts: Floats, least: float) -> tuple[int, int] | None:
-    """First and last of the neighbours whose sum stands out most from noise; None where none does by `least`."""
-    upto = np.concatenate([[0.0], np.cumsum(counts)])
-    at = np.arange(len(upto))
-    sizes = at[None, :] - at[:, None]
-    sums = upto[None, :] - upto[:, None]
-    clear = np.where(sizes > 0, sums / np.sqrt(np.maximum(sizes, 1)), -np.inf)
-    if clear.max() < least:
+def _clearest_run(counts: Floats, least: float) -> tuple[int, int] | None:
+    """First and last slot of the run with the largest sum / sqrt(length); None if that is below `least`."""
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+    at = np.arange(len(cumulative))
+    lengths = at[None, :] - at[:, None]
+    sums = cumulative[None, :] - cumulative[:, None]
+    clarity = np.where(lengths > 0, sums / np.sqrt(np.maximum(lengths, 1)), -np.inf)
+    if clarity.max() < least:
         return None
-    first, after = np.unravel_index(int(np.argmax(clear)), clear.shape)
+    first, after = np.unravel_index(int(np.argmax(clarity)), clarity.shape)
     return int(first), int(after) - 1
 
 
-def _with_tails(counts: Floats, first: int, last: int, least: float, together: int) -> tuple[int, int]:
-    """The range widened at both ends by neighbours, up to so many at a time, that stand out together."""
+def _with_tails(counts: Floats, first: int, last: int, least: float, max_run: int) -> tuple[int, int]:
+    """The range widened at both ends by adjacent significant runs of up to `max_run` slots."""
 
     def outermost(counts: Floats, last: int) -> int:
         while True:
-            sums = np.cumsum(counts[last + 1 : last + 1 + together])
+            sums = np.cumsum(counts[last + 1 : last + 1 + max_run])
             clear = np.flatnonzero(sums > least * np.sqrt(np.arange(1, len(sums) + 1)))
             if not len(clear):
                 return last
@@ -147,69 +151,70 @@ def estimate_cells(
     rules: DiscoveryRules,
     found: tuple[bool, bool] = (False, False),
 ) -> Floats:
-    """How many records lie in every cell: not negative, and `total` in all.
+    """Estimated number of records in every cell: not negative, and `total` in all.
 
-    From coarse to fine: what a group holds is shared out among its parts by their own noisy counts, which are trusted
-    as far as they differ from what the groups around suggest by more than noise does. Far out, where no group stands
-    out, there is nothing. `found` is whether either end of the range is not stated.
+    From coarse to fine: the records of a group are divided among its parts by their own noisy counts, which are trusted
+    as far as they differ from what neighbouring groups suggest by more than noise does. Beyond the outermost
+    significant group there are none. `found` says of either end of the range whether it was discovered, not stated.
     """
     at = len(grid.separate)
-    apart = np.array(grid.separate, dtype=np.int64)
-    ends = (found[0] & (apart == 0)) | (found[1] & (apart == grid.cells - 1))
-    ends &= np.array(grid.edges)[apart] != 0  # many people have none of something
-    least = np.where(ends | (std > rules.apart_noise * total), rules.apart_seen * std, 0.0)
-    alone = np.where(noisy[:at] > least, _believed(noisy[:at], std, rules.rare_apart), 0.0)
-    alone *= min(1.0, total / max(float(alone.sum()), 1e-12))
-    above, mass = np.array([0]), np.array([max(total - float(alone.sum()), 0.0)])
+    separate = np.array(grid.separate, dtype=np.int64)
+    found_ends = (found[0] & (separate == 0)) | (found[1] & (separate == grid.cells - 1))
+    found_ends &= np.array(grid.edges)[separate] != 0  # at 0 there often are many records
+    least = np.where(found_ends | (std > rules.noisy_share * total), rules.separate_threshold * std, 0.0)
+    own = np.where(noisy[:at] > least, _shrunk(noisy[:at], std, rules.empty_odds_separate), 0.0)
+    own *= min(1.0, total / max(float(own.sum()), 1e-12))
+    above, mass = np.array([0]), np.array([max(total - float(own.sum()), 0.0)])
     for starts in grid.levels:
         counts = noisy[at : at + len(starts)].copy()
         at += len(starts)
         if len(starts) == grid.cells:
-            counts[apart] = -np.inf
+            counts[separate] = -np.inf
         parts = np.zeros(len(starts))
         borders = np.searchsorted(starts, [*above, grid.cells])
         slopes = _slopes(mass, np.append(above, grid.cells))
         for group, (first, last) in enumerate(pairwise(borders.tolist())):
             sizes = np.diff([*starts[first:last], grid.cells if last == len(starts) else starts[last]])
-            own = counts[first:last]
-            possible = own > -np.inf
+            group_counts = counts[first:last]
+            possible = group_counts > -np.inf
             if len(mass) == 1 and len(grid.levels) > 1:
-                possible &= _within_sight(own, std, float(mass[0]), len(apart) + 1, rules)
+                possible &= _visible(group_counts, std, float(mass[0]), len(separate) + 1, rules)
             if possible.any():
                 middles = starts[first:last] + sizes / 2
                 middle = np.average(middles[possible], weights=sizes[possible])
                 shares = (sizes * np.maximum(1 + slopes[group] * (middles - middle), 0.0))[possible]
                 shares = shares / shares.sum()
-                part = _shared_out(own[possible], shares, float(mass[group]), std, rules)
-                parts[first:last][possible] = part
+                divided = _divided(group_counts[possible], shares, float(mass[group]), std, rules)
+                parts[first:last][possible] = divided
         above, mass = starts, parts
-    mass[apart] = alone
+    mass[separate] = own
     return mass * total / max(float(mass.sum()), 1e-12)
 
 
 def estimate_hours(
     noisy: Floats, found: Mapping[float, float], day: int, std: float, rules: DiscoveryRules
 ) -> tuple[float, ...]:
-    """How often each hour of the day occurs, besides exact moments that were discovered; nothing where none is counted.
+    """Weight of each hour of the day, without the exact moments in `found`; empty if hours were not counted.
 
-    Hours stand out from noise on their own, or beside one that does: shops that open at eight are not open at night.
+    An hour must be significant, or be next to one that is: shops that open at eight are not open at night.
     """
     if not day:
         return ()
     counts = noisy.copy()
     np.subtract.at(counts, hour_slot(np.array(list(found), dtype=np.float64), day), list(found.values()))
-    present = counts > rules.far * std
-    beside = counts > rules.beside * std
+    present = counts > rules.outer_threshold * std
+    likely = counts > rules.one_more_threshold * std
     for _ in counts:
-        present |= beside & (np.roll(present, 1) | np.roll(present, -1))
+        present |= likely & (np.roll(present, 1) | np.roll(present, -1))
     hours = np.where(present, counts, 0.0) if present.any() else np.ones(len(counts))
     return tuple(float(f"{weight:.4g}") for weight in hours)
 
 
 def _slopes(mass: Floats, borders: NDArray[np.int64]) -> Floats:
-    """How the density rises within every group, per cell and as a share of it: the smaller of the rises to both sides.
+    """Slope of the density within every group, per cell and relative to the density (a minmod limiter).
 
-    Where these have different signs, as at a peak, it is 0; and nowhere does the density fall below 0 within a group.
+    It is the smaller of the slopes to both neighbours, 0 where these have different signs, as at a peak, and so limited
+    that the density does not fall below 0 within a group.
     """
     sizes, middles = np.diff(borders), (borders[:-1] + borders[1:]) / 2
     if len(mass) < 3:
@@ -221,64 +226,62 @@ def _slopes(mass: Floats, borders: NDArray[np.int64]) -> Floats:
     return np.clip(slopes / np.maximum(density, 1e-12), -2 / sizes, 2 / sizes)
 
 
-def _within_sight(
-    counts: Floats, std: float, total: float, noises: int, rules: DiscoveryRules
-) -> NDArray[np.bool_]:
-    """From the first to the last group that stands out, with the tails beside them; all of them where none does.
+def _visible(counts: Floats, std: float, total: float, subtracted: int, rules: DiscoveryRules) -> NDArray[np.bool_]:
+    """Groups from the first to the last significant one, with their tails; all groups if none is significant.
 
-    At least the fewest neighbours that hold the total but for noise: of few records no group may stand out.
+    They include the shortest run that explains the total up to noise: of few records no group may be significant.
     """
-    far = rules.far if std > rules.apart_noise * total else rules.far_many
-    clear = np.flatnonzero(counts > far * std)
+    threshold = rules.outer_threshold if std > rules.noisy_share * total else rules.outer_threshold_clear
+    clear = np.flatnonzero(counts > threshold * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
-        first, last = _with_tails(counts, int(clear[0]), int(clear[-1]), rules.tails * std, rules.together)
-        fewest = _explaining(counts, total, rules.unexplained * std, noises)
-        first, last = min(first, fewest[0]), max(last, fewest[1])
+        first, last = _with_tails(counts, int(clear[0]), int(clear[-1]), rules.tail_threshold * std, rules.max_run)
+        shortest = _explaining_run(counts, total, rules.unexplained_threshold * std, subtracted)
+        first, last = min(first, shortest[0]), max(last, shortest[1])
         inside[:first] = inside[last + 1 :] = False
     return inside
 
 
-def _explaining(counts: Floats, total: float, least: float, noises: int) -> tuple[int, int]:
-    """First and last of the fewest neighbours whose sum is the total, less noise; of as many, those that hold most.
+def _explaining_run(counts: Floats, total: float, least: float, subtracted: int) -> tuple[int, int]:
+    """First and last of the shortest run whose sum is the total up to noise; of equally long ones, the largest sum.
 
-    The total, too, is noisy: so many counts (of missing values, and of cells apart) were subtracted for it.
+    The total is noisy itself: `subtracted` noisy counts (missing values, separate cells) were taken off it.
     """
-    upto = np.concatenate([[0.0], np.cumsum(counts)])
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
     for size in range(1, len(counts)):
-        sums = upto[size:] - upto[:-size]
+        sums = cumulative[size:] - cumulative[:-size]
         first = int(np.argmax(sums))
-        if sums[first] >= total - least * (size + noises) ** 0.5:
+        if sums[first] >= total - least * (size + subtracted) ** 0.5:
             return first, first + size - 1
     return 0, len(counts) - 1
 
 
-def _shared_out(counts: Floats, shares: Floats, total: float, std: float, rules: DiscoveryRules) -> Floats:
-    """`total` over the parts of a group, of which noisy counts and the number of cells are known."""
+def _divided(counts: Floats, shares: Floats, total: float, std: float, rules: DiscoveryRules) -> Floats:
+    """`total` records divided among the parts of a group, given their noisy counts and expected shares."""
     if total <= 0 or len(counts) == 1:
         return np.full(len(counts), max(total, 0.0) / len(counts))
     result = np.zeros(len(counts))
-    spikes = counts - shares * total > rules.spike * std
+    spikes = counts - shares * total > rules.spike_threshold * std
     if spikes.any():
         result[spikes] = counts[spikes] * min(1.0, total / max(float(counts[spikes].sum()), 1e-12))
     rest, free = max(0.0, total - float(result.sum())), ~spikes
     if not free.any():
         return result * total / max(float(result.sum()), 1e-12)
     even = rest * shares[free] / shares[free].sum()
-    apart = counts[free] - even
-    # What parts differ by beyond noise, whose mean square itself varies by a share of sqrt(2 / parts).
-    noise = (1 + rules.doubt * np.sqrt(2 / len(apart))) * std**2
-    signal = max(0.0, float(np.mean(apart**2)) - noise)
-    expected = even + signal / (signal + std**2) * apart
-    result[free] = onto_simplex(_believed(expected, std, rules.rare), rest)
+    deviations = counts[free] - even
+    # The variance of the parts beyond noise, whose mean square itself has a relative deviation of sqrt(2 / parts).
+    noise = (1 + rules.signal_threshold * np.sqrt(2 / len(deviations))) * std**2
+    signal = max(0.0, float(np.mean(deviations**2)) - noise)
+    expected = even + signal / (signal + std**2) * deviations
+    result[free] = onto_simplex(_shrunk(expected, std, rules.empty_odds), rest)
     return result
 
 
-def _believed(counts: Floats, std: float, rare: float) -> Floats:
-    """Counts that noise explains as well brought toward 0: the mean under a prior by which many are nothing."""
+def _shrunk(counts: Floats, std: float, empty_odds: float) -> Floats:
+    """Counts shrunk toward 0: their posterior mean under a prior with a point mass at 0."""
     density = np.exp(-((counts / std) ** 2) / 2) / np.sqrt(2 * np.pi)
-    believed: Floats = np.where(counts > 0, counts / (1 + rare * density), counts)
-    return believed
+    shrunk: Floats = np.where(counts > 0, counts / (1 + empty_odds * density), counts)
+    return shrunk
 
 
 def shape_number(
@@ -292,18 +295,18 @@ def shape_number(
     rules: DiscoveryRules,
     clock: tuple[float, ...] = (),
 ) -> Shaped:
-    """How a number is modelled, from the estimated records of every cell of its grid.
+    """The closed field of a number, from the estimated records of every cell of its grid.
 
-    `found` are exact values that were discovered or are special, with about how many records hold them; `clock` is how
-    often each hour of the day occurs, where days and hours are modelled apart.
+    `found` are the values that were discovered or are special, with their approximate numbers of records; `clock` are
+    the weights of the hours of the day, if days and hours are modelled separately.
     """
-    own_cells = grid.in_steps and not clock  # cells of whole days are not cut at a moment
+    own_cells = grid.in_steps and not clock  # cells of whole days are not split at a moment
     edges, weights = _with_own_cells(np.array(grid.edges), cells, found, own_cells)
     atoms = _atoms(field, edges, weights, found, own_cells, std, records, rules)
     own = np.isin(edges[:-1], list(atoms)) & (np.diff(edges) == 1) & own_cells
     weight_of = {atom: float(found.get(atom, 0.0)) for atom in atoms}
     for at in np.flatnonzero(own).tolist():
-        if edges[at] not in field.special_ticks:  # of which nothing is counted in cells
+        if edges[at] not in field.special_ticks:  # special values are not counted in cells
             weight_of[float(edges[at])] = float(weights[at])
     if own.all() and len(atoms):
         shaped = ShapedNumber(field.name, field.format, atoms, (), (), (), missing=missing)
@@ -328,7 +331,7 @@ def shape_number(
 def _with_own_cells(
     edges: Floats, weights: Floats, found: Mapping[float, float], in_steps: bool
 ) -> tuple[Floats, Floats]:
-    """Cells of their own for discovered values, and what is left of the cells around them."""
+    """Edges and weights with a cell for every discovered value, split off the cell around it."""
     for value, count in found.items():
         at = int(np.searchsorted(edges, value, side="right")) - 1
         if not 0 <= at < len(weights):
@@ -358,15 +361,14 @@ def _atoms(
     records: int,
     rules: DiscoveryRules,
 ) -> tuple[float, ...]:
-    """Values with a position of their own, rising."""
+    """Values with a position of their own, in ascending order."""
     specials = set(field.special_ticks)
     single = np.diff(edges) == 1 if in_steps else np.zeros(len(weights), dtype=np.bool_)
-    clear = records >= rules.least_bin * std * len(weights)  # on average every value stands out as bins must
+    clear = records >= rules.least_bin * std * len(weights)  # on average, values have enough records for a bin
     few = rules.few_clear_values if clear else rules.few_values
     if in_steps and single.all() and len(weights) <= few:
         return tuple(sorted({*edges[:-1].tolist(), *specials}))
-    around = _around(weights / np.diff(edges))
-    outstanding = single & (weights >= rules.stands_out * around)
+    outstanding = single & (weights >= rules.atom_contrast * _neighbour_mean(weights / np.diff(edges)))
     popular = {float(edges[at]): float(weights[at]) for at in np.flatnonzero(outstanding).tolist()}
     popular |= {value: count for value, count in found.items() if not in_steps}
     enough = {value: count for value, count in popular.items() if count >= rules.atom_share * records}
@@ -374,31 +376,31 @@ def _atoms(
     return tuple(sorted({*first, *specials}))
 
 
-def _around(density: Floats) -> Floats:
+def _neighbour_mean(density: Floats) -> Floats:
     """Mean density of the two cells on either side of every cell."""
     if len(density) < 3:
         return np.zeros(len(density))
     padded = np.pad(density, 2, mode="reflect")
-    around: Floats = (padded[:-4] + padded[1:-3] + padded[3:-1] + padded[4:]) / 4
-    return around
+    mean: Floats = (padded[:-4] + padded[1:-3] + padded[3:-1] + padded[4:]) / 4
+    return mean
 
 
 def _bins(weights: Floats, std: float, records: int, rules: DiscoveryRules) -> NDArray[np.int64]:
     """First cells of bins of about equal weight."""
     total = float(weights.sum())
-    count = max(1, min(rules.bins, int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
-    upto, tail = np.cumsum(weights), rules.tail * records
+    count = max(1, min(rules.max_bins, int(total / max(rules.least_bin * std, 1e-12)), int((weights > 0).sum())))
+    cumulative, tail = np.cumsum(weights), rules.tail_share * records
     quantiles = total * np.arange(1, count) / count
     if count > 2 and tail >= rules.least_bin * std and total / count > 2 * tail:
         quantiles = np.concatenate([[tail], quantiles, [total - tail]])
-    borders = np.searchsorted(upto, quantiles, side="left") + 1
+    borders = np.searchsorted(cumulative, quantiles, side="left") + 1
     return np.unique(np.concatenate([[0], borders[borders < len(weights)]]))
 
 
 def _fewer_cells(
     edges: Floats, weights: Floats, starts: NDArray[np.int64]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Neighbouring cells of a bin that hold nothing put together."""
+    """Edges, weights and bin starts with neighbouring empty cells of a bin merged."""
     keep = np.ones(len(weights), dtype=np.bool_)
     keep[1:] = (weights[1:] > 0) | (weights[:-1] > 0)
     keep[starts] = True

@@ -1,4 +1,4 @@
-"""The privacy plan: every mechanism, its noise and its share, known before any data is opened."""
+"""The privacy plan: every mechanism of a fit with its noise and budget share, fixed before any data is opened."""
 
 import warnings
 from dataclasses import dataclass, fields, replace
@@ -46,7 +46,7 @@ class Plan(FitPlan):
 
     @property
     def _several_rows(self) -> dict[str, int]:
-        """What plans of several rows per person say besides; others are as they always were."""
+        """An extra entry in plans for several rows per person; other plans keep their original form."""
         return {} if self.rows_per_person == 1 else {"rows_per_person": self.rows_per_person}
 
     def to_json(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Plan(FitPlan):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Plan":
-        """Read a plan; anything unknown, missing or dearer than it says is refused."""
+        """Read a plan; unknown or missing fields, or mechanisms that cost more than stated, are refused."""
         names = {field.name for field in fields(cls)} | {"format"}
         given = set(values) | {"rows_per_person"} if isinstance(values, dict) else set()
         if given != names:
@@ -93,13 +93,13 @@ class Plan(FitPlan):
         return plan
 
     def _check_values(self) -> None:
-        """Hold a plan of an untrusted file to the rules of one made here."""
+        """Apply the rules of `make_plan` to a plan from an untrusted file."""
         validation.whole(records=self.records, at_least=1)
         validation.whole(rows_per_person=self.rows_per_person, at_least=1)
         if self.width is not None:
             validation.whole(width=self.width, at_least=1)
         validation.positive(epsilon=self.epsilon)
-        with warnings.catch_warnings():  # which came when it was made
+        with warnings.catch_warnings():  # they were shown when the plan was made
             warnings.simplefilter("ignore", PrivacyWarning)
             validation.budget(epsilon=self.target_epsilon, delta=self.delta, records=self.records)
         if self.adjacency is not Adjacency.ADD_REMOVE:
@@ -116,7 +116,7 @@ class Plan(FitPlan):
             )
 
     def check_fits(self, records: int, domain: Domain) -> None:
-        """Refuse data of another size than the plan was made for, and mechanisms that no such fit runs."""
+        """Refuse data of another size than planned for, and mechanisms that such a fit does not run."""
         if records != self.records:
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and domain.width != self.width:
@@ -134,30 +134,29 @@ class Plan(FitPlan):
                 )
 
     def check_complete(self, domain: Domain) -> None:
-        """Refuse a plan that leaves out what such a fit runs: its release would not verify."""
+        """Refuse a plan that lacks a mechanism which such a fit runs: its release would not verify."""
         known = None if self.width is None else domain
         for name in runs_of(self.settings, self.facts(known)):
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
     def public_numbers(self, domain: Domain | None = None) -> dict[str, Any]:
-        """What a certificate keeps of the plan, so that a reader can tell which mechanisms such a fit runs.
+        """The part of the plan that a certificate repeats, so that a reader can tell which mechanisms such a fit runs.
 
-        A release holds the domain as it was discovered; one that was open is kept here as it was stated.
+        A release has the domain as discovered; if the stated domain was open, it is repeated here.
         """
+        numbers = {"target_epsilon": self.target_epsilon, "width": self.width, "settings": self.settings.to_json()}
         stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
-        settings = self.settings.to_json()
-        numbers = {"target_epsilon": self.target_epsilon, "width": self.width, "settings": settings}
         return numbers | stated | self._several_rows
 
 
 def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Mechanism]:
-    """Every mechanism that a fit with these public numbers runs, by name, with the noise 1."""
+    """Every mechanism that a fit with these public numbers runs, by name, each with noise 1."""
     return budget_of(settings, facts).runs
 
 
 def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
-    """What a fit pays for: discovery first, where the domain is open, and the family with what that leaves."""
+    """What a fit pays for: discovery, if the domain is open, and the family with the rest of the budget."""
     try:
         budget = strategy_of(settings.model).budget(facts, settings.family)
     except DpgmError:
@@ -190,7 +189,8 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
     Args:
         config: the request.
         records: the public number of records N.
-        domain: the public domain (or a mapping or file of it); None plans for a wide item set of unknown width.
+        domain: the public domain, or a mapping or file that describes it; None plans for a wide item set of unknown
+            width.
     """
     validation.whole(records=records, at_least=1)
     domain = as_domain(domain)
@@ -207,9 +207,16 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
             f"nothing can be learned at epsilon {config.epsilon:g} and delta {delta:g}: the noise would exceed "
             f"{LARGEST_NOISE:g}; ask for a larger epsilon or delta."
         )
-    spent, width = cost(mechanisms, delta).epsilon, None if domain is None else domain.width
-    rows = config.rows_per_person
-    return Plan(config.epsilon, spent, delta, records, width, settings, mechanisms, rows_per_person=rows)
+    return Plan(
+        target_epsilon=config.epsilon,
+        epsilon=cost(mechanisms, delta).epsilon,
+        delta=delta,
+        records=records,
+        width=None if domain is None else domain.width,
+        settings=settings,
+        mechanisms=mechanisms,
+        rows_per_person=config.rows_per_person,
+    )
 
 
 def read_plan(path: Path) -> Plan:
@@ -226,7 +233,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def shares(plan: Plan) -> dict[str, float]:
-    """Each mechanism's share of the budget, in mu^2; sampled steps get what the full-data releases leave."""
+    """Each mechanism's share of the budget, in mu²; sampled steps get what the releases on all records leave."""
     full = {m.name: m.count / m.noise**2 for m in plan.mechanisms if m.sampling_rate == 1.0 and m.sample is None}
     sampled = {m.name: 1 / m.noise**2 for m in plan.mechanisms if m.name not in full}
     total = gaussian_mu(plan.epsilon, plan.delta) ** 2 if sampled else sum(full.values())
@@ -237,7 +244,7 @@ def shares(plan: Plan) -> dict[str, float]:
 
 
 def describe(plan: Plan, mechanism: Mechanism) -> Measures:
-    """Stage, what is measured, and its sensitivity, in words."""
+    """The stage of a mechanism, what it measures and its sensitivity, in words."""
     if mechanism.name in DISCOVERY:
         return DISCOVERY[mechanism.name]
     return strategy_of(plan.settings.model).measures[mechanism.name]

@@ -1,4 +1,4 @@
-"""The release's README: the certificate in words, for whoever opens the folder."""
+"""The README of a release folder, which states the certificate in words, and the sentences that both may contain."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,12 +23,12 @@ KINDS_JUDGED = (
 )
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
-MADE_IN_MEMORY = Source("row", items_assumed_public=False, shape="basket")  # of records that no reader made
+MADE_IN_MEMORY = Source("row", items_assumed_public=False, shape="basket")  # records not read from a file
 STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC, KINDS_JUDGED)
 
 
 def several_rows(rows: int) -> str:
-    """How a person with several rows is protected."""
+    """The sentence on the protection of a person with several rows."""
     return (
         f"A person keeps at most {rows} rows, by a secret choice, and is protected with all of them together: every"
         f" noise is {rows} times what one row would need."
@@ -36,7 +36,10 @@ def several_rows(rows: int) -> str:
 
 
 def statements_of(source: Source, found: Sequence[str] = (), domain: Domain | None = None) -> tuple[str, ...]:
-    """What was assumed when the records were read, in sentences that the certificate and the README carry."""
+    """What was assumed when the records were read, in sentences for the certificate and the README.
+
+    `found` are the sentences of `discovery_statements`.
+    """
     sentences = [PUBLIC_OPEN if found else PUBLIC]
     if source.unit == "row":
         sentences.append(PER_ROW)
@@ -49,7 +52,10 @@ def statements_of(source: Source, found: Sequence[str] = (), domain: Domain | No
 
 
 def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person: int) -> str | None:
-    """Why these are not the sentences of such a certificate, whose discovery must say `found`; None if they may be."""
+    """Why `dpgm` would not have written these sentences into such a certificate; None if it would.
+
+    `found` are the sentences of `discovery_statements`.
+    """
     unit, statements, warnings = certificate.unit, certificate.statements, certificate.warnings
     several = (several_rows(rows_per_person),) if rows_per_person > 1 else ()
     for sentence in (*statements, *warnings):
@@ -71,7 +77,7 @@ def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person
 
 
 def release_readme(certificate: Certificate, domain: Domain) -> str:
-    """What this is, what is guaranteed, how to sample. Depends on the certificate and the domain alone."""
+    """The text of README.md, determined by the certificate and the domain."""
     epsilon = certificate.epsilon
     factor = f"{2.718281828459045**epsilon:.3g}" if epsilon < 20 else "more than a hundred million"
     return _template().render(certificate=certificate, domain=domain, factor=factor)
@@ -79,12 +85,14 @@ def release_readme(certificate: Certificate, domain: Domain) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)  # Markdown: nothing is escaped
+    environment = jinja2.Environment(
+        trim_blocks=True, keep_trailing_newline=True
+    )  # Markdown, not HTML: no escaping
     environment.filters["plain"] = _plain
     return environment.from_string(resources.files("dpgm.synthesis").joinpath("readme.j2").read_text("utf-8"))
 
 
 def _plain(name: str) -> str:
-    """A name as text on one line, without what Markdown or HTML would take for more."""
+    """A name on one line, with the marks of Markdown and HTML escaped."""
     printable = "".join(character if character.isprintable() else "?" for character in name)
     return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in printable)

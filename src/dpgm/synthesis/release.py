@@ -1,4 +1,4 @@
-"""The release folder: what leaves, and how a recipient opens it without trusting it."""
+"""The release of a fit: saving it as a folder, opening such a folder without trusting it, and signing it."""
 
 import os
 import warnings
@@ -50,7 +50,7 @@ class Release:
     domain: Domain
     generator: Generator
     certificate: Certificate
-    # Of the frame that was fitted; a saved release has those of its domain.
+    # Column types of the frame that was fitted; they are not saved with the release.
     dtypes: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
@@ -63,12 +63,13 @@ class Release:
         return html_table("Release", [*self.certificate.facts(), ("fields", fields)])
 
     def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
-        """`count` synthetic records; free, since sampling is post-processing.
+        """`count` synthetic records; sampling is post-processing and costs no budget.
 
         Args:
-            count: how many.
-            seed: draws the same records and values again.
-            where: only such records: `"age >= 65"`, `["milk", "sex=female"]` or `{"colour": ["red", "blue"]}`.
+            count: number of records.
+            seed: with the same seed, the same records and values are drawn.
+            where: a condition that all of them meet: `"age >= 65"`, `["milk", "sex=female"]` or
+                `{"colour": ["red", "blue"]}`.
         """
         sample = Sample(self.generator, self.domain, count, seed=seed, where=where)
         drawn = sample.records()
@@ -76,7 +77,7 @@ class Release:
         return replace(drawn, domain=self.domain, dtypes=self.dtypes)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
-        """Write the folder under a temporary name and rename it into place once; signed, if there is a key."""
+        """Write the folder under a temporary name and rename it into place; with a `key`, sign it."""
         target = Path(path)
         if key is not None and not self.certificate.private:
             raise UsageError("a NOT PRIVATE release is not signed; fit without a seed.")
@@ -94,9 +95,9 @@ class Release:
 
 
 def check_target(target: Path, *, force: bool = False) -> None:
-    """Refuse a place where no release can be written; called before a fit spends anything.
+    """Refuse a path where no release can be written; called before a fit spends anything.
 
-    `force` replaces an earlier release or an empty folder, never anything else: a slip of the pen must not cost data.
+    `force` replaces an earlier release or an empty folder, never anything else: a mistyped path must not cost data.
     """
     check_writable(target)
     if not os.path.lexists(target):
@@ -109,15 +110,15 @@ def check_target(target: Path, *, force: bool = False) -> None:
 
 
 def load(path: str | Path, *, unverified: bool = False) -> Release:
-    """Open a release; a damaged or hostile folder gives one plain error.
+    """Open a release; a damaged or forged folder raises one clear error.
 
     Whatever `verify` would refuse is refused, except that a release honestly marked NOT PRIVATE opens with a
-    `PrivacyWarning`. Epsilon is computed anew as in `verify`, but kept on this machine, so that a second load is fast.
+    `PrivacyWarning`. Epsilon is recomputed as in `verify`, but cached on this machine, so that a second load is fast.
 
     Args:
         path: the folder.
-        unverified: open it whatever its certificate says; sizes, names and values are checked all the same, since
-            they keep this machine safe.
+        unverified: open it even if it does not verify; sizes, names and values are checked all the same, to keep this
+            machine safe.
 
     Raises:
         ArtefactError: the folder is damaged, or a check of `verify` does not hold.

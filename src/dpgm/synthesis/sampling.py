@@ -1,7 +1,8 @@
-"""Synthetic records: any number of them, in constant memory, over several cores, the same for the same seed.
+"""Sampling synthetic records in constant memory, on several cores, reproducibly for a given seed.
 
-Records are drawn in fixed chunks, each with its own generator derived from (seed, chunk), so that neither the number
-of threads nor the way chunks are consumed changes what comes out. Sampling is post-processing and costs nothing.
+Records are drawn in chunks of a fixed size, each with a random generator derived from (seed, chunk number), so that
+neither the number of threads nor the way chunks are consumed changes the result. Sampling is post-processing and costs
+no budget.
 """
 
 import os
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 CHUNK = 16_384
 MOST = 10_000_000_000
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples are spread evenly over [0, 1)
-WARN_FROM = 0.1  # share of draws that constraints leave out from which a warning is given
-RAREST = 1e-4  # acceptance below this is refused: a million draws for a hundred records
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly over [0, 1)
+WARN_FROM = 0.1  # share of draws rejected by constraints from which a warning is given
+RAREST = 1e-4  # lowest acceptance rate: below it, a hundred records would take a million draws
 
 
 def sample_chunks(
@@ -42,7 +43,7 @@ def sample_chunks(
 ) -> Iterator[Records]:
     """`count` synthetic records, in chunks."""
     validation.whole(records=count, at_least=0, at_most=MOST)
-    source = _Source(generator, count, _root(seed))
+    source = _ChunkSource(generator, count, _root_seed(seed))
     sizes = [min(source.chunk, count - start) for start in range(0, count, source.chunk)]
     threads = min(threads or os.cpu_count() or 1, max(len(sizes), 1))
 
@@ -63,11 +64,11 @@ def sample_chunks(
 
 
 class Sample:
-    """Synthetic records that meet the constraints of the domain and what is asked of them, drawn chunk by chunk.
+    """Synthetic records that meet the constraints of the domain and a condition, drawn chunk by chunk.
 
-    A mixture of products is conditioned exactly as far as positions tell; what only the values drawn within bins can
-    tell (and any other generator) is left to drawing and keeping or not, which is exact as well. What fewer than one
-    draw in ten thousand meets is refused.
+    A mixture of products is conditioned exactly as far as the positions of a record decide. What depends on the values
+    drawn within bins, and any other generator, is left to rejection, which is exact as well. Conditions that fewer than
+    one draw in ten thousand meets are refused.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Sample:
         where: Where | None = None,
     ) -> None:
         validation.whole(records=count, at_least=0, at_most=MOST)
-        self._generator, self._domain, self._count, self._root = generator, domain, count, _root(seed)
+        self._generator, self._domain, self._count, self._root = generator, domain, count, _root_seed(seed)
         condition = parse_where(where, domain)
         self._conditions = [where] if isinstance(where, str) else [str(one) for one in where or ()]
         self._filter: RecordFilter | None = None
@@ -97,13 +98,13 @@ class Sample:
 
     @property
     def rate(self) -> float | None:
-        """The share of the generator's records that meet everything, of those drawn so far; None if all do."""
+        """The share of the generator's records that meet all conditions, estimated so far; None if there are none."""
         if self._filter is None:
             return None
         return self._chance * (self._accepted / self._drawn if self._drawn else 1.0)
 
     def warn_of_rejection(self) -> None:
-        """Say so where the constraints of the domain leave out more than a tenth of what the generator draws."""
+        """Warn if the constraints of the domain reject more than a tenth of the generator's records."""
         if self.rate is None or self._conditions or self.rate >= 1 - WARN_FROM:
             return
         mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in rule.fields)
@@ -120,37 +121,37 @@ class Sample:
         return " with ".join(text for text in (condition, rules) if text)
 
     def records(self) -> Records:
-        """All of them; numbers keep the values drawn for them, however often they are looked at."""
+        """All records in memory, with the values that were drawn within bins."""
         parts = list(self.chunks())
         return concatenate(parts) if parts else Records.from_lists([], self._domain)
 
     def chunks(self) -> Iterator[Records]:
-        """All of them, in chunks."""
+        """All records, in chunks."""
         if self._filter is None:
             for number, chunk in enumerate(sample_chunks(self._generator, self._count, seed=self._root)):
                 yield with_values(chunk, self._root, number)
             return
-        source = _Source(self._generator, self._count if self._certain else MOST, self._root)
+        source = _ChunkSource(self._generator, self._count if self._certain else MOST, self._root)
         left, number = self._count, 0
         while left > 0:
             size = min(source.chunk, left) if self._certain else source.chunk
             chunk = with_values(source.draw(size, number), self._root, number)
             number += 1
-            hits = self._filter(chunk)
+            accepted = self._filter(chunk)
             self._drawn += len(chunk)
-            self._accepted += len(hits)
+            self._accepted += len(accepted)
             if self._drawn >= 10 / RAREST and self._accepted < self._drawn * RAREST:
                 raise UsageError(
                     f"fewer than {RAREST:.2%} of synthetic records meet {self._requirements()} ({self._accepted} of"
                     f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
                 )
-            if len(hits):
-                yield hits.rows(0, min(len(hits), left))
-            left -= len(hits)
+            if len(accepted):
+                yield accepted.rows(0, min(len(accepted), left))
+            left -= len(accepted)
 
 
 class RecordFilter:
-    """Keeps the records that meet everything; computes numbers that a rule states; drops repeated unique keys."""
+    """Rejects records that break a rule or the condition, or repeat a unique key; sets numbers that a rule defines."""
 
     def __init__(self, domain: Domain, where: Condition | None) -> None:
         self._domain, self._where = domain, where
@@ -160,14 +161,14 @@ class RecordFilter:
         conditions = [*(rule.condition for rule in self._rules), *([] if where is None else [where])]
         mentioned = dict.fromkeys(name for condition in conditions for name in fields_of(condition))
         self._numbers = [name for name in mentioned if domain.field(name).kind not in LABELLED]
-        # Whether records may be dropped or changed even if their positions are good.
+        # Whether records may be rejected or changed even if their positions meet all conditions.
         self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
 
     def __call__(self, records: Records) -> Records:
-        """The records that meet everything, in order."""
+        """The accepted records, in order."""
         if not len(records):
             return records
-        records = self._computed(records)
+        records = self._with_defined_numbers(records)
         values = self._values(records)
         good = np.ones(len(records), dtype=np.bool_)
         for rule in self._rules:
@@ -182,26 +183,26 @@ class RecordFilter:
         numbers = numbers_of(records.decoded, self._numbers) if self._numbers else {}
         return Values(records, numbers)
 
-    def _computed(self, records: Records) -> Records:
-        """Numbers that a rule states (`total = net + tax`) take that value where they can."""
+    def _with_defined_numbers(self, records: Records) -> Records:
+        """Set numbers that a rule defines (`total = net + tax`) to that value, where the field allows it."""
         for rule in self._rules:
-            claim = rule.sets
-            if claim is None:
+            equation = rule.sets
+            if equation is None:
                 continue
             values = self._values(records)
-            name = claim.terms[0][1]
-            implied = np.full(len(records), -claim.constant)
-            for factor, other in claim.terms[1:]:
+            name = equation.terms[0][1]
+            implied = np.full(len(records), -equation.constant)
+            for factor, other in equation.terms[1:]:
                 implied = implied - factor * values.number(other)
             applies = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
-            applies &= ~np.isnan(implied) & ~truth(claim, values)[0] & ~np.isnan(values.number(name))
-            applies &= _fits(self._domain.field(name), implied)
+            applies &= ~np.isnan(implied) & ~truth(equation, values)[0] & ~np.isnan(values.number(name))
+            applies &= _allowed(self._domain.field(name), implied)
             if applies.any():
                 records = self._replaced(records, name, np.where(applies, implied, values.number(name)))
         return records
 
     def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
-        """The same records with other numbers in one column, and the positions that go with them."""
+        """The records with other numbers in one column, and the positions of these numbers."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -220,7 +221,7 @@ class RecordFilter:
         return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
 
     def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
-        """Which of the good records have a key that was not seen before."""
+        """Which of the good records have a new key; adds it to `seen`."""
         table = decode(records, rng=np.random.default_rng(0))
         columns = [table.column(name).to_pylist() for name in rule.fields]
         new = np.zeros(len(records), dtype=np.bool_)
@@ -232,24 +233,21 @@ class RecordFilter:
         return new
 
 
-def _fits(field: Any, numbers: Any) -> Any:
-    """Which numbers a field can hold."""
-    fits = np.isfinite(numbers)
+def _allowed(field: Any, numbers: Any) -> Any:
+    """Which numbers are values of a field."""
+    allowed = np.isfinite(numbers)
     ranges = position_ranges(field)
     if ranges is not None:
         with np.errstate(invalid="ignore"):
-            fits &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
+            allowed &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
     form = getattr(field, "format", None)
     if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
-        fits &= numbers == np.rint(numbers)
-    return fits
+        allowed &= numbers == np.rint(numbers)
+    return allowed
 
 
 def with_values(records: Records, root: int, number: int) -> Records:
-    """Records of a chunk with the values within their bins drawn once and for all.
-
-    The values depend on the seed and the number of the chunk alone.
-    """
+    """The records of a chunk with values drawn within their bins, which depend on (seed, chunk number) only."""
     if all(field.kind in LABELLED for field in records.domain.fields) and not getattr(records.domain, "unread", ()):
         return records
     table = decode(records, rng=np.random.default_rng([root, number, 1]))
@@ -269,9 +267,9 @@ def write_sample(
     stream: IO[bytes] | None = None,
     format: str | None = None,
 ) -> float | None:
-    """Stream `count` synthetic records to a file; returns the share that meets the conditions, if there are any.
+    """Write `count` synthetic records to a file chunk by chunk; returns `Sample.rate`.
 
-    With a `stream` (stdout) the records go there instead, in the `format` given.
+    With a `stream` (stdout) the records are written there instead, in the given `format`.
     """
     validation.whole(records=count, at_least=1, at_most=MOST)
     sample = Sample(release.generator, release.domain, count, seed=seed, where=where)
@@ -290,8 +288,8 @@ def write_sample(
     return sample.rate
 
 
-class _Source:
-    """Where chunks come from: few records are balanced over all of them, many come in small chunks."""
+class _ChunkSource:
+    """Draws numbered chunks; a small sample is one chunk, over which the generator balances its records."""
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
         self._at_once = generator.samples_whole(count)
@@ -302,21 +300,17 @@ class _Source:
 
     def draw(self, count: int, number: int) -> Records:
         """The records of chunk `number`."""
-        draws = _generator(self._root, number)
+        # SeedSequence spreads (seed, chunk number) over 64 bits, so that neighbouring seeds share nothing.
+        mixed = np.random.SeedSequence([self._root, number]).generate_state(1, np.uint64)[0]
+        draws = torch.Generator().manual_seed(int(mixed))
         if self._at_once:
             return self._generator.sample(count, generator=draws)
         return self._generator.sample_part(count, (self._phase + number * _GOLDEN) % 1, generator=draws)
 
 
-def _root(seed: int | None) -> int:
-    """Where all draws of a sample come from: the seed, or a fresh number."""
+def _root_seed(seed: int | None) -> int:
+    """The seed that all draws of a sample derive from; a fresh one if none is given."""
     if seed is None:
         return secrets.randbits(62)
     validation.whole(seed=seed, at_least=0)
     return seed
-
-
-def _generator(root: int, number: int) -> torch.Generator:
-    # SeedSequence spreads (seed, chunk) over 64 bits, so that neighbouring seeds share nothing.
-    mixed = np.random.SeedSequence([root, number]).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(mixed))

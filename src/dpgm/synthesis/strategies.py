@@ -1,4 +1,4 @@
-"""The one list of families of generators. A new family is a folder of its own and a line here."""
+"""The list of generator families. A new family is a folder of its own and a line here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,27 +20,27 @@ from dpgm.strategy.settings import Config
 
 STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, MWEM)
 
-# What `model="auto"` tries, in this order; the first that does not refuse is taken. Products before networks: on msweb,
-# plants, accidents, 100,000 transit records and Adult they had smaller errors than VAEs trained by private SGD and
-# refined to the same statistics, or equal ones (within .002), on sets of up to three items and on marginals, in a half
-# to a third of the time (experiments/notes/fidelity.md). SGD won on sets of four and six items of plants at epsilon 1
-# (by 11 and 16 %) and lost on those of accidents (by 20 %); nothing public tells the two apart.
+# `model="auto"` takes the first of these that does not refuse. Products come before networks: on msweb, plants,
+# accidents, 100,000 transit records and Adult their errors on sets of up to three items and on marginals were smaller
+# than, or equal to (within .002), those of VAEs trained by private SGD and refined to the same statistics, in a half to
+# a third of the time (experiments/notes/fidelity.md). On sets of four and six items SGD won for plants at epsilon 1
+# (by 11 and 16 %) and lost for accidents (by 20 %); no public number predicts which.
 AUTO: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES)
 
 
 def strategy_of(name: str) -> Strategy:
-    """The family of that name."""
+    """The family with that name; raises UsageError if there is none."""
     validation.one_of([strategy.name for strategy in STRATEGIES], model=name)
     return next(strategy for strategy in STRATEGIES if strategy.name == name)
 
 
 def check_model(model: str) -> None:
-    """Refuse the name of no family."""
+    """Refuse a name that is neither a family nor `auto`."""
     validation.one_of(["auto", *(strategy.name for strategy in STRATEGIES)], model=model)
 
 
 def choose_strategy(config: Config, domain: Domain | None) -> Strategy:
-    """The family a request is for.
+    """The family that fits a request.
 
     Raises:
         UsageError: there is no such family, or it refuses the request.
@@ -58,15 +58,15 @@ def choose_strategy(config: Config, domain: Domain | None) -> Strategy:
 def fit_generator(
     gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
 ) -> Generator:
-    """A fit of the plan's family. No row is visible here: what is returned is post-processing of noisy values.
+    """Fit the plan's family. It sees no rows: what is returned is post-processing of the gateway's noisy values.
 
-    That lets a test replace the gateway by a tape of noisy values and demand the same release bit for bit.
+    So a test can replace the gateway by recorded noisy values and require the same release bit for bit.
     """
     return strategy_of(plan.settings.model).fit(gateway, plan, domain, draws=draws, context=context)
 
 
 def rebuild(kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
-    """A generator from the parts of a release; every name, shape and value is checked by its own family."""
+    """A generator from the parts of a release; its family checks every name, shape and value."""
     for strategy in STRATEGIES:
         if strategy.name == kind:
             return strategy.load(architecture, tensors, domain)

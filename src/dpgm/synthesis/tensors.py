@@ -1,4 +1,4 @@
-"""Tensors on disk, as safetensors: written atomically, read with every size checked before anything is allocated."""
+"""Tensor files (safetensors): written atomically, and read from untrusted folders without trusting any size in them."""
 
 import json
 import math
@@ -16,9 +16,9 @@ ITEM_BYTES = {"F64": 8, "F32": 4, "I64": 8, "I32": 4, "I16": 2, "U8": 1, "BOOL":
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors beside `path` and rename them into place."""
+    """Write named tensors under a temporary name and rename the file into place."""
     with atomic_file(path) as temporary:
-        # Written by Python, so that a full disk is the operating system's complaint and not the library's.
+        # Written by Python, so that a full disk raises an OSError and not an error of the library.
         temporary.write_bytes(tensor_bytes(tensors))
 
 
@@ -31,7 +31,7 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def tensors_of_bytes(data: bytes) -> dict[str, Tensor]:
-    """The tensors of `tensor_bytes`, from a process of the same fit."""
+    """The inverse of `tensor_bytes`, for bytes from a process of the same fit."""
     from safetensors.torch import load
 
     tensors: dict[str, Tensor] = load(data)
@@ -39,7 +39,7 @@ def tensors_of_bytes(data: bytes) -> dict[str, Tensor]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read named tensors from a file nobody vouches for; all values must be finite."""
+    """Read named tensors from an untrusted file; all values must be finite."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -54,7 +54,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise damaged from error
-    except (RuntimeError, OverflowError) as error:  # nested without end; sizes beyond any number
+    except (RuntimeError, OverflowError) as error:  # JSON nested too deeply; sizes too large for an integer
         raise damaged from error
     if any(tensor.is_floating_point() and not bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise ArtefactError(f"{path.name} holds values that are not finite; it is damaged or was tampered with.")
@@ -62,7 +62,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether the header tells what every byte after it is for; an error while it is read says no as well."""
+    """Whether the header accounts for every byte after it; an error while it is read means no."""
     size = path.stat().st_size
     if not 8 <= size <= MAX_BYTES:
         return False
@@ -72,17 +72,17 @@ def _is_sound(path: Path) -> bool:
             return False
         raw = file.read(length).rstrip(b" ")
     header = json.loads(raw)
-    # Nothing but tensors may stand in the header, neither notes nor anything that a JSON reader skips.
+    # The header must list tensors only, without metadata or anything that a JSON parser skips.
     plain = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode() == raw
     if not plain or length > 8 * (len(raw) // 8 + 1):
         return False
-    at = 0
+    end = 0
     for entry in sorted(header.values(), key=lambda entry: list(entry["data_offsets"])):
         start, stop = (int(offset) for offset in entry["data_offsets"])
         shape = [int(axis) for axis in entry["shape"]]
-        filled = math.prod(shape) * ITEM_BYTES[entry["dtype"]]
-        named = set(entry) == {"dtype", "shape", "data_offsets"}
-        if not named or min([0, *shape]) < 0 or (start, stop) != (at, at + filled):
+        expected = math.prod(shape) * ITEM_BYTES[entry["dtype"]]
+        complete = set(entry) == {"dtype", "shape", "data_offsets"}
+        if not complete or min([0, *shape]) < 0 or (start, stop) != (end, end + expected):
             return False
-        at = stop
-    return at == size - 8 - length
+        end = stop
+    return end == size - 8 - length
