@@ -1,4 +1,4 @@
-"""How close single columns are, how pairs of them are tied, and which order they keep, measured on raw values."""
+"""Raw columns of real and synthetic tables compared: distributions, correlations, and orders such as start <= end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,23 +10,24 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from dpgm.errors import UsageError
+from dpgm.evaluation.marginals import total_variation
 from dpgm.evaluation.raw_columns import ColumnKind, RawColumn
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_BARS = 24  # of a histogram; more are too thin on a phone
-_WORTH_MISSING = 0.01  # share of the real rows from which a category that is gone is named
+_BARS = 24  # bars of a histogram; more would be too thin on a phone
+_LOST_SHARE = 0.01  # share of the real rows above which a missing category is named
 _STEPS = 60  # points of a cumulative curve
-_OUTER = 0.005  # share of the rows at either end that is drawn in the last bar rather than given room of its own
-_SELDOM = 0.005  # share of the real rows that may break an order which is taken for a rule: data have errors
-_FEW_ROWS = 50  # in which both values are present: fewer may keep an order by chance
-_MOST_ROWS = 100_000  # evenly spread, are looked at for orders, of this many columns of a kind
-_MOST_COLUMNS = 100
+_TAIL = 0.005  # share of the rows at either end that is drawn within the outermost bars
+_ORDER_ERRORS = 0.005  # share of the real rows that may break an order that is taken for a rule: data have errors
+_FEW_ROWS = 50  # rows with both values; fewer may keep an order by chance
+_MOST_ROWS = 100_000  # orders are checked on this many rows, evenly spread, ...
+_MOST_COLUMNS = 100  # ... of this many columns of numbers and as many of dates
 _Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column on one side. Numbers describe the values present, but for special ones; None where there are none."""
+    """One column of one data set; mean to quantiles leave out missing and special values, and are None without any."""
 
     missing: float  # share of the rows
     distinct: int
@@ -39,23 +40,23 @@ class ColumnSummary:
 
 @dataclass(frozen=True)
 class ColumnPicture:
-    """Shares of the rows by bar, and for numbers the share of values up to each point."""
+    """A histogram and, for numbers and dates, a cumulative curve of one column."""
 
     bars: tuple[str, ...]
-    real: _Floats
+    real: _Floats  # share of the rows per bar
     synthetic: _Floats
     points: _Floats
-    real_up_to: _Floats
+    real_up_to: _Floats  # share of the values up to each point
     synthetic_up_to: _Floats
 
 
 @dataclass(frozen=True)
 class ColumnComparison:
-    """One column, real beside synthetic.
+    """One column of the real and of the synthetic data.
 
-    `mode` is the value whose share differs most, of the most frequent value of either side and of special values: a
-    lost peak and an invented one are both seen. Shifts are in standard deviations of the real column; special values
-    (999 for "unknown") are not part of them.
+    `mode` is the value whose share differs most among the most frequent real value, the most frequent synthetic value
+    and the special values (such as 999 for "unknown"), so that lost and invented peaks are both noticed. Shifts are in
+    standard deviations of the real column, without special values.
     """
 
     name: str
@@ -69,13 +70,13 @@ class ColumnComparison:
     median_shift: float | None
     mean_shift: float | None
     deviation_ratio: float | None
-    clock_distance: float | None  # Kolmogorov distance of the time of day, where dates have one
-    lost: tuple[str, ...]  # categories of at least 1 % of the real rows that hardly ever occur
+    clock_distance: float | None  # Kolmogorov distance of the time of day; None for dates without one
+    lost: tuple[str, ...]  # categories of at least 1 % of the real rows that are (nearly) missing
     picture: ColumnPicture
 
     @property
     def mode_gap(self) -> float:
-        """Difference in the share of the most frequent value."""
+        """Difference in the share of `mode`."""
         return abs(self.real_mode_share - self.synthetic_mode_share)
 
     @property
@@ -86,61 +87,61 @@ class ColumnComparison:
 
 @dataclass(frozen=True)
 class Correlations:
-    """Correlations of numbers (and dates) on raw values: Pearson's, and of ranks (Spearman's)."""
+    """Correlations of raw numbers and dates: Pearson's (`real`, `synthetic`), and Spearman's rank correlations."""
 
     columns: tuple[str, ...]
     real: _Floats
     synthetic: _Floats
     rank_real: _Floats
     rank_synthetic: _Floats
-    mean_difference: float  # of ranks: a few huge values cannot rule it
+    mean_difference: float  # of rank correlations, which a few huge values cannot dominate
     largest_difference: float
     worst_pair: tuple[str, str]
 
 
 @dataclass(frozen=True)
 class BrokenOrder:
-    """Two columns of one kind, the first of which is hardly ever greater in the real data."""
+    """Two columns, both numbers or both dates, the first of which is (nearly) never greater in the real data."""
 
     first: str
     last: str
     kind: ColumnKind
-    real: float  # share of the rows, of those with both values, in which the first is greater
+    real: float  # share of the rows with both values in which the first is greater
     synthetic: float
 
 
 def compare_column(column: RawColumn) -> ColumnComparison:
-    """Every figure of one column."""
+    """Compute every figure of one column."""
     numeric = column.kind != "category"
     real, synthetic = present = column.present()
-    plain = [side[~np.isin(side, column.specials)] for side in present]
-    described = all(len(side) for side in plain)
-    shifts = _shifts(*plain) if numeric and described else (None, None, None)
+    plain = [side[~np.isin(side, column.specials)] for side in present]  # neither missing nor special
+    both_have_values = all(len(side) for side in plain)
+    shifts = _shifts(*plain) if numeric and both_have_values else (None, None, None)
     summaries = [
-        _summary(len(every), side, values if numeric else ())
-        for every, side, values in zip(column.sides, present, plain, strict=True)
+        _summary(len(side), values, numbers if numeric else ())
+        for side, values, numbers in zip(column.sides, present, plain, strict=True)
     ]
-    value, first, second = _mode(real, synthetic, column.specials)
+    mode, real_share, synthetic_share = _mode(real, synthetic, column.specials)
     return ColumnComparison(
         name=column.name,
         kind=column.kind,
         real=summaries[0],
         synthetic=summaries[1],
-        mode=column.text(value),
-        real_mode_share=first,
-        synthetic_mode_share=second,
+        mode=column.text(mode),
+        real_mode_share=real_share,
+        synthetic_mode_share=synthetic_share,
         distance=_kolmogorov(real, synthetic) if numeric else _variation(real, synthetic, len(column.labels)),
         median_shift=shifts[0],
         mean_shift=shifts[1],
         deviation_ratio=shifts[2],
         clock_distance=_clock_distance(real, synthetic) if column.kind == "date" else None,
         lost=() if numeric else _lost(column.labels, real, synthetic),
-        picture=_picture(column, *(plain if described else present)),
+        picture=_picture(column, *(plain if both_have_values else present)),
     )
 
 
 def correlations(columns: Sequence[RawColumn]) -> Correlations:
-    """Correlations of every pair of numbers or dates; refuses fewer than two such columns."""
+    """Correlate every pair of columns of numbers or dates; refuses fewer than two such columns."""
     chosen = [column for column in columns if column.kind != "category"]
     if len(chosen) < 2:
         raise UsageError("the data has fewer than two columns of numbers or dates.")
@@ -162,31 +163,32 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
 
 
 def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
-    """Pairs of numbers or of dates that (nearly) always keep an order in the real data and not in the synthetic data.
+    """Pairs of columns that (nearly) always keep an order in the real data but not in the synthetic data, worst first.
 
-    The worst comes first; a pair whose values are always equal is told once.
+    Only numbers are compared with numbers, and dates with dates. Two columns that are always equal in the real data
+    are listed in one direction only.
     """
     found: dict[tuple[str, str], BrokenOrder] = {}
     for kind in ("number", "date"):
         chosen = [column for column in columns if column.kind == kind][:_MOST_COLUMNS]
-        plain = {column.name: [_thin(column, side) for side in column.sides] for column in chosen}
-        for one, other in permutations(plain, 2):
-            real, synthetic = (_greater(a, b) for a, b in zip(plain[one], plain[other], strict=True))
-            if real is not None and real <= _SELDOM and synthetic is not None and synthetic > real:
-                order = BrokenOrder(one, other, kind, real, synthetic)
-                if (other, one) not in found:
-                    found[one, other] = order
+        plain = {column.name: [_thinned(column, side) for side in column.sides] for column in chosen}
+        for first, last in permutations(plain, 2):
+            real, synthetic = (_share_greater(a, b) for a, b in zip(plain[first], plain[last], strict=True))
+            if real is None or synthetic is None or (last, first) in found:
+                continue
+            if real <= _ORDER_ERRORS and synthetic > real:
+                found[first, last] = BrokenOrder(first, last, kind, real, synthetic)
     return tuple(sorted(found.values(), key=lambda order: order.real - order.synthetic))
 
 
-def _thin(column: RawColumn, side: _Floats) -> _Floats:
-    """Some values of a column, without special ones."""
+def _thinned(column: RawColumn, side: _Floats) -> _Floats:
+    """Evenly spread values of a column, NaN where they are missing or special."""
     values = side[:: -(-len(side) // _MOST_ROWS) or 1]
     return np.where(np.isin(values, column.specials), np.nan, values)
 
 
-def _greater(first: _Floats, last: _Floats) -> float | None:
-    """Share of the rows with both values in which the first is greater; None if there are too few."""
+def _share_greater(first: _Floats, last: _Floats) -> float | None:
+    """Share of the rows with both values in which the first is greater; None if there are too few such rows."""
     rows = int((~np.isnan(first) & ~np.isnan(last)).sum())
     return None if rows < _FEW_ROWS else float((first > last).sum() / rows)
 
@@ -201,7 +203,7 @@ def _summary(rows: int, present: NDArray[np.generic], numbers: _Floats | tuple[(
 
 
 def _mode(real: _Floats, synthetic: _Floats, specials: Sequence[float]) -> tuple[float, float, float]:
-    """Of the most frequent values of both sides and special ones, that whose shares differ most, with both shares."""
+    """Value, real share and synthetic share of the mode (see `ColumnComparison`)."""
     candidates = []
     for side in (real, synthetic):
         if len(side):
@@ -216,20 +218,19 @@ def _mode(real: _Floats, synthetic: _Floats, specials: Sequence[float]) -> tuple
 
 
 def _shifts(real: _Floats, synthetic: _Floats) -> tuple[float, float, float]:
-    """How far median and mean have moved, and the ratio of the standard deviations."""
-    deviation, other = float(real.std()), float(synthetic.std())
-    scale = (
-        deviation if deviation > 0 else max(abs(float(real[0])), 1.0)
-    )  # a constant column has no scale of its own
+    """Shifts of median and mean in real standard deviations, and the ratio of the standard deviations."""
+    deviation, synthetic_deviation = float(real.std()), float(synthetic.std())
+    # A constant column has no scale of its own.
+    scale = deviation if deviation > 0 else max(abs(float(real[0])), 1.0)
     return (
         abs(float(np.median(synthetic) - np.median(real))) / scale,
         abs(float(synthetic.mean() - real.mean())) / scale,
-        other / scale if deviation > 0 else 1.0 + other / scale,
+        synthetic_deviation / scale if deviation > 0 else 1.0 + synthetic_deviation / scale,
     )
 
 
 def _kolmogorov(real: _Floats, synthetic: _Floats) -> float:
-    """The largest difference between the shares of values up to any point.
+    """The largest difference between the two cumulative distribution functions.
 
     >>> _kolmogorov(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]))
     0.25
@@ -241,23 +242,23 @@ def _kolmogorov(real: _Floats, synthetic: _Floats) -> float:
 
 
 def _clock_distance(real: _Floats, synthetic: _Floats) -> float | None:
-    """How far the times of day differ; None where the real dates are whole days."""
-    clocks = [(np.mod(side, 1.0)).round(6) for side in (real, synthetic)]
+    """Kolmogorov distance of the times of day; None if the real dates are whole days."""
+    clocks = [np.mod(side, 1.0).round(6) for side in (real, synthetic)]
     return _kolmogorov(*clocks) if (np.mod(real, 1.0) > 0).any() else None
 
 
 def _variation(real: NDArray[np.int64], synthetic: NDArray[np.int64], count: int) -> float:
     if not len(synthetic):
         return 1.0
-    return float(np.abs(_shares(real, count) - _shares(synthetic, count)).sum() / 2)
+    return total_variation(_shares(real, count), _shares(synthetic, count))
 
 
 def _lost(labels: Sequence[str], real: NDArray[np.int64], synthetic: NDArray[np.int64]) -> tuple[str, ...]:
-    """Categories of at least 1 % of the real rows with less than a tenth of their share on the synthetic side."""
-    ours, theirs = (_shares(side, len(labels)) for side in (real, synthetic))
-    expected = ours * len(synthetic) >= 10  # fewer may be absent by chance
-    lost = np.flatnonzero((ours >= _WORTH_MISSING) & (theirs < ours / 10) & expected)
-    return tuple(labels[at] for at in lost[np.argsort(-ours[lost], kind="stable")])
+    """Categories of at least 1 % of the real rows with less than a tenth of that share in the synthetic data."""
+    real_shares, synthetic_shares = (_shares(side, len(labels)) for side in (real, synthetic))
+    enough = real_shares * len(synthetic) >= 10  # if fewer are expected, all may be absent by chance
+    lost = np.flatnonzero((real_shares >= _LOST_SHARE) & (synthetic_shares < real_shares / 10) & enough)
+    return tuple(labels[at] for at in lost[np.argsort(-real_shares[lost], kind="stable")])
 
 
 def _picture(column: RawColumn, real: NDArray[Any], synthetic: NDArray[Any]) -> ColumnPicture:
@@ -272,7 +273,7 @@ def _picture(column: RawColumn, real: NDArray[Any], synthetic: NDArray[Any]) -> 
             drawn = [np.append(side, share.sum() - side.sum()) for side, share in zip(drawn, shares, strict=True)]
         none = np.empty(0)
         return ColumnPicture(tuple(names), drawn[0], drawn[1], none, none, none)
-    both, points = np.union1d(real, synthetic), _points(real, synthetic)
+    both, points = np.union1d(real, synthetic), _curve_points(real, synthetic)
     if len(both) <= _BARS:
         names = [column.text(value) for value in both]
         codes = [np.searchsorted(both, side) for side in (real, synthetic)]
@@ -287,7 +288,7 @@ def _picture(column: RawColumn, real: NDArray[Any], synthetic: NDArray[Any]) -> 
 
 
 def _edges(low: float, high: float, *, integers: bool) -> _Floats:
-    """Edges of equal bars; between whole numbers a bar holds as many of them as the next.
+    """Edges of equally wide bars; where all values are integers, each bar covers the same number of integers.
 
     >>> _edges(17.0, 78.0, integers=True)[:3].tolist()
     [17.0, 20.0, 23.0]
@@ -299,8 +300,8 @@ def _edges(low: float, high: float, *, integers: bool) -> _Floats:
     return edges
 
 
-def _points(real: _Floats, synthetic: _Floats) -> _Floats:
-    ends = np.array([np.quantile(side, [_OUTER, 1 - _OUTER]) for side in (real, synthetic) if len(side)])
+def _curve_points(real: _Floats, synthetic: _Floats) -> _Floats:
+    ends = np.array([np.quantile(side, [_TAIL, 1 - _TAIL]) for side in (real, synthetic) if len(side)])
     low, high = ends[:, 0].min(), ends[:, 1].max()
     return np.linspace(low, high if high > low else low + 1.0, _STEPS)
 
@@ -314,7 +315,7 @@ def _shares(codes: NDArray[np.int64], count: int) -> _Floats:
 
 
 def _correlation_matrix(values: _Floats, *, ranked: bool) -> _Floats:
-    """Correlations of the rows; of each pair, where both are present."""
+    """Correlations of the rows of a matrix; of each pair of rows, over the entries present in both."""
     present = ~np.isnan(values)
     if present.all():
         return _pearson(values, ranked=ranked)

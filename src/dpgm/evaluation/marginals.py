@@ -1,4 +1,7 @@
-"""Real beside synthetic records: lengths, positions, pairs, frequent item sets, columns of a table, mean images."""
+"""Low-order statistics of real and synthetic records compared: lengths, single positions, pairs, frequent item sets.
+
+For tables: total variation and association of pairs of columns. For images: mean images and variety per label.
+"""
 
 import heapq
 from dataclasses import dataclass
@@ -14,15 +17,20 @@ from dpgm.errors import UsageError
 from dpgm.evaluation.counting_queries import SANITY, count_queries, item_frequencies, packed_bits
 from dpgm.evaluation.inputs import check_comparable, position_names
 
-MOST_PAIRED = 1500  # pairs are measured among this many of the most frequent positions
+MOST_PAIRED = 1500  # pairs are compared among this many most frequent positions
 _CHUNK = 8192
-_DENSE = 0.02  # share of ones from which one dense product is faster than a sparse one
-_NAMED = 10  # best, worst and lost positions that are listed
+_DENSE = 0.02  # share of ones above which a dense matrix product is faster than a sparse one
+_NAMED = 10  # how many best, worst and lost positions are listed
+
+
+def total_variation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Half the sum of absolute differences of two distributions: 0 if they are equal, 1 if they are disjoint."""
+    return float(np.abs(first - second).sum() / 2)
 
 
 @dataclass(frozen=True)
 class LengthDistance:
-    """Total variation between the histograms of record lengths (0: equal, 1: disjoint)."""
+    """Record lengths: both histograms, their means and their total variation."""
 
     total_variation: float
     real: NDArray[np.float64]  # share of records of length 0, 1, 2, ...
@@ -37,14 +45,14 @@ def record_lengths(real: Records, synthetic: Records) -> LengthDistance:
     if real.domain.is_table:
         raise UsageError("every row of a table has the same length.")
     longest = int(max(real.lengths.max(), synthetic.lengths.max()))
-    ours, theirs = (np.bincount(r.lengths, minlength=longest + 1) / len(r) for r in (real, synthetic))
-    distance = float(np.abs(ours - theirs).sum() / 2)
-    return LengthDistance(distance, ours, theirs, float(real.lengths.mean()), float(synthetic.lengths.mean()))
+    first, second = (np.bincount(r.lengths, minlength=longest + 1) / len(r) for r in (real, synthetic))
+    means = float(real.lengths.mean()), float(synthetic.lengths.mean())
+    return LengthDistance(total_variation(first, second), first, second, *means)
 
 
 @dataclass(frozen=True)
 class OneWay:
-    """Share of records that hold each position, on both sides."""
+    """Share of real and of synthetic records that hold each position."""
 
     real: NDArray[np.float64]
     synthetic: NDArray[np.float64]
@@ -55,14 +63,14 @@ class OneWay:
 def one_way(real: Records, synthetic: Records) -> OneWay:
     """Compare single positions."""
     check_comparable(real, synthetic)
-    ours, theirs = item_frequencies(real) / len(real), item_frequencies(synthetic) / len(synthetic)
-    gap = np.abs(ours - theirs)
-    return OneWay(ours, theirs, float(gap.mean()), float(gap.max()))
+    first, second = item_frequencies(real) / len(real), item_frequencies(synthetic) / len(synthetic)
+    gap = np.abs(first - second)
+    return OneWay(first, second, float(gap.mean()), float(gap.max()))
 
 
 @dataclass(frozen=True)
 class ItemComparison:
-    """One position: the share of records that hold it on both sides."""
+    """One position: the share of real and of synthetic records that hold it, and the relative error."""
 
     name: str
     real: float
@@ -73,36 +81,33 @@ class ItemComparison:
 def best_and_worst(
     singles: OneWay, domain: Domain
 ) -> tuple[tuple[ItemComparison, ...], tuple[ItemComparison, ...]]:
-    """Of the positions that at least 0.1 % of the real records hold, those with the smallest and largest errors."""
+    """The positions with the smallest and the largest errors, among those in at least 0.1 % of the real records."""
     names = position_names(domain)
     errors = np.abs(singles.synthetic - singles.real) / np.maximum(singles.real, SANITY)
     common = np.flatnonzero(singles.real >= SANITY)
     order = common[np.argsort(errors[common], kind="stable")]
     half = min(_NAMED, len(order) // 2 if len(order) > 1 else 1)
-    # among equally well preserved items the most frequent ones are the interesting ones
+    # Of the quarter with the smallest errors, the most frequent positions are the interesting ones.
     best = sorted(order[: max(half, len(order) // 4)], key=lambda at: -singles.real[at])[:half]
-    listed = [
-        [
-            ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
-            for at in positions
-        ]
-        for positions in (best, order[::-1][:half])
-    ]
-    return tuple(listed[0]), tuple(listed[1])
+
+    def compared(at: int) -> ItemComparison:
+        return ItemComparison(names[at], float(singles.real[at]), float(singles.synthetic[at]), float(errors[at]))
+
+    return tuple(map(compared, best)), tuple(map(compared, order[::-1][:half]))
 
 
 @dataclass(frozen=True)
 class LostItems:
-    """Positions held by at least 0.1 % of the real records that occur less than a tenth as often as they should."""
+    """Positions in at least 0.1 % of the real records, with less than a tenth of that share in synthetic records."""
 
     count: int
-    of: int
-    largest: float  # the largest real share among them
-    names: tuple[str, ...]  # the most frequent of them
+    of: int  # number of positions in at least 0.1 % of the real records
+    largest: float  # the largest real share of a lost position
+    names: tuple[str, ...]  # of the most frequent lost positions
 
 
 def lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
-    """What hardly ever occurs, among positions frequent enough to be missed."""
+    """Find lost positions; those expected fewer than 10 times in the synthetic data may be absent by chance."""
     common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
     lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
     order = lost[np.argsort(-singles.real[lost], kind="stable")][:_NAMED]
@@ -112,7 +117,7 @@ def lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostI
 
 
 def most_frequent(records: Records, most: int) -> NDArray[np.int64]:
-    """Positions that occur, the most frequent first (ties by position), at most `most` of them."""
+    """The `most` most frequent positions that occur at all, in descending order (ties by position)."""
     counts = item_frequencies(records)
     order = np.argsort(-counts, kind="stable")[:most]
     return order[counts[order] > 0].astype(np.int64)
@@ -127,7 +132,7 @@ def _paired_positions(real: Records, synthetic: Records, most: int) -> NDArray[n
 
 
 def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Records that hold both positions, (n, n) for the n positions asked; the diagonal holds single counts."""
+    """How many records hold both of two positions, (n, n) for n positions; the diagonal holds single counts."""
     total = np.zeros((len(positions), len(positions)), dtype=np.int64)
     for chunk in records.chunks(_CHUNK):
         matrix = chunk.to_scipy().astype(np.float32)[:, positions]
@@ -141,9 +146,9 @@ def pair_counts(records: Records, positions: NDArray[np.int64]) -> NDArray[np.in
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Total variation of the two-by-two table of every pair of positions; correlations (phi) beside it."""
+    """Pairs of positions: total variation of their two-by-two tables, and differences of correlations (phi)."""
 
-    positions: int  # among how many of the most frequent positions
+    positions: int  # number of most frequent positions that were paired
     mean_total_variation: float
     largest_total_variation: float
     mean_correlation_difference: float
@@ -152,15 +157,15 @@ class TwoWay:
 def two_way(real: Records, synthetic: Records, most: int = MOST_PAIRED) -> TwoWay:
     """Compare pairs among the `most` positions most frequent in the real data."""
     positions = _paired_positions(real, synthetic, most)
-    ours, theirs = (pair_counts(records, positions) / len(records) for records in (real, synthetic))
+    joints = [pair_counts(records, positions) / len(records) for records in (real, synthetic)]
     upper = np.triu_indices(len(positions), 1)
     cells = []
-    for joint in (ours, theirs):
+    for joint in joints:
         single = np.diag(joint)
         both, first, second = joint[upper], single[upper[0]], single[upper[1]]
         cells.append(np.stack([both, first - both, second - both, 1 - first - second + both]))
     variation = np.abs(cells[0] - cells[1]).sum(axis=0) / 2
-    gap = np.abs(_phi(ours) - _phi(theirs))[upper]
+    gap = np.abs(_phi(joints[0]) - _phi(joints[1]))[upper]
     return TwoWay(len(positions), float(variation.mean()), float(variation.max()), float(gap.mean()))
 
 
@@ -175,7 +180,7 @@ def _phi(joint: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class CoOccurrence:
-    """For the most frequent items: of the records with the row's item, the share that hold the column's."""
+    """For the most frequent items: the share of records with the row's item that also hold the column's item."""
 
     positions: tuple[int, ...]
     real: NDArray[np.float64]
@@ -184,7 +189,7 @@ class CoOccurrence:
 
 
 def co_occurrence(real: Records, synthetic: Records, most: int = 20) -> CoOccurrence:
-    """Conditional shares of the `most` items most frequent in the real data."""
+    """Compare conditional shares among the `most` items most frequent in the real data."""
     positions = _paired_positions(real, synthetic, most)
     shares = []
     for records in (real, synthetic):
@@ -197,57 +202,57 @@ def co_occurrence(real: Records, synthetic: Records, most: int = 20) -> CoOccurr
 
 @dataclass(frozen=True)
 class FrequentSets:
-    """The most frequent item sets of both sides, and how many the synthetic data gets right."""
+    """The most frequent item sets of both sides; precision and recall of the synthetic data's."""
 
     precision: float
     recall: float
-    real: tuple[tuple[tuple[int, ...], float], ...]  # item set and the share of records holding it
+    real: tuple[tuple[tuple[int, ...], float], ...]  # item sets, each with the share of records that hold it
     synthetic: tuple[tuple[tuple[int, ...], float], ...]
 
 
 def frequent_sets(real: Records, synthetic: Records, top: int = 100) -> FrequentSets:
     """Precision and recall of the synthetic data's `top` most frequent item sets.
 
-    A set counts as right if it is at least as frequent in the real data as the real top's last one, so ties at
-    the border cost nothing.
+    A set counts as right if it is at least as frequent in the real data as the least frequent of the real `top`, so
+    ties at the border cost nothing.
     """
     check_comparable(real, synthetic)
     validation.whole(at_least=1, top=top)
-    ours, theirs = top_sets(real, top), top_sets(synthetic, top)
-    if not ours:
+    real_top, synthetic_top = top_sets(real, top), top_sets(synthetic, top)
+    if not real_top:
         raise UsageError("the real data holds no items.")
-    border_real, border_synthetic = ours[-1][1], theirs[-1][1] if theirs else np.inf
-    right = count_queries(real, [items for items, _ in theirs]) >= border_real
-    found = count_queries(synthetic, [items for items, _ in ours]) >= border_synthetic
+    real_border, synthetic_border = real_top[-1][1], synthetic_top[-1][1] if synthetic_top else np.inf
+    right = count_queries(real, [items for items, _ in synthetic_top]) >= real_border
+    found = count_queries(synthetic, [items for items, _ in real_top]) >= synthetic_border
     return FrequentSets(
-        precision=float(right.mean()) if theirs else 0.0,
+        precision=float(right.mean()) if synthetic_top else 0.0,
         recall=float(found.mean()),
-        real=tuple((items, count / len(real)) for items, count in ours),
-        synthetic=tuple((items, count / len(synthetic)) for items, count in theirs),
+        real=tuple((items, count / len(real)) for items, count in real_top),
+        synthetic=tuple((items, count / len(synthetic)) for items, count in synthetic_top),
     )
 
 
 def top_sets(records: Records, top: int) -> list[tuple[tuple[int, ...], int]]:
     """The `top` most frequent non-empty item sets with their counts.
 
-    Best first: a set is never more frequent than the set without its last item, so taking the most frequent
-    candidate and adding its extensions finds them in order. Only the `top` most frequent items can take part.
+    A best-first search: a set is never more frequent than the set without its last item, so taking the most frequent
+    candidate and adding its extensions to the queue finds them in order. Only the `top` most frequent items can occur.
     """
     items = most_frequent(records, top)
-    place = np.full(records.width, len(items), dtype=np.int64)
-    place[items] = np.arange(len(items))
-    blocks = [packed_bits(chunk, place, len(items))[:-1] for chunk in records.chunks(65536)]
+    row_of = np.full(records.width, len(items), dtype=np.int64)
+    row_of[items] = np.arange(len(items))
+    blocks = [packed_bits(chunk, row_of, len(items))[:-1] for chunk in records.chunks(65536)]
     bits = np.concatenate(blocks, axis=1)
-    queue: list[tuple[int, tuple[int, ...]]] = []
-    queue += [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
+    queue: list[tuple[int, tuple[int, ...]]]
+    queue = [(-int(np.bitwise_count(row).sum()), (at,)) for at, row in enumerate(bits)]
     heapq.heapify(queue)
     found: list[tuple[tuple[int, ...], int]] = []
     while queue and len(found) < top:
         negative, members = heapq.heappop(queue)
         found.append((tuple(sorted(int(items[at]) for at in members)), -negative))
-        both = np.bitwise_and.reduce(bits[list(members)], axis=0)
+        holders = np.bitwise_and.reduce(bits[list(members)], axis=0)
         for at in range(members[-1] + 1, len(items)):
-            count = int(np.bitwise_count(both & bits[at]).sum())
+            count = int(np.bitwise_count(holders & bits[at]).sum())
             if count:
                 heapq.heappush(queue, (-count, (*members, at)))
     return found
@@ -255,9 +260,9 @@ def top_sets(records: Records, top: int) -> list[tuple[tuple[int, ...], int]]:
 
 @dataclass(frozen=True)
 class TablePairs:
-    """For every pair of columns of a table: total variation, and association on both sides.
+    """Pairs of columns of a table: total variation, and association in the real and in the synthetic data.
 
-    Association is |Pearson's r| of the bins between two numeric columns and Cramér's V otherwise.
+    Association is |Pearson's r| of the bin numbers for two numeric columns, and Cramér's V otherwise.
     """
 
     fields: tuple[str, ...]
@@ -281,24 +286,24 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
     names = tuple(field.name for field in fields)
     bins = [field.bins or 0 if field.kind == "numeric" else 0 for field in fields]
     widths = [real.domain.blocks[at].width + 1 for at in columns]  # one more for rows without a value
-    ours, theirs = ([field_codes(r, at) for at in columns] for r in (real, synthetic))
+    sides = [[field_codes(r, at) for at in columns] for r in (real, synthetic)]
     size = len(columns)
     variation, first, second = np.zeros((size, size)), np.eye(size), np.eye(size)
     for a in range(size):
-        shares = [np.bincount(c[a], minlength=widths[a]) / len(c[a]) for c in (ours, theirs)]
-        variation[a, a] = np.abs(shares[0] - shares[1]).sum() / 2
+        shares = [np.bincount(codes[a], minlength=widths[a]) / len(codes[a]) for codes in sides]
+        variation[a, a] = total_variation(*shares)
     for a, b in combinations(range(size), 2):
         tables = []
-        for codes in (ours, theirs):
+        for codes in sides:
             joint = np.bincount(codes[a] * widths[b] + codes[b], minlength=widths[a] * widths[b])
             tables.append(joint.reshape(widths[a], widths[b]) / len(codes[a]))
-        variation[a, b] = variation[b, a] = np.abs(tables[0] - tables[1]).sum() / 2
-        if bins[a] and bins[b]:  # a missing value has no place on the scale
-            measured = [_pearson(table[: bins[a], : bins[b]]) for table in tables]
+        variation[a, b] = variation[b, a] = total_variation(*tables)
+        if bins[a] and bins[b]:  # missing values, which come after the bins, have no place on the numeric scale
+            associations = [_absolute_correlation(table[: bins[a], : bins[b]]) for table in tables]
         else:
-            measured = [_cramer(table) for table in tables]
-        first[a, b] = first[b, a] = measured[0]
-        second[a, b] = second[b, a] = measured[1]
+            associations = [_cramers_v(table) for table in tables]
+        first[a, b] = first[b, a] = associations[0]
+        second[a, b] = second[b, a] = associations[1]
     upper = np.triu_indices(size, 1)
     pairs = variation[upper]
     worst = int(pairs.argmax())
@@ -316,7 +321,7 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
 
 
 def field_codes(records: Records, field: int) -> NDArray[np.int64]:
-    """The value number of a softmax field for every record; one past the last where there is none."""
+    """For every record, the code of its value in a field of one value per record; the field's width if it has none."""
     block = records.domain.blocks[field]
     codes = np.full(len(records), block.width, dtype=np.int64)
     inside = (records.indices >= block.start) & (records.indices < block.stop)
@@ -326,31 +331,32 @@ def field_codes(records: Records, field: int) -> NDArray[np.int64]:
 
 
 def categorical_label(domain: Domain) -> int | None:
-    """The number of the categorical field that the domain names as its label, if it does."""
-    wanted = (domain.label, "categorical")
-    return next((at for at, field in enumerate(domain.fields) if (field.name, field.kind) == wanted), None)
+    """Index of the domain's label field; None if the domain names none, or one that is not categorical."""
+    label = (domain.label, "categorical")
+    return next((at for at, field in enumerate(domain.fields) if (field.name, field.kind) == label), None)
 
 
 @dataclass(frozen=True)
 class ImageFigures:
-    """Images by label: how much they vary relative to real ones, how far mean images and label shares are off."""
+    """Differences between real and synthetic images, label by label."""
 
-    variety: float
-    pixel_difference: float
-    label_gap: float | None
+    variety: float  # how much images of one label differ from each other, relative to the real images
+    pixel_difference: float  # mean absolute difference of the mean images
+    label_gap: float | None  # largest difference in the share of a label
 
 
 def image_figures(
     real: Records, synthetic: Records, means: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> ImageFigures:
-    """Variety within a label is the chance that two of its images differ in a pixel: 2 p (1 - p), summed."""
-    ours, theirs = (float((2 * mean * (1 - mean)).sum()) for mean in means)
+    """Compare images; variety is the chance that two images of a label differ in a pixel: 2 p (1 - p), summed."""
+    real_variety, synthetic_variety = (float((2 * mean * (1 - mean)).sum()) for mean in means)
     label, gap = categorical_label(real.domain), None
     if label is not None:
         width = real.domain.fields[label].width + 1
         shares = [np.bincount(field_codes(r, label), minlength=width) / len(r) for r in (real, synthetic)]
         gap = float(np.abs(shares[0] - shares[1]).max())
-    return ImageFigures(theirs / ours if ours > 0 else 1.0, float(np.abs(means[0] - means[1]).mean()), gap)
+    variety = synthetic_variety / real_variety if real_variety > 0 else 1.0
+    return ImageFigures(variety, float(np.abs(means[0] - means[1]).mean()), gap)
 
 
 def mean_images(records: Records) -> NDArray[np.float64]:
@@ -369,7 +375,7 @@ def mean_images(records: Records) -> NDArray[np.float64]:
     return means
 
 
-def _cramer(joint: NDArray[np.float64]) -> float:
+def _cramers_v(joint: NDArray[np.float64]) -> float:
     rows, columns = joint.sum(axis=1), joint.sum(axis=0)
     joint = joint[rows > 0][:, columns > 0]
     expected = np.outer(rows[rows > 0], columns[columns > 0])
@@ -379,7 +385,7 @@ def _cramer(joint: NDArray[np.float64]) -> float:
     return float(min(1.0, np.sqrt(max(0.0, ((joint - expected) ** 2 / expected).sum()) / least)))
 
 
-def _pearson(joint: NDArray[np.float64]) -> float:
+def _absolute_correlation(joint: NDArray[np.float64]) -> float:
     total = joint.sum()
     if total <= 0:
         return 0.0
