@@ -1,4 +1,4 @@
-"""Downstream learning: train on synthetic records, test on real ones, beside training on real ones.
+"""Downstream accuracy: classifiers trained on synthetic and on real records, both tested on real records.
 
 Tables and labelled sets use scikit-learn models (an extra: `pip install 'dpgm[learn]'`); images a small
 convolutional network in torch that trains in seconds on one core.
@@ -16,46 +16,41 @@ from dpgm.errors import UsageError
 from dpgm.evaluation.inputs import check_comparable
 from dpgm.evaluation.marginals import categorical_label, field_codes
 
-MOST_ROWS = 20_000  # rows used for training a model; more changes accuracies little
-CNN_VISITS = 30_000  # training examples shown to the network: about ten seconds on one core
-MOST_PASSES = 20  # over few training records
-# Models as their libraries set them, but for sizes that train within seconds; they should be fair, not best.
-TREES, DEPTH, LEAF = 60, 16, 2  # of the random forest
-ITERATIONS = 300  # of the logistic regression; fewer end before it converges
-CHANNELS, HIDDEN = (16, 32), 96  # of the network for images
+TEST_SHARE, MOST_TEST = 0.25, 5_000  # records set aside for testing, where the user gives none
+MOST_ROWS = 20_000  # rows for training a scikit-learn model; more change accuracies little
+MOST_IMAGES = 60_000  # images for training the network
+CNN_VISITS = 30_000  # training examples shown to the network, repetitions included: about ten seconds on one core
+MOST_EPOCHS = 20  # where there are few training records
+# Models have their libraries' default settings, but for sizes that train within seconds: fair, not tuned.
+TREES, DEPTH, LEAF = 60, 16, 2  # random forest
+ITERATIONS = 300  # logistic regression; it does not converge within fewer
+CHANNELS, HIDDEN = (16, 32), 96  # network for images
 BATCH = 128
-FIRST_RATE, LARGEST_RATE = 1e-3, 3e-3  # of Adam's one-cycle schedule
-ANSWERED = 500  # images at a time, for memory
+FIRST_RATE, LARGEST_RATE = 1e-3, 3e-3  # learning rates of Adam's one-cycle schedule
+TEST_BATCH = 500  # test images at a time, to limit memory
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy on real test records of one kind of model trained on synthetic and on real records."""
+    """Accuracy of one kind of model on real test records, trained on synthetic and on real records."""
 
     model: str
     synthetic: float
     real: float
-    majority: float  # always answering the most frequent label
+    majority: float  # accuracy of always predicting the most frequent label
     test_records: int
-
-
-def split(records: Records, share: float = 0.25, most: int = 5_000, seed: int = 0) -> tuple[Records, Records]:
-    """Train and test records, at random; at most `most` of them for the test."""
-    order = np.random.default_rng(seed).permutation(len(records))
-    cut = len(records) - min(most, max(1, int(len(records) * share)))
-    return records.take(order[:cut]), records.take(order[cut:])
 
 
 def downstream(
     real: Records, synthetic: Records, test: Records | None = None, seed: int = 0
 ) -> tuple[Accuracy, ...]:
-    """Accuracies of classifiers of the domain's label, tested on real records that no fit has seen.
+    """Accuracies of classifiers of the domain's label on `test`: real records that no fit has seen.
 
     If `test` is None, a quarter of the real records, at most 5,000, is set aside for testing.
     """
     check_comparable(real, synthetic)
     label = label_field(real.domain)
-    train, held_out = (real, test) if test is not None else split(real, seed=seed)
+    train, held_out = (real, test) if test is not None else _split(real, seed)
     check_comparable(real, held_out)
     held_out = _labelled(held_out, label)
     for name, records in (("real", train), ("synthetic", synthetic)):
@@ -71,6 +66,13 @@ def downstream(
         scores = [_score(model, _thin(records, seed), held_out, label) for records in (synthetic, train)]
         results.append(Accuracy(name, scores[0], scores[1], majority, len(held_out)))
     return tuple(results)
+
+
+def _split(records: Records, seed: int) -> tuple[Records, Records]:
+    """Random training and test records."""
+    order = np.random.default_rng(seed).permutation(len(records))
+    cut = len(records) - min(MOST_TEST, max(1, int(len(records) * TEST_SHARE)))
+    return records.take(order[:cut]), records.take(order[cut:])
 
 
 def _models(seed: int) -> tuple[tuple[str, Any], ...]:
@@ -102,7 +104,7 @@ def _labelled(records: Records, label: int) -> Records:
 def _score(model: Any, train: Records, test: Records, label: int) -> float:
     train = _labelled(train, label)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a solver that stops early is still a fair comparison of both sides
+        warnings.simplefilter("ignore")  # a solver that stops early still treats both data sets alike
         model.fit(_features(train, label), field_codes(train, label))
         predicted = model.predict(_features(test, label))
     return float((predicted == field_codes(test, label)).mean())
@@ -116,7 +118,7 @@ def _features(records: Records, label: int) -> Any:
 
 
 def label_field(domain: Domain) -> int:
-    """Number of the categorical field that the domain names as its label."""
+    """Index of the categorical field that the domain names as its label."""
     if domain.label is None:
         raise UsageError("the domain names no label field.")
     at = categorical_label(domain)
@@ -125,33 +127,31 @@ def label_field(domain: Domain) -> int:
     return at
 
 
-def image_accuracy(
-    train: Records, test: Records, *, visits: int = CNN_VISITS, most: int = 60_000, seed: int = 0
-) -> float:
+def image_accuracy(train: Records, test: Records, *, visits: int = CNN_VISITS, seed: int = 0) -> float:
     """Accuracy on `test` of a small convolutional network trained on the images and labels of `train`.
 
-    Two convolutions with pooling, one hidden layer, Adam with a one-cycle rate. `visits` training examples are
-    shown, passing over at most `most` records as often as that takes, but no more than 20 times.
+    Two convolutions with pooling, one hidden layer, Adam with a one-cycle learning rate. The network is trained on
+    `visits` examples, repeating the records up to 20 times.
     """
     import torch
     from torch import nn
 
     label = label_field(train.domain)
     picture = next(field for field in train.domain.fields if isinstance(field, Image))
-    images, answers = _image_tensors(train.rows(0, min(most, len(train))), picture, label)
+    images, answers = _image_tensors(train.rows(0, min(MOST_IMAGES, len(train))), picture, label)
     generator = torch.Generator().manual_seed(seed)
-    small = (picture.height // 4) * (picture.columns // 4)
-    if small == 0:
+    pooled_pixels = (picture.height // 4) * (picture.columns // 4)
+    if pooled_pixels == 0:
         raise UsageError("images below 4 x 4 pixels are too small for the convolutional network.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # initial weights; public, and the caller's state is restored
         network = nn.Sequential(
             nn.Conv2d(1, CHANNELS[0], 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(*CHANNELS, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(CHANNELS[1] * small, HIDDEN), nn.ReLU(),
+            nn.Flatten(), nn.Linear(CHANNELS[1] * pooled_pixels, HIDDEN), nn.ReLU(),
             nn.Linear(HIDDEN, train.domain.fields[label].width),
         )  # fmt: skip
-    steps = max(1, min(visits, MOST_PASSES * len(answers)) // BATCH)
+    steps = max(1, min(visits, MOST_EPOCHS * len(answers)) // BATCH)
     optimizer = torch.optim.Adam(network.parameters(), lr=FIRST_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=LARGEST_RATE, total_steps=steps + 1)
     order = torch.randperm(len(answers), generator=generator)
@@ -169,8 +169,8 @@ def image_accuracy(
     images, answers = _image_tensors(test, picture, label)
     with torch.no_grad():
         right = [
-            (network(images[a : a + ANSWERED].float()).argmax(1) == answers[a : a + ANSWERED]).sum()
-            for a in range(0, len(answers), ANSWERED)
+            (network(images[at : at + TEST_BATCH].float()).argmax(1) == answers[at : at + TEST_BATCH]).sum()
+            for at in range(0, len(answers), TEST_BATCH)
         ]
     return float(sum(right)) / max(1, len(answers))
 

@@ -1,7 +1,10 @@
-"""Two frames, files or collections of records made comparable: records over the same positions, and raw columns."""
+"""Read a real and a synthetic data set so that they can be compared: as records over one domain, and as raw columns.
+
+Both may be records, frames (pandas, polars, pyarrow) or files.
+"""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,10 +37,10 @@ from dpgm.evaluation.raw_columns import (
     set_columns,
 )
 
-MOST_ROWS = 1_000_000  # raw rows kept of a longer file, evenly spread: enough for every figure in the report
-_COLUMNAR = ("csv", "tsv", "parquet", "jsonl")
+MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
+_COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
 _JSON = ("jsonl", "json")
-_MATRICES = ("npz", "npy", "idx")  # their positions have no names
+_MATRICES = ("npz", "npy", "idx")  # formats whose positions have no names
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,12 @@ class Outside:
     """Items of the real data that the domain does not list, so that no synthetic record can hold them."""
 
     items: int
-    share: float  # of all that the real records hold
+    share: float  # of all items in the real records, counted with repetition
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Both sides as records over one domain, and as raw columns where they have any."""
+    """Real and synthetic data as records over one domain, and as raw columns if they have any."""
 
     real: Records
     synthetic: Records
@@ -59,10 +62,10 @@ class Inputs:
 
 
 def check_comparable(real: Records, synthetic: Records) -> None:
-    """Refuse empty data and data of different domains, saying which and why.
+    """Refuse empty data and data of different domains.
 
     Raises:
-        UsageError: one side has no records, or the domains differ.
+        UsageError: one data set has no records, or the domains differ.
     """
     _refuse_empty(len(real), len(synthetic))
     if real.width != synthetic.width:
@@ -71,8 +74,8 @@ def check_comparable(real: Records, synthetic: Records) -> None:
             "read both with the same domain."
         )
     if real.domain != synthetic.domain:
-        ours, theirs = ([field.name for field in records.domain.fields] for records in (real, synthetic))
-        detail = "their items or values differ" if ours == theirs else f"fields {ours} against {theirs}"
+        first, second = ([field.name for field in records.domain.fields] for records in (real, synthetic))
+        detail = "their items or values differ" if first == second else f"fields {first} against {second}"
         raise UsageError(
             f"real and synthetic data have different domains ({detail}); read both with the same domain."
         )
@@ -92,7 +95,7 @@ def position_names(domain: Domain, *, with_fields: bool = False) -> tuple[str, .
 
     Args:
         domain: a closed domain.
-        with_fields: whether items tell their field as well, where there are several fields.
+        with_fields: whether items are named `field=item` if there are several fields.
     """
     several = with_fields and len(domain.fields) > 1
     return tuple(
@@ -103,41 +106,43 @@ def position_names(domain: Domain, *, with_fields: bool = False) -> tuple[str, .
 
 
 def with_domain(records: Records, domain: Domain) -> Records:
-    """The same item sets over a wider or reordered list of items.
+    """The same item sets over another domain, which has all of their items.
 
     >>> records = Records.from_lists([[0, 1]], Domain.of_items(["milk", "bread"]))
     >>> with_domain(records, Domain.of_items(["bread", "jam", "milk"])).indices.tolist()
     [0, 2]
     """
-    place = {name: at for at, name in enumerate(position_names(domain))}
-    # CSV protects spreadsheets from items that look like formulas.
-    place = {escape_formula(name): at for name, at in place.items()} | place
+    position_of = {name: at for at, name in enumerate(position_names(domain))}
+    # In CSV files, items that look like formulas are escaped to protect spreadsheets.
+    position_of = {escape_formula(name): at for name, at in position_of.items()} | position_of
     labels = position_names(records.domain)
-    unknown = [name for name in labels if name not in place]
+    unknown = [name for name in labels if name not in position_of]
     if unknown:
         raise UsageError(
             f"the synthetic data holds {len(unknown)} items that the real data's domain does not have, so they have "
             "different domains; evaluate it against the data it was made from."
         )
-    moved = np.array([place[name] for name in labels], dtype=np.int64)[records.indices]
-    return Records(domain, *sort_rows(records.indptr, moved, domain.width))
+    indices = np.array([position_of[name] for name in labels], dtype=np.int64)[records.indices]
+    return Records(domain, *sort_rows(records.indptr, indices, domain.width))
 
 
 def inputs_of(
     real: object, synthetic: object, *, domain: DomainLike | None = None, notes: Notes = NO_NOTES
 ) -> Inputs:
-    """Both sides made comparable.
+    """Make records, frames or matrices comparable.
 
     Args:
         real: records, or a frame or matrix of pandas, polars, pyarrow, numpy or scipy.
-        synthetic: likewise.
-        domain: of both; by default that of the records, or one made from both frames.
-        notes: what else is known of columns.
+        synthetic: the same kinds.
+        domain: the domain of both; by default that of the records, or one made from both frames.
+        notes: what else is known about the columns.
     """
     sides = (real, synthetic)
     given = as_domain(domain)
-    if given is not None and given.is_open:  # bins and values are not known: the columns decide
-        return _named_columns(sides, given, notes)
+    if (
+        given is not None and given.is_open
+    ):  # it does not state all values and bins, so they are taken from the data
+        return _columns_of_domain(sides, given, notes)
     tables = [as_table(side) for side in sides]
     if all(table is None for table in tables):
         first = as_records(real, given)
@@ -151,9 +156,9 @@ def inputs_of(
                     f"a frame cannot be compared with {type(side).__name__}; give two frames or two files, or pass"
                     " `domain=` to compare it with a matrix."
                 )
-        return _as_they_stand(tables[0], tables[1], notes)
-    if _unmodelled_gaps(tables, given):  # its bins have no place for them
-        return _named_columns(sides, given, notes)
+        return _without_domain(tables[0], tables[1], notes)
+    if _unmodelled_gaps(tables, given):  # the domain has no bin for missing values
+        return _columns_of_domain(sides, given, notes)
     records = [as_records(side, given) for side in sides]
     both = [_decoded(one) if table is None else table for one, table in zip(records, tables, strict=True)]
     raw = raw_columns(both[0], both[1], notes, domain=given)
@@ -163,7 +168,7 @@ def inputs_of(
 def long_inputs(
     real: object, synthetic: object, person: str | None, item: str | None, domain: Domain | None
 ) -> Inputs:
-    """Both sides as the sets of their persons, from frames of one row per person and item, or from records."""
+    """Make frames with one row per person and item (or records) comparable, as one item set per person."""
     if person is None or item is None:
         raise UsageError("long data need both `person` and `item`: the columns of persons and of items.")
     first, second = (
@@ -178,9 +183,9 @@ def _decoded(records: Records) -> pa.Table:
     return decode(records, rng=np.random.default_rng(0))
 
 
-def _named_columns(sides: Sequence[object], domain: Domain, notes: Notes) -> Inputs:
-    """The columns of frames, or of decoded records, that a domain names, compared as they stand."""
-    named = []
+def _columns_of_domain(sides: Sequence[object], domain: Domain, notes: Notes) -> Inputs:
+    """The columns that a domain names, of frames or decoded records, without the domain's values and bins."""
+    selected = []
     for side in sides:
         table = as_table(side)
         if table is None and isinstance(side, Records) and not side.domain.is_open:
@@ -189,12 +194,12 @@ def _named_columns(sides: Sequence[object], domain: Domain, notes: Notes) -> Inp
             raise UsageError(
                 "records of an open domain cannot be compared; evaluate the files or frames themselves."
             )
-        named.append(table.select([field.name for field in domain.fields if field.name in table.column_names]))
-    return _as_they_stand(named[0], named[1], notes.with_open(domain))
+        selected.append(table.select([field.name for field in domain.fields if field.name in table.column_names]))
+    return _without_domain(selected[0], selected[1], notes.with_open(domain))
 
 
 def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
-    """Whether cells are missing where a fit has found too few of them to be modelled."""
+    """Whether values are missing in a column whose missing values were too rare for the fit to model."""
     names = [field.name for field in domain.fields if isinstance(field, ShapedNumber) and not field.missing]
     return any(
         table is not None and name in table.column_names and table.column(name).null_count > 0
@@ -220,32 +225,32 @@ def as_table(data: object) -> Any:
 
 
 def _arrow_column(series: Any, name: str) -> pa.Array:
-    """A column of pandas as Arrow; one of mixed objects as texts, value by value."""
+    """A pandas column as an Arrow array; mixed objects become texts."""
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
 
 
-def _as_they_stand(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:
-    """Two tables that no domain describes; where all columns hold 0 and 1 only, each column is an item."""
+def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:
+    """Make two tables comparable without a domain; if all columns hold only 0 and 1, each column is an item."""
     _refuse_empty(real.num_rows, synthetic.num_rows)
     raw, sets = raw_columns(real, synthetic, notes), set_columns(real, synthetic)
     if not raw.columns and not sets:
         raise UsageError("the two tables share no column that can be compared; check the names of their columns.")
-    ones = [_ones(column) for column in raw.columns]
-    if not sets and not raw.left_out and all(one is not None for one in ones):
+    items = [_as_item(column) for column in raw.columns]
+    if not sets and not raw.left_out and all(item is not None for item in items):
         domain = Domain.of_items([column.name for column in raw.columns])
-        dense = [np.stack([one[side] for one in ones if one is not None], axis=1) for side in (0, 1)]
+        dense = [np.stack([item[side] for item in items if item is not None], axis=1) for side in (0, 1)]
         return Inputs(Records.from_dense(dense[0], domain), Records.from_dense(dense[1], domain), None)
     return Inputs(*compared_records(raw.columns, sets), raw if raw.columns else None)
 
 
-def _ones(column: RawColumn) -> list[NDArray[np.bool_]] | None:
-    """Where both sides hold 1 or true; None if either holds anything but 0 and 1, or false and true."""
+def _as_item(column: RawColumn) -> list[NDArray[np.bool_]] | None:
+    """Which rows of both sides hold 1 or true; None if a column holds anything but 0 and 1, or false and true."""
     sides = list(column.sides)
     if column.kind == "category" and set(column.labels) <= {"true", "false"}:
-        numbers = np.array([*(label == "true" for label in column.labels), np.nan])  # the last is of missing values
+        numbers = np.array([*(label == "true" for label in column.labels), np.nan])  # code -1: missing
         sides = [numbers[side] for side in sides]
     elif column.kind != "number":
         return None
@@ -253,17 +258,17 @@ def _ones(column: RawColumn) -> list[NDArray[np.bool_]] | None:
 
 
 def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
-    """Both files made comparable.
+    """Make two files comparable.
 
     Args:
-        real: the real file; `options` say how it is read, and their domain is that of both. A table without one is
-            compared column by column as it stands.
-        synthetic: as `dpgm sample` wrote it, or like the real file.
-        options: how the real file is read.
+        real: the real file.
+        synthetic: the synthetic file, as `dpgm sample` wrote it or in the format of the real file.
+        options: how to read the real file; their domain is that of both files. Tables without a domain are compared
+            column by column.
     """
-    # Nothing is released here, so the items may be taken from the file, and the shape guessed from its first rows.
+    # Nothing is released here, so items may be taken from the file, and its shape guessed from the first rows.
     source = locate(real, options.member)
-    options = _as_laid_out(source, replace(options, discover=False))
+    options = _with_fitted_layout(source, replace(options, discover=False))
     domain = options.public_domain
     if domain is not None and domain.is_open:
         if domain.item_set is None:
@@ -275,16 +280,17 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     first, _ = read_files([source], guess.options)
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
-    return Inputs(first, second, _raw(real, synthetic, options, used, first.domain), _outside(real, options, first))
+    raw = _raw_columns_of_files(real, synthetic, options, used, first.domain)
+    return Inputs(first, second, raw, _outside(real, options, first))
 
 
-def _as_laid_out(source: Input, options: ReadOptions) -> ReadOptions:
-    """The options with the shape and columns that the file of the fit had, where they are not stated and are there."""
+def _with_fitted_layout(source: Input, options: ReadOptions) -> ReadOptions:
+    """Add the layout of the file that was fitted, if the options state none and this file has the same columns."""
     layout = None if options.public_domain is None else options.public_domain.layout
     if layout is None or options.shape or options.person or options.item:
         return options
     if layout.shape != "long" and format_name(source, options) in _JSON:
-        return options  # members are known from rows alone; the only list is found by guessing
+        return options  # the names of members are only known from rows; guessing finds the list of items
     chosen = replace(options, shape=layout.shape, person=layout.person, item=layout.item)
     try:
         names = columns_of(source, replace(chosen, domain=None)).names
@@ -294,14 +300,14 @@ def _as_laid_out(source: Input, options: ReadOptions) -> ReadOptions:
 
 
 def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
-    """What reading with the domain left out of a file of item sets."""
+    """The items of a file that reading it with the domain has dropped."""
     source = locate(path, options.member)
     if options.domain is None or not _is_named_set(source, options, read.domain):
         return None
     try:
         own, _ = read_files([source], replace(options, domain=None, assume_public_items=True))
     except DpgmError:
-        return None  # only the domain tells how this file is to be read
+        return None  # this file can only be read with the domain
     known = set(position_names(read.domain))
     unlisted = np.array([name not in known for name in position_names(own.domain)])
     counts = np.bincount(own.indices, minlength=own.width)
@@ -313,24 +319,24 @@ def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
 
 
 def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
-    """Tables without a domain, or with one that names the columns and leaves values or bins open."""
+    """Make files of tables comparable without a domain, or with an open domain, which names the columns."""
     notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
     first = read_raw(real, options, domain)
     if domain is None:
-        second = _read_beside(synthetic, ReadOptions(), options, None, first.column_names, 1)
-        return inputs_of(*_in_plain_numbers(first, second, options), notes=notes)
+        second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
+        return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
-    second = _read_beside(synthetic, ReadOptions(header=True), options, domain, names, len(names))
+    second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
     names = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
     tables = [_as_lists(table.select(names), sets, options.item_separator) for table in (first, second)]
     return inputs_of(*tables, notes=notes.with_open(domain))
 
 
-def _read_beside(
+def _read_raw_matching(
     path: Paths, first: ReadOptions, second: ReadOptions, domain: Domain | None, names: list[str], at_least: int
 ) -> pa.Table:
-    """A file read by the first options if that gives at least so many of the named columns, else by the second."""
+    """Read with the first options if that gives `at_least` of the named columns, otherwise with the second options."""
     with suppress(DpgmError):
         table = read_raw(path, first, domain)
         if len({*names} & {*table.column_names}) >= at_least:
@@ -339,24 +345,28 @@ def _read_beside(
 
 
 def _as_lists(table: pa.Table, names: list[str], separator: str | None) -> pa.Table:
-    """Sets of items as lists, whether a file holds lists, JSON texts or items side by side."""
+    """Turn columns of item sets into lists."""
     for name in names:
-        lists = []
-        for cell in table.column(name).to_pylist():
-            items = cell
-            if isinstance(cell, str) and cell.strip().startswith("["):
-                with suppress(ValueError, RecursionError):
-                    items = json.loads(cell)
-            elif isinstance(cell, str):
-                items = cell.split(separator) if separator else [cell]
-            listed = sorted({str(item).strip() for item in items}) if isinstance(items, list) else []
-            lists.append([item for item in listed if item])
-        column = pa.array(lists, type=pa.list_(pa.string()))
-        table = table.set_column(table.column_names.index(name), name, column)
+        lists = [_items_of(cell, separator) for cell in table.column(name).to_pylist()]
+        table = _replaced(table, name, pa.array(lists, type=pa.list_(pa.string())))
     return table
 
 
-def _raw(
+def _items_of(cell: Any, separator: str | None) -> list[str]:
+    """The items of one cell, which is a list, a JSON text or items with a separator between them."""
+    if isinstance(cell, str) and cell.strip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            cell = json.loads(cell)
+    elif isinstance(cell, str):
+        cell = cell.split(separator) if separator else [cell]
+    return sorted({str(item).strip() for item in cell} - {""}) if isinstance(cell, list) else []
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _raw_columns_of_files(
     real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
 ) -> RawColumns | None:
     both = ((real, options), (synthetic, used))
@@ -369,7 +379,7 @@ def _raw(
 
 
 def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
-    """The columns of a file as they stand in it; at most a million rows, evenly spread over the file."""
+    """The raw columns of a file; of more than a million rows, a part that is evenly spread over the file."""
     source = locate(path, options.member)
     chosen = replace(options, domain=domain)
     if domain is None:
@@ -378,11 +388,11 @@ def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Tab
         file = columns_of(source, chosen)
     if len(set(file.names)) < len(file.names):
         raise InputError(f"{source}: two columns have the same name; names must differ (or say --no-header).")
-    return _thinned(_plain(chunk, domain, options) for chunk in file.chunks)
+    return _thinned(_parsed(chunk, domain, options) for chunk in file.chunks)
 
 
-def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Table:
-    """Numbers and dates of a text file made plain where the options or the domain say how they are written."""
+def _parsed(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Table:
+    """Parse numbers and dates of a text file that are written as the options or the domain say."""
     table = chunk.table
     fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
     numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
@@ -391,43 +401,38 @@ def _plain(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Tabl
         column = table.column(field.name).combine_chunks()
         if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern and pa.types.is_string(column.type):
             moments = parse_dates(column, field.pattern)
-            if moments.null_count < len(moments):  # a synthetic file has them in ISO's way
-                table = table.set_column(table.column_names.index(field.name), field.name, moments)
+            if moments.null_count < len(moments):  # in a synthetic file, dates may be in ISO format instead
+                table = _replaced(table, field.name, moments)
     return table
 
 
-def _in_plain_numbers(real: pa.Table, synthetic: pa.Table, options: ReadOptions) -> list[pa.Table]:
-    """Two tables without a domain, texts in the number style of the options made plain where a whole column has it.
+def _with_plain_numbers(real: pa.Table, synthetic: pa.Table, options: ReadOptions) -> list[pa.Table]:
+    """Parse the columns of two tables without a domain that hold only numbers in the number style of the options.
 
-    A synthetic file is in this style if some column of it has it alone; else its numbers are plain already.
+    The synthetic file is taken to have this style if that is the only way to read some column as numbers; otherwise
+    its numbers are plain already.
     """
     if options.number_style.is_plain:
         return [real, synthetic]
-    both = [_plain_columns(table, options) for table in (real, synthetic)]
-    alone = any(not is_plain_number(synthetic.column(name)) for name in both[1])
-    changed = (both[0], both[1] if alone else {})
-    return [_with_columns(table, columns) for table, columns in zip((real, synthetic), changed, strict=True)]
+    parsed_real, _ = _parse_numbers(real, options)
+    parsed_synthetic, names = _parse_numbers(synthetic, options)
+    has_style = any(not is_plain_number(synthetic.column(name)) for name in names)
+    return [parsed_real, parsed_synthetic if has_style else synthetic]
 
 
-def _plain_columns(table: pa.Table, options: ReadOptions) -> dict[str, pa.Array]:
-    """The columns of texts that hold nothing but numbers in the style of the options, made plain."""
-    plain = {}
+def _parse_numbers(table: pa.Table, options: ReadOptions) -> tuple[pa.Table, list[str]]:
+    """The table with its columns of numbers in the style of the options parsed, and the names of these columns."""
+    names = []
     for name in table.column_names:
         if pa.types.is_string(table.column(name).type):
             with suppress(InputError):
-                one = with_plain_numbers(table.select([name]), [name], options.number_style, options.missing, str)
-                plain[name] = one.column(name)
-    return plain
-
-
-def _with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    for name, column in columns.items():
-        table = table.set_column(table.column_names.index(name), name, column)
-    return table
+                table = with_plain_numbers(table, [name], options.number_style, options.missing, str)
+                names.append(name)
+    return table, names
 
 
 def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
-    """All rows, or every second, fourth, ... of them where there are too many."""
+    """All rows or, if there are too many, every second, fourth, ... row."""
     parts: list[pa.Table] = []
     step, rows_read, rows_kept = 1, 0, 0
     for table in tables:
@@ -446,14 +451,13 @@ def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
-    """Records of a file over `domain`, trying one set of reading options after the other; and those that worked.
+    """Read a file over `domain` with the first reading options that work; returns the records and these options.
 
-    Readers drop items that a domain does not have, which is right for private data but would hide that a synthetic
-    file belongs to another domain. So a file of item sets is read with its own items first, and these must all be
-    known.
+    Readers drop items that a domain does not have. That is right for private data, but would hide that a synthetic
+    file belongs to another domain, so a file of item sets is read with its own items, and the domain must have all.
 
     Raises:
-        DpgmError: what the last attempt said.
+        DpgmError: the error of the last attempt.
         UsageError: the file holds items that the domain does not have.
     """
     *early, last = attempts
@@ -470,9 +474,9 @@ def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
     guessed = guess_options(source, replace(options, domain=domain)).options
     if not _is_named_set(source, options, domain):
         return read_files([source], guessed)[0]
-    # What a synthetic file holds is public, so its first rows may tell its shape, and a cell is an item as it stands.
-    cells = guessed.item_separator
-    if cells is None and not (guessed.shape == "basket" and guessed.header):  # those are cells of JSON lists
-        cells = ""
-    own = replace(guessed, domain=None, assume_public_items=True, item_separator=cells)
+    # A synthetic file is public, so its shape may be guessed from its first rows. A cell is one item.
+    separator = guessed.item_separator
+    if separator is None and not (guessed.shape == "basket" and guessed.header):  # those cells are JSON lists
+        separator = ""
+    own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
     return with_domain(read_files([source], own)[0], domain)

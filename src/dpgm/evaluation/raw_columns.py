@@ -1,11 +1,11 @@
-"""Columns of two tables as they stand in the data, before any domain cuts them into bins.
+"""Raw columns: the values of a real and a synthetic table, matched by name, before a domain puts them into bins.
 
-What a person would see in the file is what is compared: a fault within a bin (every 0 turned into a number between 0
-and 2,000) cannot hide here. Wherever there are two sides, the real one comes first.
+Comparing raw values finds faults within a bin, such as every 0 turned into a number between 0 and 2,000. Wherever there
+are two `sides`, the real data comes first.
 
-`compared_records` makes a domain for one comparison where the user gives none. It is derived from the data and for the
-curator only: numbers that many rows share become values of their own, the others are cut into ranges that hold about as
-many real rows each.
+`compared_records` makes a domain for one comparison where the user gives none. It is derived from the data, for the
+curator only: numbers that many rows share become values of their own, the others are divided into ranges of about
+equally many real rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
 ColumnKind: TypeAlias = Literal["number", "date", "category"]
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
+_Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
 _SECONDS_PER_DAY = 86_400
 _KINDS: dict[str, ColumnKind] = {
     "numeric": "number",
@@ -36,20 +37,22 @@ _KINDS: dict[str, ColumnKind] = {
     "datetime": "date",
 }
 _NOT_COMPARED = {"items", "image", "identifier", "ignored"}  # kinds of fields without a column of values to compare
-_FREE_TEXT = 0.9  # more distinct texts per row: names, ids or free text, which have no distribution to keep
-_FEW_ROWS = 50  # with fewer rows, texts may differ by chance
-_RANGES = 16
-_FEW_VALUES = 24  # as many distinct numbers are compared one by one
-_POPULAR = 0.02  # share of the rows from which a number counts as a value of its own
-_MOST_VALUES = 200  # categories beyond the most frequent ones are put together
-_LONGEST = 100  # characters of a name
+_FREE_TEXT = (
+    0.9  # distinct texts per row above which a column holds names, ids or free text: no distribution to keep
+)
+_FEW_ROWS = 50  # with fewer rows, all texts may be distinct by chance
+_RANGES = 16  # ranges into which numbers are divided
+_FEW_VALUES = 24  # up to so many distinct numbers are compared one by one
+_POPULAR = 0.02  # share of the rows above which a number is a value of its own
+_MOST_VALUES = 200  # less frequent categories are merged into one
+_LONGEST_NAME = 100  # characters
 
 
 @dataclass(frozen=True)
 class RawColumn:
-    """One column on both sides: numbers (NaN where missing), or codes of `labels` (-1 where missing).
+    """One column of both tables: numbers (NaN where missing), or codes of `labels` (-1 where missing).
 
-    Dates are numbers of days since 1970. `specials` are numbers with a meaning of their own, such as 999 for "unknown".
+    Dates are days since 1970. `specials` are numbers with a meaning of their own, such as 999 for "unknown".
     """
 
     name: str
@@ -59,7 +62,7 @@ class RawColumn:
     specials: tuple[float, ...] = ()
 
     def missing(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Where values of this column are missing."""
+        """Which of these values of the column are missing."""
         return values < 0 if self.kind == "category" else np.isnan(values)
 
     def present(self) -> list[NDArray[Any]]:
@@ -67,7 +70,7 @@ class RawColumn:
         return [side[~self.missing(side)] for side in self.sides]
 
     def text(self, value: float) -> str:
-        """One value as people write it.
+        """One value as text.
 
         >>> RawColumn("day", "date", (np.zeros(1), np.zeros(1))).text(31.0)
         '1970-02-01'
@@ -76,7 +79,7 @@ class RawColumn:
 
 
 def value_text(kind: ColumnKind, value: float | None) -> str:
-    """A number with thousands marks and as many places as its size asks for; days since 1970 as a date.
+    """A number with thousands separators and as many digits as it needs; days since 1970 as a date.
 
     >>> value_text("number", 1074.0), value_text("number", 0.12345), value_text("number", 189778.37)
     ('1,074', '0.1235', '189,778')
@@ -92,22 +95,24 @@ def value_text(kind: ColumnKind, value: float | None) -> str:
 
 @dataclass(frozen=True)
 class SetColumn:
-    """A column of lists on both sides: the labels of both together, and for each side codes and lengths of rows."""
+    """A column of lists of items in both tables."""
 
     name: str
-    labels: tuple[str, ...]
-    sides: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    labels: tuple[str, ...]  # the items of both tables
+    sides: list[
+        tuple[NDArray[np.int64], NDArray[np.int64]]
+    ]  # codes of `labels` (-1: missing), and the rows' lengths
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What is known of columns besides the values in them.
+    """What the domain and the reading options say about columns.
 
     Attributes:
-        kinds: kinds of fields by column; what other columns are, their real values decide.
-        specials: of columns of numbers, the values with a meaning of their own.
+        kinds: kind of field by column name; the kinds of other columns follow from their real values.
+        specials: by name of a numeric column, its values with a meaning of their own.
         missing: texts that stand for a missing value, besides the empty cell.
-        strip_suffix: taken off the end of texts.
+        strip_suffix: removed from the end of texts.
     """
 
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -116,7 +121,7 @@ class Notes:
     strip_suffix: str = ""
 
     def with_open(self, domain: Domain) -> "Notes":
-        """With what a domain says that leaves values or bins open: codes such as 01067 are no numbers, yes is true."""
+        """Add what an open domain says: which columns are categories (codes such as 01067), booleans, have specials."""
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind in ("categorical", "boolean")}
         specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
         return replace(self, kinds=kinds, specials=specials)
@@ -124,7 +129,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The columns that can be compared, and why others cannot."""
+    """The columns that can be compared, and the reasons why others cannot."""
 
     columns: tuple[RawColumn, ...]
     left_out: tuple[tuple[str, str], ...]  # column and reason
@@ -136,7 +141,7 @@ NO_NOTES = Notes()
 def raw_columns(
     real: pa.Table, synthetic: pa.Table, notes: Notes = NO_NOTES, *, domain: Domain | None = None
 ) -> RawColumns:
-    """The columns of two tables, matched by name; a domain says which of them are compared and what they are."""
+    """Match the columns of two tables by name; a domain, if given, selects the columns and states their kinds."""
     names = list(real.column_names)
     if domain is not None:
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind not in _NOT_COMPARED}
@@ -159,7 +164,7 @@ def raw_columns(
 
 
 def set_columns(real: pa.Table, synthetic: pa.Table) -> list[SetColumn]:
-    """The columns that hold lists on both sides."""
+    """The columns that hold lists in both tables."""
     found = []
     for name in real.column_names:
         if name not in synthetic.column_names:
@@ -179,7 +184,7 @@ def _flat(table: pa.Table, name: str) -> pa.Array:
 
 
 def _without_apostrophes(sides: list[pa.Array]) -> list[pa.Array]:
-    """Our writer puts an apostrophe before texts that a spreadsheet would run; here it is taken away again."""
+    """Undo `escape_formula`: dpgm writes an apostrophe before texts that a spreadsheet would take for a formula."""
     real, synthetic = sides
     if not pa.types.is_string(synthetic.type):
         return sides
@@ -203,26 +208,23 @@ def _clean(column: pa.Array, notes: Notes) -> pa.Array:
 
 
 def _column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn | str:
-    """A column, or why it cannot be compared."""
+    """The column, or the reason why it cannot be compared."""
     if sides[0].null_count == len(sides[0]):
         return "the real data holds no value in it."
     stated = notes.kinds.get(name, "")
     kind = _KINDS.get(stated)
     parsers: tuple[tuple[ColumnKind, _Parser], ...] = (("number", _numbers), ("date", _days))
-    for one, parse in parsers:
-        real, synthetic = (parse(side) if kind in (None, one) else None for side in sides)
+    for candidate, parse in parsers:
+        real, synthetic = (parse(side) if kind in (None, candidate) else None for side in sides)
         if real is not None and synthetic is not None:
-            specials = notes.specials.get(name, ()) if one == "number" else ()
-            return RawColumn(name, one, (real, synthetic), specials=specials)
+            specials = notes.specials.get(name, ()) if candidate == "number" else ()
+            return RawColumn(name, candidate, (real, synthetic), specials=specials)
     texts = _truths([_texts(side) for side in sides], stated=stated == "boolean")
     present = texts[0].drop_null()
     if kind is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
     labels, codes = _coded(texts)
     return RawColumn(name, "category", (codes[0], codes[1]), labels)
-
-
-_Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64] | None:
@@ -240,9 +242,8 @@ def _numbers(column: pa.Array) -> NDArray[np.float64] | None:
 
 
 def is_plain_number(column: Any) -> bool:
-    """Whether all texts of a column are numbers with a point, or missing."""
-    texts = _clean(column.combine_chunks(), NO_NOTES)
-    return _numbers(texts) is not None
+    """Whether all texts of a column are numbers with a decimal point, or missing."""
+    return _numbers(_clean(column.combine_chunks(), NO_NOTES)) is not None
 
 
 def _days(column: pa.Array) -> NDArray[np.float64] | None:
@@ -251,7 +252,7 @@ def _days(column: pa.Array) -> NDArray[np.float64] | None:
     if not (kinds.is_date(column.type) or kinds.is_timestamp(column.type) or kinds.is_string(column.type)):
         return np.full(len(column), np.nan) if kinds.is_null(column.type) else None
     if kinds.is_timestamp(column.type) and column.type.tz is not None:
-        column = pc.local_timestamp(column)  # what a clock shows there, as readers take it
+        column = pc.local_timestamp(column)  # the local time, as the readers do
     try:
         seconds = pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -264,7 +265,7 @@ def _days(column: pa.Array) -> NDArray[np.float64] | None:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Any column as texts; whole numbers without a fraction."""
+    """Any column as texts; integers stored as floats lose their ".0"."""
     if pa.types.is_floating(column.type):
         values = column.drop_null().to_numpy(zero_copy_only=False)
         if np.array_equal(values, np.floor(values)) and np.isfinite(values).all():
@@ -273,7 +274,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _truths(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
-    """Booleans in one spelling: one side may say True, the other true (or yes, where the domain says boolean)."""
+    """Booleans in one spelling: True and true; and yes, 1, ... where the domain states that the column is boolean."""
     lowered = [pc.utf8_lower(side) for side in sides]
     if not stated:
         texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
@@ -285,7 +286,7 @@ def _truths(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
 
 
 def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
-    """The different texts of both sides, and for each side their numbers; -1 where missing."""
+    """The distinct texts of both sides together, and the codes of each side; -1 where missing."""
     both = pa.concat_arrays(texts).dictionary_encode()
     codes = both.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return tuple(both.dictionary.to_pylist()), np.split(codes, [len(texts[0])])
@@ -294,20 +295,22 @@ def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.
 def compared_records(
     columns: Sequence[RawColumn], sets: Sequence[SetColumn] = (), *, label: str | None = None
 ) -> tuple[Records, Records]:
-    """Records of both sides over one domain made for them; `label` names the column to predict, if it is there."""
+    """Both tables as records over a domain made from them; `label` names the column to predict, if there is one."""
     fields: list[Categorical | ItemSet] = []
-    parts: list[list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = []  # rows and positions, on both sides
+    parts: list[list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = []  # per field and side: rows and positions
     start = 0
     for column in columns:
-        names, codes = _cut(column)
-        fields.append(Categorical(column.name, tuple(_distinct(names)), missing=True))
+        names, codes = _binned(column)
+        fields.append(Categorical(column.name, tuple(_valid_names(names)), missing=True))
         parts.append([(np.arange(len(side)), start + np.where(side < 0, len(names), side)) for side in codes])
         start += fields[-1].width
-    for many in sets:
-        fields.append(ItemSet(many.name, tuple(_distinct(many.labels))))
-        owners = [np.repeat(np.arange(len(lengths)), lengths) for _, lengths in many.sides]
-        present = [codes >= 0 for codes, _ in many.sides]
-        parts.append([(owners[at][present[at]], start + many.sides[at][0][present[at]]) for at in (0, 1)])
+    for set_column in sets:
+        fields.append(ItemSet(set_column.name, tuple(_valid_names(set_column.labels))))
+        part = []
+        for items, lengths in set_column.sides:
+            rows, present = np.repeat(np.arange(len(lengths)), lengths), items >= 0
+            part.append((rows[present], start + items[present]))
+        parts.append(part)
         start += fields[-1].width
     domain = Domain(tuple(fields), label if label in [field.name for field in fields] else None)
     compared = []
@@ -319,18 +322,18 @@ def compared_records(
     return compared[0], compared[1]
 
 
-def _cut(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
-    """Names of the values and the codes of both sides, -1 where missing."""
+def _binned(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """Names of the values or ranges of a column, and the codes of both sides, -1 where missing."""
     present = column.present()
     if column.kind == "category":
         if len(column.labels) <= _MOST_VALUES:
             return list(column.labels), list(column.sides)
         counts = np.bincount(np.concatenate(present), minlength=len(column.labels))
-        counts[[label == OTHER for label in column.labels]] = -1  # stands for what is not among the top
+        counts[[label == OTHER for label in column.labels]] = -1  # always among the merged values
         top = np.argsort(-counts, kind="stable")[: _MOST_VALUES - 1]
-        place = np.full(len(column.labels) + 1, len(top), dtype=np.int64)
-        place[top], place[-1] = np.arange(len(top)), -1
-        return [*(column.labels[at] for at in top), "other values"], [place[side] for side in column.sides]
+        new_code = np.full(len(column.labels) + 1, len(top), dtype=np.int64)
+        new_code[top], new_code[-1] = np.arange(len(top)), -1  # code -1, missing, reads the last entry
+        return [*(column.labels[at] for at in top), "other values"], [new_code[side] for side in column.sides]
     both = np.unique(np.concatenate(present))
     if len(both) <= _FEW_VALUES:
         names = [column.text(value) for value in both]
@@ -338,25 +341,25 @@ def _cut(column: RawColumn) -> tuple[list[str], list[NDArray[np.int64]]]:
     values, counts = np.unique(present[0], return_counts=True)
     popular = values[counts >= _POPULAR * len(present[0])]
     rest = present[0][~np.isin(present[0], popular)]
-    inner = np.unique(np.quantile(rest, np.linspace(0, 1, _RANGES + 1)[1:-1])) if len(rest) else np.empty(0)
-    texts = [column.text(edge) for edge in inner]
-    inside = [f"{low} to {high}" for low, high in pairwise(texts)]
-    ranges = [f"below {texts[0]}", *inside, f"{texts[-1]} and more"] if texts else ["other numbers"]
+    edges = np.unique(np.quantile(rest, np.linspace(0, 1, _RANGES + 1)[1:-1])) if len(rest) else np.empty(0)
+    texts = [column.text(edge) for edge in edges]
+    inner = [f"{low} to {high}" for low, high in pairwise(texts)]
+    ranges = [f"below {texts[0]}", *inner, f"{texts[-1]} and more"] if texts else ["other numbers"]
     codes = []
     for side in column.sides:
-        at = np.searchsorted(inner, side, side="right") + len(popular)
-        exact = np.isin(side, popular)
-        at[exact] = np.searchsorted(popular, side[exact])
-        codes.append(np.where(np.isnan(side), -1, at))
+        code = np.searchsorted(edges, side, side="right") + len(popular)
+        is_popular = np.isin(side, popular)
+        code[is_popular] = np.searchsorted(popular, side[is_popular])
+        codes.append(np.where(np.isnan(side), -1, code))
     return [*(column.text(value) for value in popular), *ranges], codes
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names that a domain takes: short, printable, and no two alike."""
+def _valid_names(names: Sequence[str]) -> list[str]:
+    """Names that a domain accepts: short, printable and distinct."""
     seen: dict[str, int] = {}
     result = []
     for name in names:
-        short = "".join(c if c.isprintable() else "?" for c in name)[:_LONGEST].strip() or "(blank)"
+        short = "".join(c if c.isprintable() else "?" for c in name)[:_LONGEST_NAME].strip() or "(blank)"
         seen[short] = seen.get(short, 0) + 1
         while seen[short] > 1 and f"{short} ({seen[short]})" in seen:
             seen[short] += 1
@@ -367,7 +370,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def sample_rows(columns: Sequence[RawColumn], count: int, seed: int) -> tuple[Rows, Rows]:
-    """Some rows of both sides, drawn at random, as texts."""
+    """Random rows of both tables, as texts."""
     random = np.random.default_rng([seed, 13])
     drawn = []
     for side in (0, 1):
