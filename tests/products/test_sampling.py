@@ -8,9 +8,10 @@ import torch
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.kernels.set_kernels import balance
-from dpgm.products import model as balancing
-from dpgm.products.model import Products, evened
+from dpgm.products import sampling
+from dpgm.products.model import Products
 from dpgm.products.rules import SAMPLING
+from dpgm.products.sampling import improve_rounding
 
 
 def a_mixture(domain, components=6, seed=0):
@@ -51,7 +52,7 @@ def test_balanced_records_show_pairs_and_triples_better_than_chance(monkeypatch,
     model = a_mixture(Domain.of_items(12))
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
         errors.append(rms_of_distinct(together(drawn, order) - expected(model, 3000, order)))
     assert errors[1] < at_most * errors[0]
@@ -61,7 +62,7 @@ def test_exchanges_leave_lengths_and_item_counts_alone(monkeypatch):
     model = a_mixture(Domain.of_items(30))
     drawn = []
     for sweeps in (0, 20):
-        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn.append(model.sample(2000, generator=torch.Generator().manual_seed(2)))
     before, after = drawn
     assert np.array_equal(before.lengths, after.lengths)
@@ -74,7 +75,7 @@ def test_columns_keep_one_value_each_and_their_pairs_are_balanced(monkeypatch):
     model = a_mixture(domain)
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(2000, generator=torch.Generator().manual_seed(3))
         drawn.check()
         counts = together(drawn, 2)
@@ -115,10 +116,10 @@ def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
     def never(*_):
         raise AssertionError("nothing to exchange")
 
-    monkeypatch.setattr(balancing, "balance", never)
+    monkeypatch.setattr(sampling, "exchange_items", never)
     certain = Products(Domain.of_items(2), torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
     assert len(certain.sample(100, generator=torch.Generator().manual_seed(0))) == 100
-    monkeypatch.setattr(balancing, "SAMPLING", replace(SAMPLING, balanced_records=50))
+    monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, balanced_records=50))
     assert len(a_mixture(Domain.of_items(3)).sample(60, generator=torch.Generator().manual_seed(0))) == 60
 
 
@@ -138,7 +139,7 @@ def test_items_and_pairs_come_nearer_to_what_they_should_be():
     expected = 3_000 * shares
     random = np.random.default_rng(1)
     start = np.diff(np.floor(np.cumsum(expected) + 0.5).astype(np.int64), prepend=0)
-    sizes = evened(expected, start, held, random)
+    sizes = improve_rounding(expected, start, held, random)
     assert sizes.sum() == start.sum()
     assert np.abs(sizes - expected).max() < 1
     wanted = counts(held, expected)
@@ -149,8 +150,8 @@ def test_items_and_pairs_come_nearer_to_what_they_should_be():
 def test_nothing_to_round_stays():
     held, _ = possible_records(3, 0)
     whole = np.arange(8)
-    assert np.array_equal(evened(whole.astype(float), whole, held, np.random.default_rng(0)), whole)
+    assert np.array_equal(improve_rounding(whole.astype(float), whole, held, np.random.default_rng(0)), whole)
     one_side = np.full(8, 0.25)
     assert np.array_equal(
-        evened(one_side, np.zeros(8, dtype=np.int64), held, np.random.default_rng(0)), np.zeros(8)
+        improve_rounding(one_side, np.zeros(8, dtype=np.int64), held, np.random.default_rng(0)), np.zeros(8)
     )

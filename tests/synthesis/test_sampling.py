@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.products import model as products
+from dpgm.products import sampling as product_sampling
 from dpgm.products.model import Products
 from dpgm.synthesis import sampling
 from dpgm.synthesis.sampling import Sample, sample_chunks
@@ -25,8 +25,8 @@ def all_sets(items=10):
 def small_parts(monkeypatch):
     """Samples of more than 1,000 records are drawn in parts of 500."""
     monkeypatch.setattr(sampling, "CHUNK", 500)
-    few = replace(products.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
-    monkeypatch.setattr(products, "SAMPLING", few)
+    few = replace(product_sampling.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
+    monkeypatch.setattr(product_sampling, "SAMPLING", few)
 
 
 @pytest.mark.usefixtures("small_parts")

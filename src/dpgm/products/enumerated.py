@@ -1,7 +1,7 @@
-"""Few items: all 2^m possible records are enumerated, sets are measured centred, and the fit is a convex problem.
+"""The method for few items: enumerate all 2^m possible records, measure centred sums of sets, solve a convex problem.
 
 Among all distributions over the 2^m records `fit_table` finds the one that minimises (errors / noise)² + penalty x N x
-divergence from independent items. Its solution is a log-linear model with one parameter per measured number, found by
+divergence from independent items. The solution is a log-linear model with one parameter per measured number, found by
 L-BFGS. Sums over all records or all sets take m passes over the table. Post-processing: only released values enter.
 """
 
@@ -23,7 +23,7 @@ from dpgm.statistics.statistic import Floats, Measured, ask
 
 
 def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
-    """Whether all possible records are enumerated: the domain has few items, and items alone."""
+    """Whether all possible records are enumerated: the domain has few items and no table columns."""
     return domain.width <= rules.widest and not domain.table_columns
 
 
@@ -39,9 +39,9 @@ class EnumeratedMeasurements:
 def measure_enumerated(
     gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
 ) -> EnumeratedMeasurements:
-    """Release every statistic the plan pays for; arguments as in `measure`."""
+    """Release every statistic that the plan pays for; arguments as in `strategy.measure`."""
     known = Known.read(ask(gateway, RecordLengths(domain), noises[LENGTHS]), domain, records, rules)
-    # Before anything is known of the items, each is as frequent as the mean length says.
+    # Until items are measured, all are assumed to be equally frequent.
     least, mean = rules.enumerated.least_frequency, known.items @ np.arange(len(known.items))
     profile = np.full(domain.width, np.clip(mean / domain.width, least, 1 - least))
     sums: list[Measured[EnumeratedSets]] = []
@@ -56,14 +56,14 @@ def measure_enumerated(
 def fit_enumerated(
     measured: EnumeratedMeasurements, rules: ProductRules, *, progress: Callable[[float], None] | None = None
 ) -> Products:
-    """The records that are likely to occur become components of one record each. Post-processing."""
-    domain, records, seen = measured.known.domain, measured.known.records, measured.known.lengths
-    assert seen is not None
+    """A mixture with one component per likely record, fitted to the released sums."""
+    domain, records, lengths = measured.known.domain, measured.known.records, measured.known.lengths
+    assert lengths is not None
     targets: list[TableTarget] = []
     for released in measured.sums:
         penalty = _penalty(released.statistic.order, released.std, records, rules)
         targets += set_sums(released, penalty, rules.enumerated.whole_penalty)
-    targets.append(LengthCounts.of(seen, domain.width, rules.enumerated.length_penalty))
+    targets.append(LengthCounts.of(lengths, domain.width, rules.enumerated.length_penalty))
     profile = torch.from_numpy(measured.profile).float()
     chances = fit_table(profile, records, targets, rules.enumerated, progress=progress)
     chosen = chances.argsort(descending=True)[: rules.enumerated.most_records]
@@ -74,7 +74,7 @@ def fit_enumerated(
 
 
 def _penalty(order: int, std: float, records: int, rules: ProductRules) -> float:
-    """The noisier compared with what matters, the readier these counts give way to what the others imply."""
+    """The noisier these counts are, compared with counts that matter, the more they yield to what others imply."""
     least, most = rules.enumerated.least_penalty[order - 1], rules.enumerated.most_penalty[order - 1]
     return float(np.clip(std / (rules.sanity * records), least, most))
 
@@ -87,9 +87,9 @@ def fit_table(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
-    """(2^m,) probabilities near those of independent items of the profile (m,).
+    """(2^m,) probabilities of all records, fitted to the targets; the start is independent items of the profile (m,).
 
-    Bit j of a cell's number says whether it holds item j; `progress` is given the share of the work done.
+    Bit j of a record's number says whether it holds item j; `progress` receives the share of the work done.
     """
     width = len(profile)
     cells = torch.arange(2**width)
@@ -102,28 +102,29 @@ def fit_table(
     penalties = torch.tensor([part.penalty for part in targets]).double()
     damping = penalties.repeat_interleave(torch.tensor(counts)) * variances / (2 * records)
 
-    def table(parameters: Tensor) -> Tensor:
-        score = start.clone()
+    def scores(parameters: Tensor) -> Tensor:
+        """Logarithm of the probability of every record, up to a constant."""
+        total = start.clone()
         for part, parameter in zip(targets, torch.split(parameters, counts), strict=True):
-            score += part.scores(parameter, len(cells))
-        return score
+            total += part.scores(parameter, len(cells))
+        return total
 
     def moments(chances: Tensor) -> Tensor:
         return torch.cat([part.expected(chances) for part in targets])
 
-    def spread(chances: Tensor) -> Tensor:
-        """Variance of what each parameter multiplies: its own curvature."""
+    def curvature(chances: Tensor) -> Tensor:
+        """Diagonal of the Hessian: the variance of what each parameter multiplies."""
         squares = torch.cat([part.squares(chances) for part in targets])
         return (squares - moments(chances) ** 2).clamp(min=1 / records)
 
     parameters, chances = torch.zeros(len(values), dtype=torch.float64), start.softmax(0)
     for past, rounds in ((0, rules.rounds[0]), rules.rounds):
-        # Scaled so that each parameter's curvature is near 1: at the start, and again where the first rounds led.
-        scale = (spread(chances) + damping).rsqrt()
+        # Rescale the parameters to a curvature near 1, at the start and again after the first rounds.
+        scale = (curvature(chances) + damping).rsqrt()
 
         def loss_and_slope(scaled: Tensor, scale: Tensor = scale) -> tuple[float, Tensor]:
             actual = scaled * scale
-            score = table(actual)
+            score = scores(actual)
             level = score.logsumexp(0)
             slope = scale * (moments((score - level).exp()) - values / records + damping * actual)
             return float(level - (actual * values).sum() / records + 0.5 * (damping * actual**2).sum()), slope
@@ -133,7 +134,7 @@ def fit_table(
                 progress((past + done) / sum(rules.rounds))
 
         parameters = scale * _minimise(loss_and_slope, parameters / scale, rounds, report, rules)
-        score = table(parameters)
+        score = scores(parameters)
         chances = (score - score.logsumexp(0)).exp()
     return chances
 
@@ -145,34 +146,34 @@ def _minimise(
     report: Callable[[int], None],
     rules: EnumeratedRules,
 ) -> Tensor:
-    """L-BFGS with backtracking; the loss is smooth and convex."""
+    """L-BFGS with backtracking, for a smooth and convex loss."""
     loss, slope = loss_and_slope(point)
-    steps: list[tuple[Tensor, Tensor, float]] = []
+    history: list[tuple[Tensor, Tensor, float]] = []  # step, change of the slope, their inner product
     for done in range(rounds):
         if float(slope.abs().max()) < rules.flat:
             break
         direction, factors = -slope, []
-        for moved, turned, curvature in reversed(steps):
-            factors.append(float(moved @ direction) / curvature)
-            direction = direction - factors[-1] * turned
-        if steps:
-            moved, turned, curvature = steps[-1]
-            direction = direction * (curvature / float(turned @ turned))
-        for (moved, turned, curvature), factor in zip(steps, reversed(factors), strict=True):
-            direction = direction + (factor - float(turned @ direction) / curvature) * moved
-        fall = float(slope @ direction)
-        length = 1.0 if steps else min(1.0, 1.0 / float(direction.norm()))
+        for step, change, product in reversed(history):
+            factors.append(float(step @ direction) / product)
+            direction = direction - factors[-1] * change
+        if history:
+            step, change, product = history[-1]
+            direction = direction * (product / float(change @ change))
+        for (step, change, product), factor in zip(history, reversed(factors), strict=True):
+            direction = direction + (factor - float(change @ direction) / product) * step
+        decrease = float(slope @ direction)
+        length = 1.0 if history else min(1.0, 1.0 / float(direction.norm()))
         for _ in range(rules.halvings):
             new_loss, new_slope = loss_and_slope(point + length * direction)
-            if new_loss <= loss + rules.sufficient_decrease * length * fall:
+            if new_loss <= loss + rules.sufficient_decrease * length * decrease:
                 break
             length /= 2
         else:
             break
-        moved, turned = length * direction, new_slope - slope
-        curvature = float(moved @ turned)
-        if curvature > 1e-14:
-            steps = [*steps[-rules.history + 1 :], (moved, turned, curvature)]
-        point, loss, slope = point + moved, new_loss, new_slope
+        step, change = length * direction, new_slope - slope
+        product = float(step @ change)
+        if product > 1e-14:
+            history = [*history[-rules.history + 1 :], (step, change, product)]
+        point, loss, slope = point + step, new_loss, new_slope
         report(done + 1)
     return point

@@ -1,6 +1,15 @@
 """The default method for item sets and tables: measure low-order statistics once, then fit a mixture of products.
 
-`measure` spends the whole privacy budget; `fit_products` is post-processing of what it returns.
+    lengths   <- noisy histogram of record lengths (item sets only)
+    pilot     <- noisy item counts, for a small share of the item budget
+    items     <- noisy item counts, scaled and centred by the pilot's frequencies (item sets only)
+    sets      <- the most popular positions, and bounds on long records that balance noise against distortion
+    counts    <- noisy counts of pairs, triples and quadruples of these positions
+    targets   <- all counts, shrunk toward what lengths, items and smaller sets suggest
+    generator <- a mixture of products whose expected counts are near the targets
+
+`measure` does the first five steps and spends the whole privacy budget; `fit_products` does the last two, which are
+post-processing.
 """
 
 from collections.abc import Callable, Mapping
