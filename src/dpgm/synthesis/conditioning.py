@@ -1,11 +1,11 @@
-"""Constraints of a domain and conditions of a sample, put on generators: exactly, as far as positions tell.
+"""Conditioning a generator on the constraints of its domain and the conditions of a sample.
 
-A condition is a union of disjoint boxes. A box names, for some variables (a column, or one item of a set), the outcomes
-it allows; the others are free. A mixture of products is conditioned on such a union without any rejection: each
-component is cut to each box, its weight is multiplied by the probability of the box, and within the box positions stay
-independent, so that the result is a mixture of products again. Where a bin holds values on both sides of a limit, the
-box keeps the whole bin and the drawn values decide (`exact` is False; see `sampling.RecordFilter`). All of it is
-post-processing of public rules: no rule looks at a private row.
+A condition is written as a union of disjoint boxes. A box lists, for some variables (a column, or one item of a set),
+the outcomes it allows; other variables are free. A mixture of products is conditioned on such a union without any
+rejection: each component is restricted to each box and its weight is multiplied by the probability of the box; within
+a box positions stay independent, so that the result is a mixture of products again. If a bin has values on both sides
+of a limit, the box includes the whole bin, and records are rejected by the values drawn within it (`exact` is False;
+see `sampling.RecordFilter`). All of this is post-processing with public rules: no private row is involved.
 """
 
 import math
@@ -44,15 +44,15 @@ from dpgm.strategy.protocol import Generator, ProductMixture
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
-Variable: TypeAlias = tuple[str, int]  # field and -1 for a column, or field and item
-Box: TypeAlias = dict[Variable, Mask]  # a column: a mask of its positions; an item: (absent, present)
-MOST_BOXES = 400  # more would make more components than a sample has records: such rules are left to rejection
+Variable: TypeAlias = tuple[str, int]  # (field, -1) for a column, (field, item) for an item
+Box: TypeAlias = dict[Variable, Mask]  # allowed outcomes: positions of a column; (absent, present) of an item
+MOST_BOXES = 400  # more would make more components than a sample has records: such conditions are left to rejection
 ABSENT, PRESENT = np.array([True, False]), np.array([False, True])
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture; beyond, memory would be the limit
-_NEGLIGIBLE = 1e-12  # weight of a component relative to all that are left
+MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture, a limit on memory
+_NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
 _NEAR = 1e-9  # sums this near to 0 count as 0, as in `conditions.compare`
-_MAY: dict[Operator, Callable[[Floats, Floats], Mask]] = {  # a sum between low and high may compare so with 0
+_MAY: dict[Operator, Callable[[Floats, Floats], Mask]] = {  # whether a sum in [low, high] may compare so with 0
     "<": lambda low, high: low < -_NEAR,
     "<=": lambda low, high: low <= _NEAR,
     ">": lambda low, high: high > _NEAR,
@@ -68,10 +68,11 @@ _MAY: dict[Operator, Callable[[Floats, Floats], Mask]] = {  # a sum between low 
 def condition_generator(
     generator: Generator, domain: Domain, where: Condition | None
 ) -> tuple[Generator, float, bool]:
-    """The generator conditioned as far as positions tell.
+    """The generator conditioned as far as the positions of a record decide.
 
     Returns:
-        The generator, the probability of what it was conditioned on, and whether every record it draws is good.
+        The generator, the probability of what it was conditioned on, and whether every record it draws meets all
+        conditions.
     """
     products = generator.as_products()
     rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
@@ -95,12 +96,12 @@ def condition_generator(
 
 
 def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Products | None, float]:
-    """The mixture given that records lie in one of the disjoint boxes, and the probability that they do.
+    """The mixture conditioned on a union of disjoint boxes, and the probability of the union.
 
-    The mixture is None where that probability is 0, or where the mixture would not fit into memory (then the
-    probability is NaN).
+    The mixture is None if that probability is 0, or if the mixture would not fit into memory (then the probability is
+    NaN).
     """
-    inside = [products.weights * _chance(products, box) for box in boxes]
+    inside = [products.weights * _probability(products, box) for box in boxes]
     total = float(sum(float(one[one > 0].sum()) for one in inside))
     if not total > 0:
         return None, 0.0
@@ -108,7 +109,7 @@ def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Product
     if sum(len(one) for one in chosen) * products.domain.width > MOST_CELLS:
         return None, math.nan
     weights = torch.cat([one[at] for one, at in zip(inside, chosen, strict=True)])
-    parts = torch.cat([_cut(products, box, at) for box, at in zip(boxes, chosen, strict=True)])
+    parts = torch.cat([_restricted(products, box, at) for box, at in zip(boxes, chosen, strict=True)])
     return Products(products.domain, weights / weights.sum(), parts), total
 
 
@@ -119,10 +120,10 @@ def _places(products: ProductMixture) -> dict[str, tuple[int, int]]:
     }
 
 
-def _chance(products: ProductMixture, box: Box) -> Tensor:
+def _probability(products: ProductMixture, box: Box) -> Tensor:
     """The probability of a box in every component."""
     places = _places(products)
-    chance = torch.ones(products.components, dtype=torch.float64)
+    probability = torch.ones(products.components, dtype=torch.float64)
     for (name, item), mask in box.items():
         start, stop = places[name]
         if item < 0:
@@ -131,12 +132,12 @@ def _chance(products: ProductMixture, box: Box) -> Tensor:
         else:
             present = products.probabilities[:, start + item].double()
             share = present * float(mask[1]) + (1 - present) * float(mask[0])
-        chance = chance * share.clamp(min=0)
-    return chance
+        probability = probability * share.clamp(min=0)
+    return probability
 
 
-def _cut(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
-    """Probabilities of the chosen components within a box."""
+def _restricted(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
+    """Position probabilities of the chosen components, conditioned on a box."""
     places = _places(products)
     probabilities = products.probabilities[chosen].clone()
     for (name, item), mask in box.items():
@@ -153,22 +154,22 @@ def _cut(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
 
 
 class TooManyBoxesError(Exception):
-    """A condition falls into more boxes than are worth while."""
+    """A condition needs more than MOST_BOXES boxes."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A union of disjoint boxes; `exact` if it is the condition itself and not only a cover of it."""
+    """A union of disjoint boxes that covers a condition; `exact` if it covers nothing else."""
 
     boxes: tuple[Box, ...]
     exact: bool
 
 
 def region_of(condition: Condition, domain: Domain, *, unknown: bool) -> Region:
-    """The positions that a condition leaves, in a domain whose values are known.
+    """The positions that a condition allows, in a closed domain.
 
-    With `unknown`, records pass for which it is neither true nor false because a value is missing. Too many boxes raise
-    TooManyBoxesError: reject records one by one instead.
+    With `unknown`, it also allows records for which it is neither true nor false because a value is missing. Raises
+    TooManyBoxesError if rejecting records one by one is better.
     """
     builder = _Builder(domain, unknown)
     union = builder.union(condition, negated=False)
@@ -176,7 +177,7 @@ def region_of(condition: Condition, domain: Domain, *, unknown: bool) -> Region:
 
 
 def intersection(first: Box, second: Box) -> Box | None:
-    """What both boxes allow; None if nothing."""
+    """The intersection of two boxes; None if it is empty."""
     both = dict(first)
     for variable, mask in second.items():
         allowed = both[variable] & mask if variable in both else mask
@@ -187,7 +188,7 @@ def intersection(first: Box, second: Box) -> Box | None:
 
 
 def difference(box: Box, removed: Box) -> list[Box]:
-    """What a box allows and another does not, as disjoint boxes."""
+    """The set difference of two boxes, as disjoint boxes."""
     if intersection(box, removed) is None:
         return [box]
     left, inner = [], dict(box)
@@ -200,7 +201,7 @@ def difference(box: Box, removed: Box) -> list[Box]:
 
 
 def disjoint(boxes: Sequence[Box]) -> list[Box]:
-    """The same union as boxes that do not overlap."""
+    """The union of some boxes, as disjoint boxes."""
     result: list[Box] = []
     for box in _merged(boxes):
         pieces = [box]
@@ -215,7 +216,7 @@ def disjoint(boxes: Sequence[Box]) -> list[Box]:
 
 
 def common(regions: Sequence[Sequence[Box]], most: int = MOST_BOXES) -> list[Box]:
-    """The intersection of several unions of boxes; disjoint, if these are unions of disjoint ones."""
+    """The intersection of several unions of boxes; its boxes are disjoint if those of each union are."""
     boxes: list[Box] = [{}]
     for region in regions:
         pairs = (intersection(box, other) for box in boxes for other in region)
@@ -226,7 +227,7 @@ def common(regions: Sequence[Sequence[Box]], most: int = MOST_BOXES) -> list[Box
 
 
 def _merged(boxes: Sequence[Box]) -> list[Box]:
-    """Fewer boxes: those that differ in one column only become one."""
+    """The same union with fewer boxes: boxes that differ in one variable only are merged."""
     merged = list(boxes)
     for variable in {variable: None for box in boxes for variable in box}:
         by_rest: dict[Any, Box] = {}
@@ -242,7 +243,7 @@ def _merged(boxes: Sequence[Box]) -> list[Box]:
 
 
 class _Builder:
-    """Turns a condition into boxes, and notes whether they say it all."""
+    """Turns a condition into boxes, and records whether they describe it exactly."""
 
     def __init__(self, domain: Domain, unknown: bool) -> None:
         self._fields = {field.name: field for field in domain.fields}
@@ -277,7 +278,7 @@ class _Builder:
         return _one_column(field, mask)
 
     def _with_missing(self, field: Any, mask: Mask) -> Mask:
-        """A comparison with a missing value is unknown, whatever it says of the others."""
+        """The mask with the position of missing values set to `unknown`: comparisons with them are neither."""
         if not getattr(field, "missing", False):
             return mask
         mask = mask.copy()
@@ -306,7 +307,7 @@ class _Builder:
         if len(names) > 2 or any(one is None for one in ranges):
             self.exact = False
             return [{}]
-        # (2, positions) of each field: the lowest and the highest that its term can be.
+        # (2, positions) of each field: the lowest and the highest value of its term.
         first, *second = (
             np.sort(factor * np.stack(both), axis=0) for factor, both in zip(factors, ranges, strict=True) if both
         )
@@ -321,12 +322,12 @@ class _Builder:
         return boxes + self._unknown_first(field)
 
     def _unknown_first(self, field: Any) -> list[Box]:
-        """Of two fields the first is missing, where that passes."""
+        """The box in which the first of two fields is missing, if unknown comparisons are allowed."""
         passes = self._unknown and getattr(field, "missing", False)
         return [{(field.name, -1): _only(field, field.width - 1)}] if passes else []
 
     def _decided(self, name: str, ends: Floats, operator: Operator) -> Mask:
-        """Positions where a sum between two ends may compare so with 0; notes where it may not, too."""
+        """Positions where a sum between two ends may compare so with 0; not exact if it may also compare otherwise."""
         may = _MAY[operator](*ends)
         if (may & _MAY[_OPPOSITE[operator]](*ends)).any():
             self.exact = False
@@ -347,7 +348,7 @@ def _only(field: Any, at: int) -> Mask:
 
 
 def position_ranges(field: Any) -> tuple[Floats, Floats] | None:
-    """Lowest and highest value of every position of a field of numbers (in days for dates), without missing."""
+    """Lowest and highest value of every position (but missing) of a field of numbers; in days for dates."""
     if field.kind == "numeric" and field.bins:
         bins = np.arange(field.bins + 1)
         if field.integer:
@@ -357,7 +358,7 @@ def position_ranges(field: Any) -> tuple[Floats, Floats] | None:
         edges = field.low + bins * (field.high - field.low) / field.bins
         return edges[:-1], edges[1:]
     if getattr(field, "after", None) is not None:
-        return None  # positions tell the time since another date, not the date
+        return None  # positions are times since another date
     if hasattr(field, "atoms") and hasattr(field, "starts"):
         edges = np.asarray(field.edges, dtype=np.float64)
         starts = np.asarray(field.starts, dtype=np.int64)
@@ -376,17 +377,17 @@ def _tick_size(format: Any) -> float:
     return SECONDS[format.unit] / SECONDS["day"] if format.kind == "datetime" else 1.0
 
 
-# -- what a user asks for ------------------------------------------------------------------------------------------
+# -- conditions as users write them --------------------------------------------------------------------------------
 
 
 def parse_where(where: Where | None, domain: Domain) -> Condition | None:
-    """All that is requested as one condition; None if nothing is.
+    """The condition of a sample; None if there is none.
 
-    A text is a label alone (`milk`), `field=value` with any label the domain lists, or a condition such as
+    A text is a single label (`milk`), `field=value` with any label that the domain lists, or a condition such as
     `age >= 65 and colour in [red, blue]`. A mapping gives a value or a list of values per field.
 
     Raises:
-        UsageError: it refers to fields or values that the domain does not have, or can be read in two ways.
+        UsageError: it refers to fields or values that the domain does not have, or is ambiguous.
     """
     if not where:
         return None
@@ -427,7 +428,7 @@ def _text(domain: Domain, text: str) -> Condition:
 
 
 def _named(domain: Domain, text: str) -> list[Condition]:
-    """Every reading of a text as a label alone or as `field=label`; names and labels may hold `=` themselves."""
+    """Every interpretation of a text as `label` or `field=label`; names and labels may contain `=` themselves."""
     found = []
     for field in domain.fields:
         if field.kind not in LABELLED or field.kind == "image":

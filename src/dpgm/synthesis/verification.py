@@ -1,9 +1,9 @@
-"""Whether a release keeps its promise, checked from its folder alone, by someone who trusts nobody.
+"""Verification of a release from its folder alone, without trusting whoever made it.
 
 Every file must be exactly what `dpgm` would have written: the README follows from the certificate and the domain, the
-domain and the tensors are in their one written form, the mechanisms are those that such a fit runs, and both epsilons
-are what those mechanisms cost. So a reader may believe what the folder says, or learn which check failed. Who wrote it
-is another question, which only a signature answers.
+domain and the tensors are in their canonical form, the mechanisms are those that such a fit runs, and both epsilons are
+the cost of those mechanisms. So a reader can rely on what the folder says, or learns which check failed. Only a
+signature can tell who wrote it.
 """
 
 import json
@@ -51,20 +51,20 @@ MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "READ
 FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
 MAX_README_BYTES = 50_000_000
-PRIVATE_RANDOMNESS = "private randomness"  # the one check that an honest NOT PRIVATE release fails
+PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
-# Accountants of other versions discretise a little differently; a promise may differ by no more than that.
+# Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
 EPSILON_SLACK = 1e-4
-# A certificate states what its mechanisms cost. One that states much more has lost a mechanism.
+# Relative tolerance above it: a certificate that states much more than its mechanisms cost has lost a mechanism.
 EPSILON_EXCESS = 1e-3
-_MOST_NAMES = 100  # of a folder are listed; a release has five
+_MOST_NAMES = 100  # files of a folder that are listed; a release has five
 
 
 @dataclass(frozen=True)
 class Check:
-    """One named check, whether it held, and why not."""
+    """One named check, whether it passed, and why not."""
 
     name: str
     ok: bool
@@ -75,8 +75,8 @@ class Check:
 class Verification:
     """All checks of one release.
 
-    `epsilon` is what the mechanisms cost, computed anew (infinite where that could not be done); `warnings` say what
-    holds and is weak all the same.
+    `epsilon` is the recomputed cost of the mechanisms, infinite if it could not be computed; `warnings` are about
+    guarantees that hold but are weak.
     """
 
     certificate: Certificate
@@ -86,24 +86,24 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every check held."""
+        """Whether every check passed."""
         return all(check.ok for check in self.checks)
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks that did not hold."""
+        """The checks that did not pass."""
         return tuple(check for check in self.checks if not check.ok)
 
 
 def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verification:
-    """Check a release folder; every figure is computed anew.
+    """Check a release folder; every figure is recomputed.
 
     Args:
         path: the folder.
-        signed_by: a public key file (`dpgm keys create`); the release must then be signed with its private half.
+        signed_by: a public key file (`dpgm keys create`); the release must then be signed with its private key.
 
     Returns:
-        every check with its outcome; a check that does not hold is reported, not raised.
+        every check with its outcome; a check that fails is reported, not raised.
 
     Raises:
         ArtefactError: the certificate cannot be read at all.
@@ -116,16 +116,16 @@ def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verifi
 def examine(
     folder: Path, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
 ) -> tuple[Verification, tuple[Domain, Generator] | None]:
-    """All checks of a release folder; and what it holds, if all of them held or it is only marked NOT PRIVATE.
+    """All checks of a release folder; and its domain and generator if all of them passed, or only randomness failed.
 
-    Cheap checks come first, and nothing is computed or opened whose description is already known to be false: a
-    hostile certificate cannot ask for hours of accounting. The release must be signed by the `key`, if there is one.
-    With `cache`, figures that this machine has computed before may be looked up.
+    Cheap checks come first, and nothing is computed or opened once a check has failed: a forged certificate cannot
+    cause hours of accounting. With a `key`, the release must be signed by it. With `cache`, figures that this machine
+    has computed before may be looked up.
     """
     certificate = read_certificate(folder)
-    promises, weak = promise_checks(certificate)
+    promised, weaknesses = promise_checks(certificate)
     checks = [
-        *promises,
+        *promised,
         *_text_checks(folder, certificate),
         *file_checks(folder, certificate),
         *(() if key is None else (_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)),)),
@@ -147,12 +147,12 @@ def examine(
     else:
         checks.append(_check(_OPENS, _NOT_TRIED))
     checks.append(_randomness_check(certificate))
-    verification = Verification(certificate, tuple(checks), epsilon, weak)
+    verification = Verification(certificate, tuple(checks), epsilon, weaknesses)
     return verification, None if domain is None or generator is None else (domain, generator)
 
 
 def plan_of(certificate: Certificate) -> Plan:
-    """The plan that a certificate says was followed; raises UsageError if it does not describe one."""
+    """The plan that a certificate says was followed; raises UsageError if it does not describe a plan."""
     numbers = certificate.plan
     target, width = numbers.get("target_epsilon"), numbers.get("width")
     known = {"target_epsilon", "width", "settings"} | ({"domain", "rows_per_person"} & set(numbers))
@@ -179,10 +179,10 @@ def plan_of(certificate: Certificate) -> Plan:
 
 
 def stated_domain(certificate: Certificate) -> Domain | None:
-    """The open domain that a fit began with; None where it began with the domain that the release holds.
+    """The open domain that a fit started from; None if it started from the domain of the release.
 
     Raises:
-        UsageError: it is no domain, or it leaves nothing open.
+        UsageError: it is not a domain, or it leaves nothing open.
     """
     if "domain" not in certificate.plan:
         return None
@@ -193,7 +193,7 @@ def stated_domain(certificate: Certificate) -> Domain | None:
 
 
 def _check(name: str, why: str | None) -> Check:
-    """A check that held unless there is a reason why not."""
+    """A check that passed unless there is a reason why not."""
     return Check(name, why is None, why or "")
 
 
@@ -206,9 +206,9 @@ def _reason(error: DpgmError) -> str:
 
 
 def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[str, ...]]:
-    """Whether the budget is one a fit would accept and the run kept to its plan; and what is weak all the same."""
+    """Whether a fit would accept the budget and the run followed its plan; and warnings if the budget is weak."""
     why = None
-    with warnings.catch_warnings(record=True) as weak:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
         try:
             validation.budget(epsilon=certificate.epsilon, delta=certificate.delta, records=certificate.records)
@@ -218,12 +218,12 @@ def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[s
     checks = (
         _check("budget", why),
         _check("adjacency", None if add_remove else "fits are accounted under add-remove alone"),
-        _check("plan equals run", _other_mechanisms(certificate)),
+        _check("plan equals run", _why_mechanisms_differ(certificate)),
     )
-    return checks, tuple(str(entry.message) for entry in weak if issubclass(entry.category, PrivacyWarning))
+    return checks, tuple(str(entry.message) for entry in caught if issubclass(entry.category, PrivacyWarning))
 
 
-def _other_mechanisms(certificate: Certificate) -> str | None:
+def _why_mechanisms_differ(certificate: Certificate) -> str | None:
     planned, ran = Counter(certificate.planned), Counter(certificate.mechanisms)
     for missing in planned - ran:
         return f"the mechanism {missing.name!r} of the plan is missing or differs"
@@ -233,9 +233,9 @@ def _other_mechanisms(certificate: Certificate) -> str | None:
 
 
 def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple[float, tuple[Check, ...]]:
-    """Epsilon recomputed from the mechanisms, and both figures the certificate states held against it.
+    """Epsilon recomputed from the mechanisms, and checks of both epsilons that the certificate states.
 
-    With `cache`, figures that this machine computed before are looked up.
+    With `cache`, figures that this machine has computed before are looked up.
     """
     try:
         recomputed, replaced = (
@@ -244,17 +244,20 @@ def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple
         )
     except DpgmError as error:
         return float("inf"), (_check("epsilon", f"the mechanisms cannot be costed: {error}"),)
-    stated, second = certificate.epsilon, certificate.epsilon_replace_one
-    low = high = same = None
+    stated, stated_replace_one = certificate.epsilon, certificate.epsilon_replace_one
+    too_low = too_high = differs = None
     if stated < _lowest(recomputed):
-        low = f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}"
+        too_low = f"it states {stated:.6g}, its mechanisms cost {recomputed:.6g}"
     if stated > _highest(recomputed):
-        high = f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
-    if second is None or not _lowest(replaced) <= second <= _highest(replaced):
-        text = "none" if second is None else f"{second:.6g}"
-        same = f"it states {text}, its mechanisms cost {replaced:.6g}"
-    checks = {"epsilon": low, "mechanisms complete": high, "epsilon if a record is replaced": same}
-    return recomputed, tuple(_check(name, why) for name, why in checks.items())
+        too_high = f"it states {stated:.6g}, but the mechanisms listed cost only {recomputed:.6g}: one is missing"
+    if stated_replace_one is None or not _lowest(replaced) <= stated_replace_one <= _highest(replaced):
+        text = "none" if stated_replace_one is None else f"{stated_replace_one:.6g}"
+        differs = f"it states {text}, its mechanisms cost {replaced:.6g}"
+    return recomputed, (
+        _check("epsilon", too_low),
+        _check("mechanisms complete", too_high),
+        _check("epsilon if a record is replaced", differs),
+    )
 
 
 def _lowest(recomputed: float) -> float:
@@ -266,16 +269,16 @@ def _highest(recomputed: float) -> float:
 
 
 def file_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
-    """Whether the folder holds exactly a release's files, the certificate and at most its signature, unchanged."""
+    """Whether the folder has exactly the files of a release, unchanged; a signature is optional."""
     with os.scandir(folder) as entries:
         present = {entry.name for entry in islice(entries, _MOST_NAMES)} - {SIGNATURE_NAME}
-    listed = _other_names(set(certificate.files), set(FILES), "the certificate does not list {!r}")
-    lies_there = _other_names(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
-    hashes = (_check(f"sha256 of {name}", _other_bytes(folder, name, certificate)) for name in sorted(FILES))
-    return (_check("listed files", listed), _check("folder listing", lies_there), *hashes)
+    listed = _why_names_differ(set(certificate.files), set(FILES), "the certificate does not list {!r}")
+    in_folder = _why_names_differ(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
+    hashes = (_check(f"sha256 of {name}", _why_hash_differs(folder, name, certificate)) for name in sorted(FILES))
+    return (_check("listed files", listed), _check("folder listing", in_folder), *hashes)
 
 
-def _other_names(names: set[str], expected: set[str], missing: str) -> str | None:
+def _why_names_differ(names: set[str], expected: set[str], missing: str) -> str | None:
     for extra in sorted(names - expected):
         return f"{extra[:60]!r} is not a file of a release"
     for absent in sorted(expected - names):
@@ -283,7 +286,7 @@ def _other_names(names: set[str], expected: set[str], missing: str) -> str | Non
     return None
 
 
-def _other_bytes(folder: Path, name: str, certificate: Certificate) -> str | None:
+def _why_hash_differs(folder: Path, name: str, certificate: Certificate) -> str | None:
     try:
         same = sha256_of(folder / name) == certificate.files.get(name, "")
     except ArtefactError as error:
@@ -292,7 +295,7 @@ def _other_bytes(folder: Path, name: str, certificate: Certificate) -> str | Non
 
 
 def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
-    """The certificate's own text: in its one written form, and with no sentence that `dpgm` does not write."""
+    """Whether the certificate is in its canonical form, and has only sentences that `dpgm` writes."""
     text = read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE)
     try:
         stated = stated_domain(certificate)
@@ -332,12 +335,12 @@ def read_domain(text: str) -> Domain:
 
 
 def domain_text(domain: Domain) -> str:
-    """A domain as it stands in a release."""
+    """The text of domain.json in a release."""
     return json.dumps(domain_to_plain(domain), indent=1)
 
 
 def _plan_check(certificate: Certificate, domain: Domain) -> Check:
-    """Whether a fit with these public numbers runs exactly the mechanisms listed and gives a model of this kind."""
+    """Whether a fit with these public numbers runs exactly the listed mechanisms and makes a model of this kind."""
     label = "mechanisms of such a fit"
     try:
         plan = plan_of(certificate)
@@ -349,14 +352,14 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
         plan.check_complete(domain)
     except DpgmError as error:
         return _check(label, _reason(error))
-    return _check(label, _odd_model(plan.settings, certificate.model))
+    return _check(label, _why_model_differs(plan.settings, certificate.model))
 
 
 def _check_discovered(stated: Domain, closed: Domain) -> None:
-    """Refuse a domain that discovery could not have made of the stated one.
+    """Refuse a domain that discovery could not have made from the stated one.
 
     Raises:
-        UsageError: a field is of another name or kind, a closed field differs, or a number leaves its stated range.
+        UsageError: a field has another name or kind, a closed field differs, or a number exceeds its stated range.
     """
     same = [field.name for field in stated.fields] == [field.name for field in closed.fields]
     same = same and (stated.label, stated.unread) == (closed.label, closed.unread)
@@ -366,7 +369,7 @@ def _check_discovered(stated: Domain, closed: Domain) -> None:
     for before, after in zip(stated.fields, closed.fields, strict=True):
         if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
             good = isinstance(after, ShapedNumber) and any(
-                after.format == one.format and _in_range(one, after) for one in _possible(before)
+                after.format == one.format and _in_range(one, after) for one in _with_possible_steps(before)
             )
             for entry in ("after", "pattern"):
                 good = good and getattr(before, entry, None) == getattr(after, entry, None)
@@ -380,8 +383,8 @@ def _check_discovered(stated: Domain, closed: Domain) -> None:
             )
 
 
-def _possible(field: OpenNumber) -> tuple[OpenNumber, ...]:
-    """The field with each step that can be found for it."""
+def _with_possible_steps(field: OpenNumber) -> tuple[OpenNumber, ...]:
+    """The field with each step that discovery could have found."""
     if isinstance(field, DateTime) and field.finds_step:
         return tuple(replace(field, unit=unit) for unit in UNITS)
     if isinstance(field, Numeric) and field.finds_step:
@@ -397,8 +400,8 @@ def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
     return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
 
 
-def _odd_model(settings: Settings, model: Any) -> str | None:
-    """Why this architecture is not one that a fit with these settings gives."""
+def _why_model_differs(settings: Settings, model: Any) -> str | None:
+    """Why a fit with these settings does not make a model of this architecture; None if it does."""
     if model.get("kind") != settings.model:
         return "the model is of another kind than the plan's"
     for name, value in strategy_of(settings.model).architecture(settings.family).items():
@@ -417,7 +420,7 @@ def _readme_check(folder: Path, certificate: Certificate, domain: Domain) -> Che
 
 
 def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> tuple[Generator | None, Check]:
-    """Whether the generator can be rebuilt: right hashes do not make a file sound."""
+    """Whether the generator can be rebuilt from the tensors: a correct hash does not make a file valid."""
     try:
         generator = open_generator(folder, certificate, domain)
     except ArtefactError as error:
@@ -428,12 +431,12 @@ def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> 
 
 
 def open_generator(folder: Path, certificate: Certificate, domain: Domain) -> Generator:
-    """The generator of a folder, trusting nothing in it; raises ArtefactError."""
+    """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
     tensors = read_tensors(folder / MODEL_NAME)
     architecture = dict(certificate.model)
     return rebuild(str(architecture.get("kind")), architecture, tensors, domain)
 
 
 def is_signed(folder: Path) -> bool:
-    """Whether the folder carries a signature, of whomever."""
+    """Whether the folder has a signature, by whomever."""
     return (folder / SIGNATURE_NAME).exists()
