@@ -1,7 +1,7 @@
 """dpgm: differentially private mixtures of generative networks.
 
-Names are imported on first use, so that `import dpgm` and `dpgm --help` stay fast and the numerical packages run with
-torch and numpy alone. The one list of them is the stub beside this file, which type checkers read as well.
+Public names are imported on first use, so that `import dpgm` and `dpgm --help` stay fast and the numerical packages run
+with torch and numpy alone. The list of names is the stub file `__init__.pyi`, which type checkers read as well.
 """
 
 import re

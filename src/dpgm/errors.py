@@ -1,6 +1,6 @@
-"""Every error a user can meet, and the `kind` it is printed with on the command line.
+"""The exceptions that dpgm raises on purpose, each with the `kind` that the command line prints.
 
-Messages are one plain sentence: what is wrong, where, the rule, what to do. Never a cell value.
+Messages are one plain sentence: what is wrong, where, the rule, what to do. They never contain a value from the data.
 """
 
 
@@ -17,11 +17,11 @@ class UsageError(DpgmError, ValueError):
 
 
 class NotFittedError(UsageError, AttributeError):
-    """A fitted attribute was asked for before `fit`."""
+    """A fitted attribute was used before `fit`."""
 
 
 class InputError(DpgmError, ValueError):
-    """A data file cannot be read as asked."""
+    """A data file cannot be read with these options."""
 
     kind = "E-INPUT"
 
@@ -51,7 +51,7 @@ class ResourceError(DpgmError, MemoryError):
 
 
 class CheckFailed(DpgmError):
-    """A check that was asked for did not hold; the command exits with 1."""
+    """A check that the user requested failed; the command exits with 1."""
 
     kind = "E-CHECK"
 

@@ -1,6 +1,6 @@
-"""Every argument check, with one message shape: parameter, rule, what was received, what to do.
+"""Checks of arguments, whose messages all name the parameter, the rule, the value received and what to do.
 
-Checks are called with the parameter as keyword, so that its name lands in the message:
+The parameter is passed by keyword, so that its name appears in the message:
 
 >>> positive(epsilon=1.0)
 >>> positive(epsilon=0)
@@ -26,7 +26,7 @@ def _check(named: Mapping[str, object], rule: str, good: Callable[[object], bool
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    # Compared, not asked for being finite: a whole number may be too large for a float.
+    # `math.isfinite` fails for whole numbers that are too large for a float.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -75,7 +75,7 @@ def one_of(choices: Collection[object], **named: object) -> None:
 
 
 def near(word: object, known: Iterable[object]) -> str:
-    """What somebody may have meant, in brackets; nothing if no name is like the word.
+    """A suggestion in brackets for a mistyped word; empty if no known name is similar.
 
     >>> near("prodcts", ["products", "image"]), near("xyz", ["products", "image"])
     (' (did you mean products?)', '')
@@ -97,7 +97,7 @@ def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:
         raise UsageError(f"the shares of the budget must sum to 1; got {listed}, which sum to {total:g}.")
 
 
-# Above this delta a warning is shown whatever the number of records: one person in a hundred may lose all protection.
+# Above this delta a warning is shown for any number of records: one person in a hundred may lose all protection.
 WEAK_DELTA = 0.01
 
 

@@ -1,4 +1,4 @@
-"""The seam between a fit and the families of generators: what a family is told, and what it must answer.
+"""The interface between a fit and the generator families.
 
-`synthesis` knows families only through `Strategy`; a family knows nothing of plans on disk, ledgers or releases.
+`synthesis` knows families only through `Strategy`; a family knows nothing of plan files, ledgers or releases.
 """

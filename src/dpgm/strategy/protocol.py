@@ -1,4 +1,4 @@
-"""The seam between a fit and the families of generators: what a family is told, and what it must answer."""
+"""The protocol of a generator family: the facts, plan and context it receives, and the methods it must have."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, Settings, no_settings, refuses_paper
 
-# -- what a family is told ----------------------------------------------------------------------
+# -- what a family receives ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """All that a plan may depend on: the domain (None: a wide item set), the numbers of records, the budget."""
+    """All that a plan may depend on: the domain (None for a wide item set), the number of records, the budget."""
 
     domain: Domain | None
     records: int
@@ -36,14 +36,14 @@ class PublicFacts:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a fit pays for: releases on all records, and the private SGD that gets what they leave."""
+    """What a fit pays for: releases on all records, and private SGD with the rest of the budget."""
 
     spends: tuple[Spend, ...]
     training: Training | None = None
 
     @property
     def runs(self) -> dict[str, Mechanism]:
-        """Every mechanism that such a fit runs, by name; each with the noise 1, since that is not settled here."""
+        """Every mechanism that such a fit runs, by name; each with noise 1, as the noise is not calibrated yet."""
         steps = () if self.training is None else training_mechanisms(1.0, self.training)
         releases = (Mechanism(spend.name, 1.0, spend.count, delta=spend.delta) for spend in self.spends)
         return {one.name: replace(one, noise=1.0) for one in (*releases, *steps)}
@@ -51,11 +51,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What a fit sees of its plan: public numbers, and the noise of every mechanism it pays for.
+    """The plan as a family sees it: public numbers, and the noise of every mechanism that it pays for.
 
-    The multipliers of `mechanisms` are those of the guarantee: noise over what one person can move a sum by. With K
-    rows per person that is K times what one record can, so that `noise` and `noises`, which are for one record, are K
-    times larger.
+    The multipliers of `mechanisms` are those of the guarantee: noise relative to the change of a sum by one person.
+    With K rows per person that change is K times the one by a record, so that `noise` and `noises`, which are relative
+    to one record, are K times larger.
     """
 
     target_epsilon: float
@@ -69,54 +69,54 @@ class FitPlan:
     rows_per_person: int = 1
 
     def facts(self, domain: Domain | None) -> PublicFacts:
-        """What the plan was made from, with the domain it was made for."""
+        """The public facts that the plan was made from."""
         return PublicFacts(domain, self.records, self.target_epsilon, self.delta, self.rows_per_person)
 
     def noise(self, name: str) -> float:
-        """The multiplier of a mechanism of this plan, for one record."""
+        """The noise multiplier of a mechanism, relative to one record."""
         return self.rows_per_person * self.mechanism(name).noise
 
     def mechanism(self, name: str) -> Mechanism:
-        """The mechanism of that name."""
+        """The mechanism with that name."""
         for mechanism in self.mechanisms:
             if mechanism.name == name:
                 return mechanism
         raise UsageError(f"the plan has no mechanism {name!r}.")
 
     def pays_for(self, name: str) -> bool:
-        """Whether a mechanism is part of this plan; stages a plan does not pay for do not run."""
+        """Whether the plan has a mechanism; stages without one are skipped."""
         return any(mechanism.name == name for mechanism in self.mechanisms)
 
     @property
     def noises(self) -> dict[str, float]:
-        """Multiplier of every mechanism, for one record."""
+        """The noise multiplier of every mechanism, relative to one record."""
         return {mechanism.name: self.rows_per_person * mechanism.noise for mechanism in self.mechanisms}
 
 
-# Called with the stage, how much of it is done and how much there is in all: public numbers only.
+# Called with the stage, how much of it is done, and its total: public numbers only.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Say nothing."""
+    """Report no progress."""
 
 
 class SavedProgress(Protocol):
-    """What a family may ask of the checkpoint of its fit."""
+    """The part of a checkpoint that families use."""
 
     @property
     def lost(self) -> dict[str, int]:
-        """Releases that were charged but whose answer never reached the disk."""
+        """Number of releases per mechanism that were charged but whose answer never reached the disk."""
 
     @property
     def steps_charged(self) -> int:
         """Training steps spent, whether or not their result survived."""
 
     def trainer_state(self) -> dict[str, Tensor] | None:
-        """The state of the last completed block of steps."""
+        """The trainer's state after the last completed block of steps."""
 
     def charge(self, name: str, runs: int = 1) -> None:
-        """Write down a spending before it happens."""
+        """Record runs of a mechanism before they happen."""
 
     def save_steps(self, steps: int, state: Mapping[str, Tensor]) -> None:
         """Save the trainer after `steps` steps."""
@@ -124,25 +124,24 @@ class SavedProgress(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a fit may use that cannot alter its guarantee."""
+    """Settings and tools of a run that cannot alter its guarantee."""
 
     device: str = "cpu"
     progress: Progress = silent
     checkpoint: SavedProgress | None = None
     public: Records | None = None
-    # Of every position, the noisy sum that was released with it while the domain was discovered; None if any has none.
+    # Noisy sum of every position, if all were discovered privately with the domain: a pilot release of item counts.
     pilot: NDArray[np.float64] | None = None
-    # Bytes that the process should keep to; None: all there is.
-    memory: int | None = None
+    memory: int | None = None  # limit in bytes; None for no limit
 
     def percent(self, stage: str) -> Callable[[float], None]:
-        """A callback for the share of a stage that is done."""
+        """A progress callback that takes the fraction of a stage that is done."""
         return lambda share: self.progress(stage, round(1000 * share), 1000)
 
     def runs_left(self, planned: Mapping[str, int]) -> int:
-        """Rounds that can still be made of mechanisms that run together, given how often each is planned.
+        """Remaining rounds of mechanisms that run together, given the planned number of runs of each.
 
-        Runs that were charged but lost in a crash come out of the planned ones.
+        Runs that were charged but lost in a crash are subtracted.
         """
         lost = {} if self.checkpoint is None else self.checkpoint.lost
         left = min(count - lost.get(name, 0) for name, count in planned.items())
@@ -154,7 +153,7 @@ class RunContext:
 
 
 def reporting(progress: Progress | bool) -> Progress:
-    """A progress callback: nothing, a line on stderr as each stage begins, or the caller's own."""
+    """The progress callback for False (silent), True (a line per stage on stderr) or a function."""
     if progress is True:
         return _Stages()
     if progress is False or progress is None:
@@ -165,7 +164,7 @@ def reporting(progress: Progress | bool) -> Progress:
 
 
 class _Stages:
-    """One line per stage."""
+    """Writes a line to stderr as each stage begins."""
 
     def __init__(self) -> None:
         self._begun: set[str] = set()
@@ -176,11 +175,11 @@ class _Stages:
             sys.stderr.write(f"dpgm: {stage} ...\n")
 
 
-# -- what it must answer ------------------------------------------------------------------------
+# -- what a family provides ---------------------------------------------------------------------
 
 
 class ProductMixture(Protocol):
-    """A mixture of components whose items and table columns are independent."""
+    """A mixture of components, within each of which items and table columns are independent."""
 
     @property
     def domain(self) -> Domain:
@@ -188,11 +187,11 @@ class ProductMixture(Protocol):
 
     @property
     def components(self) -> int:
-        """Their number k."""
+        """The number k of components."""
 
     @property
     def weights(self) -> Tensor:
-        """(k,) shares of the components."""
+        """(k,) weights of the components."""
 
     @property
     def probabilities(self) -> Tensor:
@@ -200,9 +199,9 @@ class ProductMixture(Protocol):
 
 
 class Generator(Protocol):
-    """A fitted generator: plain tensors and a description; it has never heard of the rows.
+    """A fitted generator: tensors and a description, computed from noisy values only.
 
-    One that draws every record by itself may inherit how larger samples are drawn.
+    A generator that draws records independently can inherit the last three methods.
     """
 
     @property
@@ -211,7 +210,7 @@ class Generator(Protocol):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Plain values from which, with `state`, it can be rebuilt."""
+        """Plain values from which, together with `state`, it can be rebuilt."""
 
     def state(self) -> dict[str, Tensor]:
         """Its parameters."""
@@ -220,22 +219,22 @@ class Generator(Protocol):
         """`count` synthetic records."""
 
     def as_products(self) -> ProductMixture | None:
-        """The mixture of products that it is, if it is one: such a mixture can be conditioned exactly."""
+        """The generator as a mixture of products, which can be conditioned exactly; None if it is not one."""
         return None
 
     def samples_whole(self, count: int) -> bool:
-        """Whether `sample` arranges `count` records as a whole; if not, larger samples are drawn in parts."""
+        """Whether `count` records must be drawn by one call of `sample`; if not, they are drawn in parts."""
         return False
 
     def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
-        """`count` records of a larger sample that is drawn in parts; `phase`s are spread evenly over [0, 1)."""
+        """`count` records of a larger sample that is drawn in parts, whose `phase`s are spread over [0, 1)."""
         return self.sample(count, generator=generator)
 
 
 class Strategy(Protocol):
-    """A family of generators, from plan to release. One folder each; `synthesis/strategies.py` lists them.
+    """A generator family, from plan to release. Each has a folder; `synthesis/strategies.py` lists them.
 
-    One without settings, for any domain, may inherit what it says of them.
+    A family without settings that accepts any domain can inherit `refuses`, `settings` and `architecture`.
     """
 
     @property
@@ -248,40 +247,40 @@ class Strategy(Protocol):
 
     @property
     def measures(self) -> Mapping[str, Measures]:
-        """Every mechanism that a fit may run, in words."""
+        """Descriptions of all mechanisms that a fit may run, by name."""
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
-        """Why it cannot fit such a request, in one sentence; None if it can."""
+        """Why the family cannot fit such a request, in one sentence; None if it can."""
         return refuses_paper(config, self.name)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """Its settings for a request it does not refuse, from public numbers."""
+        """The settings for a request that is not refused, from public numbers."""
         return no_settings(config)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Which mechanisms a fit runs, and their shares of the budget."""
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """What the settings fix of the architecture of a fitted generator."""
+        """The part of a generator's architecture that follows from the settings."""
         return {}
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """What a fit costs in time and memory beyond what all fits do: generous, for the estimate before it."""
+        """Estimated time and memory of a fit beyond the cost that all families share; rather too much."""
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Generator:
-        """Measure and train behind the gateway; what it returns is post-processing of noisy values."""
+        """Measure and train through the gateway; the result is post-processing of noisy values."""
 
     def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
-        """A generator from the parts of an untrusted release; raises ArtefactError unless every part is sound."""
+        """A generator from the parts of an untrusted release; raises ArtefactError unless all are valid."""
 
 
 # -- the parts of an untrusted release ----------------------------------------------------------
 
 
 def is_size(value: object, most: int) -> TypeGuard[int]:
-    """Whether a value of an untrusted file can be a size."""
+    """Whether a value from an untrusted file is a whole number from 1 to `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
@@ -291,7 +290,7 @@ def check_tensors(
     least: float,
     most: float,
 ) -> None:
-    """Refuse tensors of other names, shapes or types than expected, or with a value out of bounds."""
+    """Refuse tensors with other names, shapes or types than expected, or with values out of bounds."""
     if set(tensors) != set(expected):
         raise ArtefactError("the model has missing or unknown tensors; get the release again.")
     for name, (shape, dtype) in expected.items():
@@ -304,7 +303,7 @@ def check_tensors(
             )
 
 
-def check_shares(shares: Tensor, off: float) -> None:
-    """Refuse numbers that are not shares, along the last axis; their sum may miss 1 by `off`."""
-    if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > off).any()):
+def check_shares(shares: Tensor, tolerance: float) -> None:
+    """Refuse numbers that are negative or whose sums along the last axis differ from 1 by more than a tolerance."""
+    if bool((shares < 0).any()) or bool(((shares.double().sum(-1) - 1).abs() > tolerance).any()):
         raise ArtefactError("the model holds shares that do not sum to 1; get the release again.")

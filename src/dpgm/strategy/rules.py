@@ -1,8 +1,9 @@
-"""What the parts of a fit cost on the machine where they were measured, and how that machine measured itself.
+"""Time and memory per unit of work of a fit, measured on a reference machine.
 
-One thread of an Intel Xeon at 2.80 GHz (two shared cores, AVX-512). Seconds there are divided by the speed of the
-machine at hand (`synthesis/estimate.py`). Everything was fitted to runs of a few shapes: transit data (342 stations),
-msweb (294 pages), call records (1303 towers), pictures of 28 x 28; benchmarks/large_fit.py compares with whole fits.
+The reference is one thread of an Intel Xeon at 2.80 GHz (two shared cores, AVX-512). Its seconds are divided by the
+relative speed of the machine at hand (`synthesis/estimate.py`). The numbers were fitted to runs on transit data (342
+stations), msweb (294 pages), call records (1303 towers) and images of 28 x 28; benchmarks/large_fit.py compares the
+estimates with whole fits.
 """
 
 from dataclasses import dataclass
@@ -16,75 +17,75 @@ from dpgm.statistics.fourier_features import expected_profile
 class CostRules:
     """Seconds and bytes per unit of work, each at the speed of the reference machine."""
 
-    # The piece of public work by which a machine is compared with the reference: its seconds there, and how often it is
-    # repeated (the fastest counts).
+    # The fixed computation by which a machine is compared with the reference: its seconds there, and how often it is
+    # repeated (the fastest run counts).
     probe_seconds: float = 0.0017
     probe_rounds: int = 40
 
-    # -- all fits: seconds of planning, checks, books and the release; of checks and digests per record and per item.
+    # -- all fits: planning, checks, bookkeeping and the release; checks and digests per record and per item.
     fixed: float = 0.5
     per_record: float = 1.5e-7
     per_item: float = 1.2e-8
 
-    # -- statistics of item sets and tables, per record and per item that it holds; choosing their bounds.
+    # -- statistics of item sets and tables: per record; per item of a record; choosing their bounds.
     counted_record: float = 2.0e-7
     counted_item: float = 5.0e-8
     bounds: float = 0.4
 
-    # -- the fit of products: seconds per step; per step, component and position; per step, component and pair of
-    #    tracked positions; per step, component and tracked pair of triples, and for each pair times position.
+    # -- the fit of products: per step; per step, component and position; per step, component and pair of tracked
+    #    positions; for triples, per step, component and tracked pair, and per step, component, pair and position.
     step: float = 2.2e-3
     step_position: float = 4.2e-8
     step_pair: float = 8.2e-11
     step_triple_pair: float = 2.2e-8
     step_triple: float = 8.2e-11
-    # Where triples are fitted, the steps with pairs alone come first: all steps and half as many again.
+    # With triples, steps with pairs only come first: 1.5 times the steps in all.
     steps_with_triples: float = 1.5
-    # Tables, whose entropy compares all components: per step, pair of components and position; and the bytes that its
-    # gradient keeps per pair of components and column. A table of 40 columns of 20 values: 119 s, 0.77 GB.
+    # Tables, whose entropy compares all pairs of components: per step, pair of components and position; and bytes of
+    # its gradient per pair of components and column. A table of 40 columns of 20 values: 119 s, 0.77 GB.
     step_overlap: float = 3.0e-10
     overlap_column: float = 12.0
     # All records enumerated (up to 17 items): per iteration and possible record.
     enumerated_record: float = 8.0e-8
 
-    # -- networks: per step; per step and model; per parameter and step (noise, Adam); per sampled record; and for each
-    #    of its positions times hidden units.
+    # -- networks: per step; per step and model; per step and parameter (noise, Adam); per sampled record; per sampled
+    #    record, position and hidden unit.
     train_step: float = 1.0e-3
     train_model: float = 1.0e-4
     vae_parameter: float = 2.7e-9
     vae_record: float = 1.6e-6
     vae_cell: float = 9.5e-11
-    # Learning from samples: per sample that is shown, position and hidden unit.
+    # Pretraining: per sample and pass, position and hidden unit.
     pretraining_cell: float = 4.5e-10
-    # RBMs: chains cost by parameters, records little.
+    # RBMs: the cost is dominated by the chains, per step and parameter.
     rbm_parameter: float = 2.1e-8
     rbm_record: float = 7.0e-7
     rbm_cell: float = 2.0e-12
-    # k-means: per record, feature and item that it holds; per record, iteration, centre and feature.
+    # k-means: per record, feature and item of the record; per record, iteration, centre and feature.
     feature_item: float = 1.8e-10
     centre_feature: float = 4.5e-11
-    # Refinement of decoders: as a step of products, and this many times its part that goes with positions.
+    # Refinement of decoders: as a step of products, with its cost per position times this factor.
     decoder_factor: float = 3.0
 
-    # -- images: per picture and released number of one class; per step, image of a step and matched number.
+    # -- images: per image and released number of its class; per step, generated image and matched number; per step.
     picture_feature: float = 1.9e-8
     picture_step: float = 4.6e-8
     picture_step_fixed: float = 3.0e-3
 
-    # -- baselines: per record and item of MWEM, which sorts the items of every record; per round and pair of items.
+    # -- MWEM: per record and item, for sorting the items of every record; per round and pair of items.
     mwem_item: float = 2.0e-7
     mwem_pair: float = 1.1e-7
 
-    # -- memory: of the process with its libraries; what a fit adds per number of its components (bytes), and while rows
-    #    are joined, the rows' own size once more, nearly.
+    # -- memory in bytes: the process with its libraries; per number in the components of a mixture; while rows are
+    #    joined, 0.9 times their own size; per parameter of a network; per cell of a batch; the cache of k-means.
     process: int = 500_000_000
     component_number: float = 160.0
     joining: float = 0.9
     parameter: float = 24.0
     batch_cell: float = 12.0
     kmeans_cache: int = 512_000_000
-    # Bytes of images per pixel, of which not more than so many count: chunks of 8,192 in four copies, batches of 400 in
-    # six; of baselines per position, and of MWEM per pair of them.
+    # Images: per pixel, up to a number of pixels (chunks of 8,192 in four copies, batches of 400 in six). Baselines:
+    # per position; MWEM: per pair of positions.
     picture_pixel: float = 140_000.0
     picture_pixels: int = 2000
     baseline_position: float = 100.0
@@ -104,23 +105,23 @@ class Sizes:
 
     @classmethod
     def of(cls, records: int, domain: Domain, processes: int = 1) -> "Sizes":
-        """Those of so many records over a domain, shared by some processes."""
+        """The sizes of a fit of `records` records, shared by some processes."""
         return cls(records / processes, domain.width, float(expected_profile(domain).sum()))
 
     @property
     def row_bytes(self) -> float:
-        """Of all rows in memory: 8 per record and 2 or 4 per item."""
+        """Bytes of all rows in memory: 8 per record and 2 or 4 per item."""
         return self.records * (8 + self.items * index_dtype(self.width)().itemsize)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a family adds to what all fits cost: seconds on the reference machine, bytes beside the rows."""
+    """The cost that a family adds to that of all fits: seconds on the reference machine, bytes besides the rows."""
 
     seconds: float
     memory: float = 0.0
 
 
 def counting_seconds(sizes: Sizes, costs: CostRules) -> float:
-    """Of statistics of item sets and tables, and of choosing their bounds."""
+    """Seconds to measure statistics of item sets and tables, and to choose their bounds."""
     return costs.bounds + sizes.records * (costs.counted_record + costs.counted_item * sizes.items)

@@ -1,6 +1,6 @@
-"""What the user asks for, the public numbers that steer a fit of it, and how these are written and read back.
+"""The request for a fit (`Config`), the settings chosen for it (`Settings`), and reading settings from plan files.
 
-Nothing here ever sees a record. What cannot alter the guarantee (device, progress, memory) is in `RunContext`.
+All of these are public. Options that cannot alter the guarantee (device, progress, memory) are in `RunContext`.
 """
 
 import json
@@ -19,16 +19,16 @@ Preset = Literal["default", "paper"]
 
 @dataclass(frozen=True)
 class Config:
-    """A request for a fit; None means: let the family choose from public numbers.
+    """A request for a fit; None lets the family choose from public numbers.
 
     Attributes:
         epsilon: the privacy budget.
-        delta: the other half of the budget.
-        clusters: components of a mixture of networks; other families have none.
+        delta: the probability that the guarantee leaves open.
+        clusters: number of networks in a mixture; other families have none.
         model: the name of a family, or `auto`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
         mean_length: public mean number of items per record; networks start from it, other families refuse it.
-        rows_per_person: records that a person has at most; the guarantee is for all of them together.
+        rows_per_person: most records of one person; the guarantee covers all of them together.
     """
 
     epsilon: float
@@ -58,14 +58,14 @@ def default_delta(records: int) -> float:
 
 @dataclass(frozen=True)
 class FamilySettings:
-    """What only one family has; a family without settings uses this class as it is."""
+    """Base class of the settings of a family; a family without settings uses it directly."""
 
     def check(self) -> None:
-        """Raise UsageError for a value out of its range; the kind of every value is known to be right."""
+        """Raise UsageError for a value out of range; the types were checked before."""
 
 
 def no_settings(config: Config) -> FamilySettings:
-    """The settings of a family that has none; what only networks know is refused."""
+    """The settings of a family that has none; options of networks are refused."""
     if config.mean_length is not None:
         raise UsageError(
             "`mean_length` is what networks start from; use it with model vae or rbm, or preset paper."
@@ -80,7 +80,7 @@ def refuses_paper(config: Config, model: str) -> str | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Every public number that steers a fit. Part of the plan; fixed before data is opened."""
+    """Every public number that determines how a fit runs. Part of the plan, fixed before data is opened."""
 
     model: str
     preset: Preset = "default"
@@ -98,9 +98,9 @@ def to_plain(values: Any) -> Plain:
 
 
 def from_plain(kind: type[D], values: Any, what: str) -> D:
-    """The inverse of `to_plain`, from an untrusted file: every name and every kind of value is checked.
+    """The inverse of `to_plain` for untrusted values: every name and every type is checked.
 
-    `kind` is a dataclass of numbers, texts, booleans, tuples and dataclasses of these; messages say `what` is read.
+    `kind` is a dataclass of numbers, texts, booleans, tuples and dataclasses of these; messages name `what` is read.
     """
     if not is_dataclass(kind):
         raise TypeError(f"{kind!r} is not a dataclass")
