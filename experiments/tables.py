@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 import dpgm
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import load_domain
+from dpgm.data.encoding import TableEncoder
 from dpgm.data.open_records import NumberColumn, OpenRecords
 from dpgm.data.records import Records
-from dpgm.data.table import TableEncoder
 from dpgm.errors import PrivacyWarning
 from dpgm.evaluation.marginals import field_codes
 from dpgm.mechanisms.randomness import SeededRandomness

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from data_strategies import images, integer_sets, item_domains, random_records, records_of, tables
+from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import read_records, read_source
 from dpgm.data.records import Records
-from dpgm.data.table import decode
 from dpgm.data.writers import RecordWriter, write_records
 from dpgm.errors import InputError, UsageError
 

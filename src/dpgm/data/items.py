@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Label
-from dpgm.data.open_records import LOOKUP_LIMIT, Codes, Vocabulary, kept_codes
+from dpgm.data.fields import Codes
+from dpgm.data.open_records import LOOKUP_LIMIT, Vocabulary, drop_negative
 from dpgm.data.values import Place, as_texts, is_text, object_lists
 from dpgm.errors import InputError
 
@@ -56,7 +57,7 @@ class Items(Protocol):
 
     integers: bool
 
-    def lists(self, label: str) -> bool:
+    def is_listed(self, label: str) -> bool:
         """Whether a public list names this label."""
 
     def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
@@ -95,7 +96,7 @@ class KnownItems:
         known = self._by_text
         return pa.array(list(known), type=pa.string()), np.fromiter(known.values(), np.int64, count=len(known))
 
-    def lists(self, label: str) -> bool:
+    def is_listed(self, label: str) -> bool:
         """Whether the list names this label."""
         return not self.integers and (label in self._by_text or label.strip() in self._by_text)
 
@@ -200,7 +201,7 @@ def set_codes(column: pa.Array, items: Items, where: Place) -> tuple[Codes, NDAr
     if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
     lengths = list_lengths(column)
-    return kept_codes(item_codes(pc.list_flatten(column), items, place_of_item(lengths, where)), lengths)
+    return drop_negative(item_codes(pc.list_flatten(column), items, place_of_item(lengths, where)), lengths)
 
 
 def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
@@ -336,7 +337,7 @@ def refuse_joined(values: pa.Array, items: Items, place: Place) -> None:
     """
     marked = pc.match_substring_regex(values, "[,;|\t]").to_numpy(zero_copy_only=False)
     for at in np.flatnonzero(marked).tolist():
-        if not items.lists(values[at].as_py()):
+        if not items.is_listed(values[at].as_py()):
             raise InputError(
                 f"{place(at)}: an item holds a comma, semicolon, bar or tab; say --item-separator MARK if it is"
                 " several items, --separator MARK if cells are separated by it, or --item-separator '' if it is one"

@@ -1,7 +1,7 @@
-"""Records whose domain is still open: raw private columns, to be recoded once values and bins are known.
+"""`OpenRecords`, records of an open domain: raw private columns, recoded once values and bins have been discovered.
 
-Numbers are kept as ticks, undiscovered labels as codes over a private vocabulary that lives in memory only. `closed`
-turns every record into positions of a closed domain, one by one: a public map, applied to each record alone.
+Numbers are stored as ticks, labels to be discovered as codes of a private vocabulary that exists in memory only.
+`closed` maps every record by itself to positions of the closed, public domain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from dpgm.data.domain import (
     Numeric,
     ShapedNumber,
 )
-from dpgm.data.fields import OTHER
+from dpgm.data.fields import OTHER, Codes
 from dpgm.data.number_bins import shaped_codes
-from dpgm.data.number_fields import SECONDS
-from dpgm.data.records import Records, row_pointers
+from dpgm.data.number_fields import SECONDS, Floats
+from dpgm.data.records import Records, row_pointers, take_rows
 from dpgm.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -33,14 +33,11 @@ if TYPE_CHECKING:
 
     from dpgm.data.values import Place
 
-Codes: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-
-LOOKUP_LIMIT = 5_000_000  # numbers below it are looked up in a table
+LOOKUP_LIMIT = 5_000_000  # numbers below this are looked up in an array
 
 
-def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Codes row after row and their number in each row, without those to drop."""
+def drop_negative(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Concatenated rows of codes and their lengths, without the codes -1, which stand for dropped labels."""
     keep = codes >= 0
     if keep.all():
         return codes, lengths
@@ -49,32 +46,33 @@ def kept_codes(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray
 
 
 class Vocabulary:
-    """Labels of one field as they occur, numbered at first sight. Private: only what passes a threshold ever leaves.
+    """The labels of one field, numbered in order of first occurrence.
 
-    Every label is a text, from any type of column, so that no label changes the type of the others. Labels
-    that could not be published (empty, over 1 kB) are dropped.
+    Private: only labels that pass a noisy threshold are ever published. Every label is a text, whatever the type of its
+    column, so that no label changes the type of the others. Labels that could not be published (empty, over 1 kB) are
+    dropped.
     """
 
     integers = False
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
-        self._table = np.full(0, -1, dtype=np.int64)  # the codes of small numbers
+        self._table = np.full(0, -1, dtype=np.int64)  # codes of small numbers, -1 if not seen yet
 
     def __len__(self) -> int:
         return len(self.codes)
 
     @property
     def labels(self) -> list[str]:
-        """All labels, by code."""
+        """All labels in order of their codes."""
         return list(self.codes)
 
-    def lists(self, label: str) -> bool:
-        """Whether a public list names this label: there is none."""
+    def is_listed(self, label: str) -> bool:
+        """Whether a public list has this label: no, there is no list."""
         return False
 
     def code(self, label: str, place: "Place | None" = None) -> int:
-        """The number of a label, -1 if it cannot be published."""
+        """The code of a label, added if new; -1 if it cannot be published."""
         known = self.codes.get(label)
         if known is not None:
             return known
@@ -88,7 +86,7 @@ class Vocabulary:
         return self.codes.setdefault(label, len(self.codes))
 
     def from_integers(self, values: NDArray[Any], place: "Place") -> Codes:
-        """Codes of whole numbers, new ones numbered; small ones are looked up in a table."""
+        """Codes of whole numbers; new ones are added."""
         if not len(values) or values.max() >= LOOKUP_LIMIT:
             distinct, inverse = np.unique(values, return_inverse=True)
             return np.array([self.code(str(label), place) for label in distinct.tolist()], dtype=np.int64)[inverse]
@@ -102,53 +100,49 @@ class Vocabulary:
         return np.asarray(codes)
 
     def from_texts(self, values: "pyarrow.Array", place: "Place") -> Codes:
-        """Codes of texts with the white space around them taken off, new ones numbered."""
+        """Codes of texts after trimming white space; new ones are added."""
         import pyarrow.compute as pc
 
         encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
         codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
-        which: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-        return codes[which]
+        indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return codes[indices]
 
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
-    """Ticks, NaN where missing."""
+    """One tick per record, NaN if missing."""
 
     ticks: Floats
 
-    def take(self, rows: Any) -> "NumberColumn":
+    def take(self, rows: NDArray[np.int64]) -> "NumberColumn":
         """The entries at `rows`."""
         return NumberColumn(self.ticks[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class CodeColumn:
-    """One code per record, -1 where missing; over a vocabulary, or (None) over the positions of a closed field."""
+    """One code per record, -1 if missing: of a vocabulary, or (without one) a position of a closed field."""
 
     codes: NDArray[np.int32]
     vocabulary: Vocabulary | None = None
 
-    def take(self, rows: Any) -> "CodeColumn":
+    def take(self, rows: NDArray[np.int64]) -> "CodeColumn":
         """The entries at `rows`."""
         return CodeColumn(self.codes[rows], self.vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
 class SetColumn:
-    """Distinct codes per record; over a vocabulary, or (None) over the positions of a closed field."""
+    """Distinct codes per record: of a vocabulary, or (without one) positions of a closed field."""
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
     vocabulary: Vocabulary | None = None
 
-    def take(self, rows: Any) -> "SetColumn":
+    def take(self, rows: NDArray[np.int64]) -> "SetColumn":
         """The entries at `rows`."""
-        chosen = np.arange(len(self.indptr) - 1)[rows]
-        starts, lengths = self.indptr[chosen], np.diff(self.indptr)[chosen]
-        indptr = row_pointers(lengths)
-        where = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
-        return SetColumn(indptr, self.codes[where], self.vocabulary)
+        return SetColumn(*take_rows(self.indptr, self.codes, rows), self.vocabulary)
 
 
 RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
@@ -156,7 +150,7 @@ RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpenRecords(Records):
-    """N records of an open domain, one raw column per field. `indptr` counts records; there are no positions yet."""
+    """N records of an open domain, one raw column per field; `indptr` is all zeros, as there are no positions yet."""
 
     columns: tuple[RawColumn, ...] = ()
 
@@ -168,21 +162,21 @@ class OpenRecords(Records):
 
     @classmethod
     def of_sets(cls, records: Records, domain: Domain) -> "OpenRecords":
-        """Records of one item set whose items are to be discovered, from records over the items that occur."""
+        """Records of one item set whose items are to be discovered, from records over all items that occur."""
         (field,) = domain.fields
         occurring = records.domain.fields[0]
         if not isinstance(field, ItemSet) or not isinstance(occurring, ItemSet):
             raise UsageError("items can be discovered only where the domain is one item set.")
         vocabulary = Vocabulary()
-        place = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
-        codes, lengths = kept_codes(place[records.indices], records.lengths)
+        code_of = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
+        codes, lengths = drop_negative(code_of[records.indices], records.lengths)
         return cls.of(domain, len(records), (SetColumn(row_pointers(lengths), codes, vocabulary),))
 
     def __repr__(self) -> str:
         return f"OpenRecords({len(self):,} records, {len(self.columns)} open columns)"
 
     def check(self) -> None:
-        """Refuse columns that do not belong to the domain, have another length or a set with a code twice."""
+        """Raise unless there is one column per field, one entry per record, and no code twice within a record."""
         good = len(self.columns) == len(self.domain.fields)
         for column in self.columns:
             if isinstance(column, SetColumn):
@@ -202,13 +196,13 @@ class OpenRecords(Records):
         return self.take(np.arange(start, max(start, stop)))
 
     def take(self, rows: NDArray[Any]) -> "OpenRecords":
-        """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
+        """The records at `rows` (row numbers in any order, or a mask of N booleans), in that order."""
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
         return OpenRecords.of(self.domain, len(rows), [column.take(rows) for column in self.columns])
 
     def buffers(self) -> Iterator[NDArray[Any]]:
-        """The arrays behind the records, for a digest; labels included."""
+        """The underlying arrays and labels, for a digest."""
         for column in self.columns:
             for part in vars(column).values():
                 if isinstance(part, Vocabulary):
@@ -217,27 +211,26 @@ class OpenRecords(Records):
                     yield part
 
     def in_steps(self, domain: Domain) -> "OpenRecords":
-        """These records in the ticks of a domain that states steps (units, places) which their own leaves open."""
-        columns = [
-            NumberColumn(_in_steps(column.ticks, after))
-            if isinstance(column, NumberColumn) and before != after
-            else column
-            for column, before, after in zip(self.columns, self.domain.fields, domain.fields, strict=True)
-        ]
+        """These records in the ticks of a domain whose steps (units, decimal places) have been discovered."""
+        columns: list[RawColumn] = []
+        for column, before, after in zip(self.columns, self.domain.fields, domain.fields, strict=True):
+            if isinstance(column, NumberColumn) and before != after:
+                column = NumberColumn(_in_steps(column.ticks, after))
+            columns.append(column)
         return OpenRecords.of(domain, len(self), columns)
 
-    def closed(self, domain: Domain, instead: Mapping[str, int]) -> Records:
+    def closed(self, domain: Domain, fallbacks: Mapping[str, int]) -> Records:
         """These records as positions of a closed domain.
 
         Args:
-            domain: the closed domain, field by field of the same names.
-            instead: by name of a field, the position (within it) of a value that has none of its own: missing values
-                where the closed field knows none.
+            domain: the closed domain, with the same field names in the same order.
+            fallbacks: by name of a field without a position for "missing", the position (within the field) that
+                missing values get; 0 if not given.
         """
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
         for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):
             if isinstance(column, SetColumn):
-                codes, lengths = kept_codes(_closed_codes(column, field), np.diff(column.indptr))
+                codes, lengths = drop_negative(_closed_codes(column, field), np.diff(column.indptr))
                 parts.append((codes + offset, lengths))
                 continue
             if isinstance(column, NumberColumn):
@@ -245,61 +238,61 @@ class OpenRecords(Records):
                 codes = shaped_codes(field, column.ticks)
             else:
                 codes = _closed_codes(column, field)
-            missing = getattr(field, "missing", False)
-            fallback = field.width - 1 if missing else instead.get(field.name, 0)
+            has_missing = getattr(field, "missing", False)
+            fallback = field.width - 1 if has_missing else fallbacks.get(field.name, 0)
             parts.append((np.where(codes < 0, fallback, codes) + offset, None))
         return join_fields(parts, len(self), domain)
 
 
 def join_fields(parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain) -> Records:
-    """Records from the positions of every field: one per record, or (with lengths) several."""
+    """Records from the positions of every field: one per record, or (with lengths) any number per record."""
     total = np.zeros(count, dtype=np.int64)
-    for _, several in parts:
-        total += 1 if several is None else several
-    starts = np.zeros(count, dtype=np.int64)
-    np.cumsum(total[:-1], out=starts[1:])
+    for _, lengths in parts:
+        total += 1 if lengths is None else lengths
+    starts = row_pointers(total)[:-1]  # where the next field of each record goes
     flat = np.empty(int(total.sum()), dtype=np.int64)
-    for codes, several in parts:
-        if several is None:
+    for codes, lengths in parts:
+        if lengths is None:
             flat[starts] = codes
             starts = starts + 1
         else:
-            before = np.cumsum(several) - several
-            flat[np.arange(len(codes)) + np.repeat(starts - before, several)] = codes
-            starts = starts + several
+            before = np.cumsum(lengths) - lengths
+            flat[np.arange(len(codes)) + np.repeat(starts - before, lengths)] = codes
+            starts = starts + lengths
     return Records.from_flat(flat, total, domain)
 
 
 def concatenate_open(parts: Sequence[OpenRecords]) -> OpenRecords:
     """The records of all parts, in order; vocabularies are merged."""
     columns: list[RawColumn] = []
-    for several in zip(*(part.columns for part in parts), strict=True):
-        first = several[0]
-        if isinstance(first, NumberColumn):
-            columns.append(NumberColumn(np.concatenate([column.ticks for column in several])))
+    for pieces in zip(*(part.columns for part in parts), strict=True):
+        if isinstance(pieces[0], NumberColumn):
+            columns.append(NumberColumn(np.concatenate([piece.ticks for piece in pieces])))
             continue
-        vocabulary, codes = _merged(several)
-        if isinstance(first, SetColumn):
-            lengths = np.concatenate([np.diff(column.indptr) for column in several])
+        vocabulary, codes = _merged_codes(pieces)
+        if isinstance(pieces[0], SetColumn):
+            lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
             columns.append(SetColumn(row_pointers(lengths), codes, vocabulary))
         else:
             columns.append(CodeColumn(codes, vocabulary))
     return OpenRecords.of(parts[0].domain, sum(len(part) for part in parts), columns)
 
 
-def _merged(several: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32]]:
-    shared = several[0].vocabulary
-    if all(column.vocabulary is shared for column in several):
-        return shared, np.concatenate([column.codes for column in several])
+def _merged_codes(pieces: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32]]:
+    """A vocabulary with the labels of all pieces, and their codes in it."""
+    shared = pieces[0].vocabulary
+    if all(piece.vocabulary is shared for piece in pieces):
+        return shared, np.concatenate([piece.codes for piece in pieces])
     merged, parts = Vocabulary(), []
-    for column in several:
-        place = np.array([*(merged.code(label) for label in column.vocabulary.labels), -1], dtype=np.int32)
-        parts.append(place[column.codes])
+    for piece in pieces:
+        labels = piece.vocabulary.labels
+        code_of = np.array([*(merged.code(label) for label in labels), -1], dtype=np.int32)  # the last for code -1
+        parts.append(code_of[piece.codes])
     return merged, np.concatenate(parts)
 
 
 def _in_steps(values: Floats, field: Field) -> Floats:
-    """Ticks of numbers that were kept as they are, or of moments that were kept in seconds."""
+    """Ticks in a field's discovered step, from plain numbers or from seconds."""
     if isinstance(field, DateTime):
         return np.floor(values / SECONDS[field.format.unit])
     assert isinstance(field, Numeric)
@@ -307,12 +300,12 @@ def _in_steps(values: Floats, field: Field) -> Floats:
 
 
 def _closed_codes(column: CodeColumn | SetColumn, field: Field) -> Codes:
-    """Positions within a closed field, -1 where a value has none: it is missing, or neither published nor "other"."""
+    """Positions within a closed field; -1 if the value is missing, or neither published nor counted as "other"."""
     if column.vocabulary is None:
         return column.codes.astype(np.int64)
     assert isinstance(field, (ItemSet, Categorical))
     published = field.items if isinstance(field, ItemSet) else field.values
     known = {str(label): at for at, label in enumerate(published)}
     unlisted = known[OTHER] if isinstance(field, Categorical) and field.other else -1
-    places = [*(known.get(label, unlisted) for label in column.vocabulary.labels), -1]  # the last for the code -1
-    return np.array(places, dtype=np.int64)[column.codes]
+    positions = [*(known.get(label, unlisted) for label in column.vocabulary.labels), -1]  # the last for code -1
+    return np.array(positions, dtype=np.int64)[column.codes]

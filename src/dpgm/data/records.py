@@ -1,4 +1,4 @@
-"""Records: a frozen sparse binary matrix (CSR) with its public domain; and what it holds of images, as grey values."""
+"""`Records`, a frozen sparse binary matrix (CSR) with its public domain; and grey values of images in such records."""
 
 import dataclasses
 import os
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow
     import scipy.sparse
 
-# Ones gathered or sorted at once: keeps temporaries far below the size of the records.
+# Positions gathered or sorted at once, so that temporaries stay far smaller than the records.
 _PIECE = 1_000_000
-WHITE = 255  # the largest value of a pixel in files of bytes
+WHITE = 255  # the largest pixel value in files of bytes
 
 
 def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
@@ -30,7 +30,7 @@ def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
 
 
 def row_pointers(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Where every row starts in a flat array (and the last one ends), from the number of entries in each.
+    """CSR row pointers from row lengths: where every row starts in a flat array, and where the last one ends.
 
     >>> row_pointers(np.array([2, 0, 1])).tolist()
     [0, 2, 2, 3]
@@ -45,7 +45,8 @@ class Records:
     """N records as sorted, distinct positions of the domain's binary vector.
 
     `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory. Synthetic records keep
-    the values that were drawn for them (`decoded`), so that they are the same each time they are looked at.
+    the values that were drawn for them (`decoded`), so that every conversion gives the same values. `dtypes` are the
+    column dtypes of the pandas frame that the data came from.
 
     >>> records = Records.from_lists([[2, 0], [], [1]], Domain.of_items(3))
     >>> len(records), records.lengths.tolist(), records.take(np.array([2, 0])).indices.tolist()
@@ -55,7 +56,6 @@ class Records:
     domain: Domain
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
-    # Values drawn before, and the dtypes of pandas' columns as they were stated.
     decoded: "pyarrow.Table | None" = dataclasses.field(default=None, kw_only=True, repr=False)
     dtypes: tuple[tuple[str, str], ...] = dataclasses.field(default=(), kw_only=True, repr=False)
 
@@ -70,37 +70,37 @@ class Records:
         return f"Records({len(self):,} records, {self.width:,} positions)"
 
     def _repr_html_(self) -> str:
-        # Counts and kinds alone: these may be people's own records.
+        # Only counts and kinds: these may be private records.
         facts = [("records", f"{len(self):,}"), ("positions", f"{self.width:,}")]
         return html_table("Records", [*facts, *((field.name, field.kind) for field in self.domain.columns)])
 
     @property
     def width(self) -> int:
-        """m: positions of the binary vector."""
+        """m: the number of positions of the binary vector."""
         return self.domain.width
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Ones of every record."""
+        """Number of positions that each record has."""
         return np.diff(self.indptr)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the two arrays."""
+        """Size of the two arrays in bytes."""
         return self.indptr.nbytes + self.indices.nbytes
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], domain: Domain) -> "Records":
-        """Records from lists of positions; duplicates within a row count once."""
+        """Records from lists of positions, in any order; duplicates within a row count once."""
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         flat = np.fromiter((at for row in rows for at in row), dtype=np.int64, count=int(lengths.sum()))
         return cls.from_flat(flat, lengths, domain)
 
     @classmethod
     def from_flat(cls, positions: NDArray[Any], lengths: NDArray[Any], domain: Domain) -> "Records":
-        """Records from all positions row after row and the number in each row.
+        """Records from concatenated rows of positions and the length of each row.
 
-        Within a row positions may come in any order and more than once.
+        Positions within a row may come in any order; duplicates count once.
         """
         if len(positions) and (positions.min() < 0 or positions.max() >= domain.width):
             raise UsageError(f"positions must lie in [0, {domain.width}).")
@@ -114,9 +114,9 @@ class Records:
         return cls(domain, indptr, columns.astype(index_dtype(domain.width)))
 
     def check(self) -> None:
-        """Refuse arrays that are not sorted, distinct positions of the domain, as every bound on a record assumes.
+        """Raise unless each row has sorted, distinct positions of the domain, as every sensitivity bound assumes.
 
-        The constructors see to it; this is for records put together by hand.
+        The class methods above guarantee it; this is for records built directly from arrays.
         """
         pointers = self.indptr
         good = pointers.ndim == 1 and self.indices.ndim == 1 and len(pointers) > 0 and int(pointers[0]) == 0
@@ -127,14 +127,14 @@ class Records:
             piece = self.indices[low:high]
             if len(piece) and (int(piece.min()) < 0 or int(piece.max()) >= self.width):
                 raise UsageError(f"positions must lie in [0, {self.width}).")
-            rising = piece[1:] > piece[:-1]
+            increasing = piece[1:] > piece[:-1]
             starts = pointers[first + 1 : last] - low
-            rising[starts[(starts > 0) & (starts < high - low)] - 1] = True  # a new row may start anywhere
-            if not rising.all():
+            increasing[starts[(starts > 0) & (starts < high - low)] - 1] = True  # a new row may start anywhere
+            if not increasing.all():
                 raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
 
     def buffers(self) -> Iterator[NDArray[Any]]:
-        """The arrays behind the records, for a digest of them."""
+        """The underlying arrays, for a digest."""
         yield self.indptr
         yield self.indices
 
@@ -149,34 +149,25 @@ class Records:
         return Records(self.domain, pointers, self.indices[first:last], decoded=decoded, dtypes=self.dtypes)
 
     def take(self, rows: NDArray[Any]) -> "Records":
-        """The records at `rows` (numbers in any order, or a mask of N booleans), in that order."""
+        """The records at `rows` (row numbers in any order, or a mask of N booleans), in that order."""
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
-        starts = self.indptr[rows]
-        lengths = self.indptr[rows + 1] - starts
-        indptr = row_pointers(lengths)
-        indices = np.empty(int(indptr[-1]), dtype=self.indices.dtype)
-        shifts = starts - indptr[:-1]
-        for first, last in _pieces(indptr):
-            low, high = int(indptr[first]), int(indptr[last])
-            where = np.arange(low, high)
-            where += np.repeat(shifts[first:last], lengths[first:last])
-            np.take(self.indices, where, out=indices[low:high], mode="clip")
+        indptr, indices = take_rows(self.indptr, self.indices, rows)
         decoded = None if self.decoded is None else self.decoded.take(rows)
         return Records(self.domain, indptr, indices, decoded=decoded, dtypes=self.dtypes)
 
     def chunks(self, size: int) -> Iterator["Records"]:
-        """Consecutive row ranges of at most `size` records."""
+        """Consecutive parts of at most `size` records."""
         for start in range(0, len(self), size):
             yield self.rows(start, min(start + size, len(self)))
 
     def pieces(self) -> Iterator["Records"]:
-        """Consecutive row ranges of about a million ones (at least a record): for sums in bounded memory."""
+        """Consecutive parts of about a million positions (at least one record), for sums in bounded memory."""
         for first, last in _pieces(self.indptr):
             yield self.rows(first, last)
 
     def to_dense(self, dtype: type[np.generic] = np.float32) -> NDArray[Any]:
-        """A dense (N, m) copy; for small data and tests."""
+        """A dense (N, m) copy, for small data and tests."""
         dense = np.zeros((len(self), self.width), dtype=dtype)
         dense[np.repeat(np.arange(len(self)), self.lengths), self.indices] = 1
         return dense
@@ -190,22 +181,23 @@ class Records:
         return scipy.sparse.csr_array((ones, self.indices.astype(np.int32), self.indptr), shape=shape)
 
     def to_arrow(self, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
-        """A pyarrow table, one column per field; item sets as they came in: lists, one row per item, or 0/1 columns."""
-        from dpgm.data.writers import shaped_table
+        """A pyarrow table, one column per field; item sets as in the input: lists, one row per item, or 0/1 columns."""
+        from dpgm.data.decoding import shaped_table
 
         layout = self.domain.layout
-        as_lists = layout is None or (layout.shape == "wide" and isinstance(self.domain.item_set, Image))
-        shape = "basket" if layout is None or as_lists else layout.shape
+        shape = "basket" if layout is None else layout.shape
+        if shape == "wide" and isinstance(self.domain.item_set, Image):
+            shape = "basket"
         return shaped_table(self, shape, layout, rng=np.random.default_rng() if rng is None else rng)
 
     def to_pandas(self, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
-        """A pandas frame, as `to_arrow` has it; whole numbers with missing values become pandas' Int64."""
-        from dpgm.data.conversion import pandas_frame
+        """The table of `to_arrow` as a pandas frame; whole numbers with missing values become Int64."""
+        from dpgm.data.decoding import pandas_frame
 
         return pandas_frame(self.to_arrow(rng=rng), dict(self.dtypes))
 
     def to_polars(self, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
-        """A polars frame, as `to_arrow` has it."""
+        """The table of `to_arrow` as a polars frame."""
         try:
             import polars
         except ImportError:
@@ -231,13 +223,30 @@ class Records:
 
 
 def _pieces(indptr: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Row ranges of about `_PIECE` ones (at least a row)."""
+    """Row ranges of about `_PIECE` positions (at least one row)."""
     first, rows = 0, len(indptr) - 1
     while first < rows:
         last = int(np.searchsorted(indptr, indptr[first] + _PIECE, side="right")) - 1
         last = min(max(last, first + 1), rows)
         yield first, last
         first = last
+
+
+def take_rows(
+    indptr: NDArray[np.int64], values: NDArray[Any], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays of some rows of a CSR matrix, in the given order."""
+    starts = indptr[rows]
+    lengths = indptr[rows + 1] - starts
+    pointers = row_pointers(lengths)
+    taken = np.empty(int(pointers[-1]), dtype=values.dtype)
+    shifts = starts - pointers[:-1]
+    for first, last in _pieces(pointers):
+        low, high = int(pointers[first]), int(pointers[last])
+        where = np.arange(low, high)
+        where += np.repeat(shifts[first:last], lengths[first:last])
+        np.take(values, where, out=taken[low:high], mode="clip")
+    return pointers, taken
 
 
 def sort_rows(
@@ -249,25 +258,29 @@ def sort_rows(
     for first, last in _pieces(indptr):
         low, high = int(indptr[first]), int(indptr[last])
         piece = positions[low:high]
-        inner = np.ones(high - low, dtype=bool)
+        starts_row = np.zeros(high - low, dtype=bool)
         starts = indptr[first:last] - low
-        inner[starts[starts < high - low]] = False
-        if bool(np.all((piece[1:] > piece[:-1]) | ~inner[1:])):
+        starts_row[starts[starts < high - low]] = True
+        if bool(np.all((piece[1:] > piece[:-1]) | starts_row[1:])):  # sorted already
             parts.append(piece.astype(index_dtype(width)))
             continue
         row = np.repeat(np.arange(last - first, dtype=np.int64), counts[first:last])
-        keys = row * width + piece
-        keys.sort()
-        fresh = np.ones(len(keys), dtype=bool)
-        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-        row, column = np.divmod(keys[fresh], width)
+        row, column = np.divmod(sorted_distinct(row * width + piece), width)
         counts[first:last] = np.bincount(row, minlength=last - first)
         parts.append(column.astype(index_dtype(width)))
     return row_pointers(counts), np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
 
 
+def sorted_distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct keys in increasing order, many times faster than `np.unique`, which hashes."""
+    keys = np.sort(keys)
+    is_first = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    return keys[is_first]
+
+
 def concatenate(parts: Sequence[Records]) -> Records:
-    """The records of all parts, in order; they must share one domain."""
+    """The records of all parts, in order; all parts must have the same domain."""
     if not parts:
         raise UsageError("nothing to concatenate; give at least one part.")
     domain = parts[0].domain
@@ -288,7 +301,7 @@ def concatenate(parts: Sequence[Records]) -> Records:
 
 
 def grey_levels(records: Records, image: Image) -> NDArray[np.int64]:
-    """(n, pixels): the grey level of every pixel, 0 .. levels - 1: how many of its positions are filled."""
+    """(n, pixels): grey levels 0 .. levels - 1, the number of positions that are set for each pixel."""
     start = records.domain.offsets[records.domain.fields.index(image)]
     positions = records.indices.astype(np.int64) - start
     inside = (positions >= 0) & (positions < image.width)
@@ -298,22 +311,22 @@ def grey_levels(records: Records, image: Image) -> NDArray[np.int64]:
 
 
 def grey_values(records: Records, image: Image) -> NDArray[np.float32]:
-    """(n, height, columns): grey values in [0, 1]; of a binary image zeros and ones."""
+    """(n, height, columns): grey values in [0, 1]."""
     values = (grey_levels(records, image) / (image.levels - 1)).astype(np.float32)
     return values.reshape(-1, image.height, image.columns)
 
 
 def level_bits(levels: NDArray[Any], image: Image) -> NDArray[np.bool_]:
-    """(n, width): the positions that grey levels (n, pixels) fill."""
+    """(n, width) mask: the positions that are set for grey levels (n, pixels)."""
     return np.concatenate([levels > t for t in range(image.levels - 1)], axis=1)
 
 
 def nearest_levels(values: NDArray[Any], image: Image) -> NDArray[np.int64]:
-    """The grey level nearest to each value of 0 .. 255."""
+    """The grey levels nearest to values in 0 .. 255."""
     return np.rint(np.asarray(values, dtype=np.float64) * ((image.levels - 1) / WHITE)).astype(np.int64)
 
 
 def byte_values(records: Records, image: Image) -> NDArray[np.uint8]:
-    """(n, pixels): grey values as bytes, 255 for the highest level."""
+    """(n, pixels): grey values as bytes; the highest level is 255."""
     values: NDArray[np.float64] = np.rint(grey_levels(records, image) * (WHITE / (image.levels - 1)))
     return values.astype(np.uint8)

@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpgm.data.atomic import atomic_file
+from dpgm.data.decoding import shaped_table
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.items import escape_formula
 from dpgm.data.records import Records, byte_values, concatenate
-from dpgm.data.table import decode, label_array
 from dpgm.data.values import as_written
 from dpgm.errors import UsageError
 
@@ -279,29 +279,6 @@ def _compress(path: Path) -> None:
         os.replace(packed, path)
     finally:
         packed.unlink(missing_ok=True)
-
-
-def shaped_table(
-    records: Records, shape: Shape, layout: Layout | None, *, first: int = 0, rng: np.random.Generator
-) -> pa.Table:
-    """One column per field; of an item set alone one column of lists, one row per person and item, or 0/1 columns.
-
-    Columns are named as the layout has them. Persons are numbered from `first`; one without items has a row whose item
-    is null.
-    """
-    field = records.domain.item_set
-    person, item = (None, None) if layout is None else (layout.person, layout.item)
-    if field is not None and shape == "wide":
-        dense = records.to_dense(np.uint8)
-        return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
-    if field is not None and shape == "long":
-        person, item = person or "person", item or "item"
-        codes = np.insert(records.indices.astype(np.int32), records.indptr[:-1][records.lengths == 0], -1)
-        persons = np.repeat(np.arange(first, first + len(records)), np.maximum(records.lengths, 1))
-        items = label_array(field.items).take(pa.array(codes, mask=codes < 0))
-        return pa.table({f"{person}_id" if person == item else person: persons, item: items})
-    table = decode(records, rng=rng)
-    return table if field is None else table.rename_columns([item or field.name])
 
 
 def csv_cell(value: object, separator: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpgm.data.decoding import decode
 from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.inspect.inspection import guess_options, table_columns
@@ -23,7 +24,6 @@ from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import Paths, ReadOptions
 from dpgm.data.read.readers import columns_of, format_name, read_files
 from dpgm.data.records import Records, sort_rows
-from dpgm.data.table import decode
 from dpgm.data.values import object_texts, parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.raw_columns import (

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.encoding import TRUTH
 from dpgm.data.fields import OTHER
 from dpgm.data.items import flat_column, is_list, plain_name
 from dpgm.data.records import Records
-from dpgm.data.table import TRUTH
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
 ColumnKind: TypeAlias = Literal["number", "date", "category"]

@@ -19,10 +19,11 @@ import torch
 
 from dpgm import validation
 from dpgm.data.conditions import LABELLED, Condition, Rule, Unique, Values, fields_of, numbers_of, truth
+from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Layout
 from dpgm.data.records import Records, concatenate
-from dpgm.data.table import TableEncoder, decode
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.protocol import Generator, Progress, silent

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import (
     Items,
@@ -34,7 +35,6 @@ from dpgm.data.items import (
 from dpgm.data.read.gathering import Persons, RowStore, chosen_rows, join_records, refuse_repeated
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
-from dpgm.data.table import TableEncoder
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near

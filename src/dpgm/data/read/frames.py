@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import draft_table
 from dpgm.data.items import flat_column, is_list
@@ -28,7 +29,6 @@ from dpgm.data.read.gathering import Persons
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import discovering, domain_of_schema
 from dpgm.data.records import Records, concatenate
-from dpgm.data.table import TableEncoder
 from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near

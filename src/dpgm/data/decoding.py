@@ -1,0 +1,179 @@
+"""Decoding: records as Arrow tables of values, and those as pandas frames with the dtypes of the original data.
+
+A number is drawn within its bin: uniformly, or from the fine histogram of a discovered field.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpgm.data.domain import Boolean, Categorical, Field, Identifier, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.fields import Codes, Label
+from dpgm.data.formats import Layout, Shape
+from dpgm.data.number_bins import draw_in_bin, draw_shaped
+from dpgm.data.number_fields import SECONDS, NumberFormat
+from dpgm.data.records import Records, row_pointers
+from dpgm.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def shaped_table(
+    records: Records, shape: Shape, layout: Layout | None, *, first: int = 0, rng: np.random.Generator
+) -> pa.Table:
+    """A table of one column per field; for a single item set, lists (basket), one row per item (long) or 0/1 columns.
+
+    Column names come from the layout. In the long shape persons are numbered from `first`, and a person without items
+    has one row with a null item.
+    """
+    field = records.domain.item_set
+    person, item = (None, None) if layout is None else (layout.person, layout.item)
+    if field is not None and shape == "wide":
+        dense = records.to_dense(np.uint8)
+        return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
+    if field is not None and shape == "long":
+        person, item = person or "person", item or "item"
+        codes = np.insert(records.indices.astype(np.int32), records.indptr[:-1][records.lengths == 0], -1)
+        persons = np.repeat(np.arange(first, first + len(records)), np.maximum(records.lengths, 1))
+        items = label_array(field.items).take(pa.array(codes, mask=codes < 0))
+        return pa.table({f"{person}_id" if person == item else person: persons, item: items})
+    table = decode(records, rng=rng)
+    return table if field is None else table.rename_columns([item or field.name])
+
+
+def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
+    """A table of one column per field and identifier: lists of labels, categories, drawn numbers, fresh identifiers."""
+    if records.decoded is not None:
+        return records.decoded
+    domain, columns = records.domain, {}
+    ticks: dict[
+        str, tuple[NDArray[np.float64], NDArray[np.bool_]]
+    ] = {}  # drawn ticks, and a mask of missing values
+    rows = np.repeat(np.arange(len(records)), records.lengths)
+    for field, block in zip(domain.fields, domain.blocks, strict=True):
+        inside: Any = slice(None)
+        if len(domain.fields) > 1:
+            inside = (records.indices >= block.start) & (records.indices < block.stop)
+        codes = records.indices[inside].astype(np.int64) - block.start
+        if isinstance(field, (ItemSet, Image)):
+            offsets = row_pointers(np.bincount(rows[inside], minlength=len(records)))
+            columns[field.name] = _lists(field, codes, offsets)
+            continue
+        code_of_row = np.full(len(records), -1, dtype=np.int64)
+        code_of_row[rows[inside]] = codes
+        missing = (code_of_row < 0) | (code_of_row >= field.width - bool(field.missing))
+        code_of_row[missing] = 0
+        if isinstance(field, ShapedNumber):
+            ticks[field.name] = draw_shaped(field, code_of_row, rng), missing
+        else:
+            columns[field.name] = _single_values(field, code_of_row, missing, rng)
+    for field in domain.fields:
+        if isinstance(field, ShapedNumber):
+            (values, missing), format = ticks[field.name], field.format
+            if field.after is not None:
+                base: Any = domain.field(field.after)
+                base_values, base_missing = ticks[field.after]
+                values, missing, format = values + base_values, missing | base_missing, base.format
+            columns[field.name] = _from_ticks(format, values, missing)
+    for _, unread in domain.unread:
+        if isinstance(unread, Identifier):
+            columns[unread.name] = _fresh_identifiers(len(records), rng)
+    return pa.table({column.name: columns[column.name] for column in domain.columns if column.name in columns})
+
+
+def _fresh_identifiers(count: int, rng: np.random.Generator) -> pa.Array:
+    """Sixteen hexadecimal digits each; ten million of them contain a duplicate with a chance of three in a million."""
+    drawn = rng.integers(0, 2**64, count, dtype=np.uint64)
+    return pa.array([f"{number:016x}" for number in drawn.tolist()], type=pa.string())
+
+
+def _lists(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> pa.Array:
+    """Lists of labels from the codes of all rows, concatenated, and row offsets."""
+    values = label_array(field.items).take(pa.array(codes))
+    if offsets[-1] < 2**31:
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+
+
+def label_array(labels: Sequence[Label]) -> pa.Array:
+    """Labels as an Arrow array: texts, 32-bit integers if they fit, otherwise 64-bit integers."""
+    if isinstance(labels[0], str):
+        return pa.array(labels, type=pa.string())
+    values = np.asarray(labels, dtype=np.int64)
+    small = values.min() >= -(2**31) and values.max() < 2**31
+    return pa.array(values.astype(np.int32) if small else values)
+
+
+def _single_values(field: Field, codes: Codes, missing: NDArray[np.bool_], rng: np.random.Generator) -> pa.Array:
+    if isinstance(field, Categorical):
+        return label_array(field.values).take(pa.array(codes, mask=missing))
+    if isinstance(field, Boolean):
+        return pa.array(codes == 1, mask=missing)
+    assert isinstance(field, Numeric)
+    return pa.array(draw_in_bin(field, codes, rng), mask=missing)
+
+
+def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], missing: NDArray[np.bool_]) -> pa.Array:
+    """Numbers, dates or timestamps from their ticks."""
+    if format.kind == "real":
+        return pa.array(ticks, mask=missing)
+    if format.kind == "decimal":
+        return pa.array(ticks / 10.0**format.decimals, mask=missing)
+    integers = ticks.astype(np.int64)
+    if format.kind == "integer":
+        return pa.array(integers, mask=missing)
+    if format.kind == "date":
+        return pa.array(integers.astype(np.int32), type=pa.int32(), mask=missing).cast(pa.date32())
+    return pa.array(integers * SECONDS[format.unit], mask=missing).cast(pa.timestamp("s"))
+
+
+def pandas_frame(table: pa.Table, dtypes: Mapping[str, str]) -> "pandas.DataFrame":
+    """A pandas frame whose columns have the dtypes of the original frame, where they can hold the values.
+
+    `dtypes` is empty if the data did not come from pandas; an empty dtype means pandas had inferred it from the values.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise UsageError("pandas is not installed; run `pip install pandas`.") from None
+    nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.bool_(): pandas.BooleanDtype()}
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        series = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
+        dtype = dtypes.get(name)
+        columns[name] = series if dtype is None else _with_dtype(series, dtype or _usual_dtype(column, series))
+    frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
+    return frame
+
+
+def _usual_dtype(column: Any, series: Any) -> str:
+    """The dtype that pandas usually infers for such values, whatever the original one: 64-bit integers, timestamps."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return "datetime64[us]"
+    return {"int32": "int64", "Int32": "Int64"}.get(str(series.dtype), str(series.dtype))
+
+
+def _with_dtype(series: Any, dtype: str) -> Any:
+    """The series in another dtype, or unchanged if that cannot hold its values."""
+    if str(series.dtype) == dtype:
+        return series
+    import pandas
+
+    try:
+        if dtype.startswith("datetime64") and "," in dtype:  # with a time zone; values are local times
+            zone = pandas.api.types.pandas_dtype(dtype).tz  # type: ignore[union-attr]
+            summer = np.ones(len(series), dtype=np.bool_)  # an hour that occurs twice is taken as summer time
+            local = pandas.to_datetime(series).dt.tz_localize(zone, ambiguous=summer, nonexistent="shift_forward")
+            return local.astype(dtype)
+        if pandas.api.types.is_unsigned_integer_dtype(dtype):  # a discovered range may start below 0
+            series = series.clip(lower=0)
+        converted = series.astype(dtype)
+        if pandas.api.types.is_integer_dtype(converted) and not bool((converted == series).fillna(True).all()):
+            return series  # the dtype is too narrow, or values have decimal places
+        return converted
+    except (TypeError, ValueError):  # such as a missing value in an int64 column
+        return series
