@@ -17,7 +17,7 @@ from fidelity_data import load
 from dpgm.data.records import Records
 from dpgm.evaluation.counting_queries import SANITY, popular_queries
 from dpgm.privacy.calibration import gaussian_mu
-from dpgm.statistics.item_counts import clip_bound, clip_steps
+from dpgm.statistics.clipping import clip_bound, clip_steps
 from dpgm.statistics.statistic import GRID
 
 ALIKE = 0.15  # expected counts are similar within this factor

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.statistics.item_counts import ItemCounts, clipped_scaling
+from dpgm.statistics.clipping import clipped_scaling
+from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LengthGroups
 from dpgm.statistics.statistic import Target, unscaled

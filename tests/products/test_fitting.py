@@ -15,7 +15,7 @@ from dpgm.products.fitting import (
     with_profile,
 )
 from dpgm.products.model import Products, joined
-from dpgm.statistics.item_counts import moments
+from dpgm.statistics.clipping import moments
 from fit_targets import item_counts, length_counts, pair_counts
 
 

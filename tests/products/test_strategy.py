@@ -15,7 +15,8 @@ from dpgm.products.planning import component_count, measurement_spends
 from dpgm.products.rules import RULES, ProductSettings
 from dpgm.products.strategy import PRODUCTS, fit_products, measure
 from dpgm.products.targets import moment_targets
-from dpgm.statistics.item_counts import choose_cap, item_profile
+from dpgm.statistics.clipping import choose_cap
+from dpgm.statistics.item_counts import item_profile
 from dpgm.statistics.record_lengths import Known, LengthGroups, mean_length, read_lengths, thinned
 from dpgm.strategy.protocol import FitPlan, PublicFacts
 from dpgm.strategy.rules import RULES as COSTS

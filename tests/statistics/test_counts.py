@@ -11,7 +11,8 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.query import View
 from dpgm.statistics import item_tuples
-from dpgm.statistics.item_counts import ItemCounts, clip_steps
+from dpgm.statistics.clipping import clip_steps
+from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import PopularLengths, RecordLengths
 from dpgm.statistics.statistic import GRID

@@ -10,7 +10,8 @@ from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.mechanisms.query import View
 from dpgm.products.model import Products
 from dpgm.statistics.centred_pairs import CentredPairs
-from dpgm.statistics.item_counts import ItemCounts, clipped_scaling, moments
+from dpgm.statistics.clipping import clipped_scaling, moments
+from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LengthGroups, RecordLengths
 from dpgm.statistics.rules import RULES

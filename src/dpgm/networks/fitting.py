@@ -47,8 +47,9 @@ from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
 from dpgm.products.strategy import measure
 from dpgm.products.targets import Measurements, moment_targets
+from dpgm.statistics.cluster_counts import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
-from dpgm.statistics.item_counts import CLUSTERS, ITEMS, PROFILES, ClusterProfiles, ClusterSizes, mean_weight
+from dpgm.statistics.item_counts import ITEMS, mean_weight
 from dpgm.statistics.statistic import ask
 from dpgm.strategy.protocol import FitPlan, RunContext
 

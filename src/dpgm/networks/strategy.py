@@ -29,7 +29,8 @@ from dpgm.products.planning import measurement_spends
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS
-from dpgm.statistics.item_counts import ITEMS, PROFILES, SIZES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.cluster_counts import PROFILES, SIZES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import LENGTHS
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext

@@ -12,7 +12,8 @@ from dpgm.data.domain import Domain, ItemSet
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.products.enumerated import is_enumerated
 from dpgm.products.rules import FitRules, ProductRules
-from dpgm.statistics.item_counts import ITEMS, clip_bound
+from dpgm.statistics.clipping import clip_bound
+from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import LENGTHS, POPULAR
 from dpgm.statistics.scaled_items import SCALED

@@ -30,8 +30,9 @@ from dpgm.products.planning import discovers_all, measurement_spends, product_me
 from dpgm.products.rules import RULES, ProductRules, ProductSettings
 from dpgm.products.targets import Measurements, moment_targets
 from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.clipping import choose_cap
 from dpgm.statistics.enumerated_sets import EnumeratedSets
-from dpgm.statistics.item_counts import ITEMS, ItemCounts, choose_cap, item_profile, pilot_profile
+from dpgm.statistics.item_counts import ITEMS, ItemCounts, item_profile, pilot_profile
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
 from dpgm.statistics.record_lengths import LENGTHS, POPULAR, Known, PopularLengths, RecordLengths, mean_length
 from dpgm.statistics.scaled_items import SCALED, ScaledItems, ask_table, read_scaled

@@ -1,7 +1,11 @@
-"""Statistics: a record as a vector of bounded norm, its noisy sum, and its value on a model.
+"""Statistics: bounded sums over records that are released with noise, and the same numbers on a model.
 
-Words that mean the same everywhere here: `profile` is the share of the records that hold each position, `lengths` the
-share that hold n = 0, 1, ... of the positions in question, `known` what is known of the records (`Known`), `noise` a
-multiplier of the sensitivity, `std` a standard deviation, `order` the number of positions in a set, and `emphasis` the
+`statistic` says what a statistic is. Each of these files holds one whole: `record_lengths`, `item_counts`,
+`scaled_items`, `item_tuples`, `centred_pairs`, `enumerated_sets`, `cluster_counts`, `number_histograms`. Shared parts:
+`clipping` (down-weighting of long records), `bounds` (choice of the bound), `shrinkage`, `fourier_features`.
+
+Terms with one meaning throughout: `profile` is the share of the records that hold each position; `lengths` the share
+that hold n = 0, 1, ... of the positions in question; `known` what is known about the records so far (`Known`); `noise`
+a multiplier of the sensitivity; `std` a standard deviation; `order` the number of positions in a set; `emphasis` the
 weight of a target in a fit.
 """

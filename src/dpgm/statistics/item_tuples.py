@@ -22,7 +22,8 @@ from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.devices import matrix_precision
 from dpgm.kernels.set_kernels import count_sets
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.item_counts import ITEMS, clip_bound, clip_steps, clipped_scaling, longest_expected, moments
+from dpgm.statistics.clipping import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
+from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import Known, counts_within
 from dpgm.statistics.shrinkage import shrink
 from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of

@@ -1,7 +1,7 @@
 """What a statistic is: a map from a record to a vector of bounded norm, its sum over the rows, its value on a model.
 
-One file per statistic holds all of it: the query with its sensitivity, its sentence for the plan, how the bound is
-chosen, how noisy values are read, and the same numbers on a mixture of products, which a fit compares with them.
+One file holds all of a statistic: the query with its sensitivity, the sentence for the plan, how the bound is chosen,
+how noisy values are read (shrunk), and the same numbers on a mixture of products, which a fit compares with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from torch import Tensor
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query
 
-GRID = 1 / 256  # contributions are whole multiples of this public step, so sums and noise are integer and exact
-FULL_WEIGHT = round(1 / GRID)  # of a record that is not scaled down, in grid steps
-STEPS = 16  # offsets and scales are whole multiples of one in so many
-MARGIN = 1 - 1e-12  # far above the rounding of doubles: a weight times this is never rounded up
+GRID = 1 / 256  # weights are whole multiples of this public step, so that sums and noise are integer and exact
+FULL_WEIGHT = round(1 / GRID)  # the weight 1, in grid steps
+STEPS = 16  # offsets and scales are whole multiples of 1 / STEPS
+MARGIN = 1 - 1e-12  # a weight times this is never rounded up past its bound; far above the rounding of doubles
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -33,11 +33,11 @@ class Statistic(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the plan."""
+        """The name of its mechanism in the plan."""
         ...
 
     def query(self) -> Query:
-        """The question to the private rows; it says by how much (L2) one added or removed record can move the sum."""
+        """The sum over the private rows and its sensitivity: the L2 norm by which one record can change the sum."""
         ...
 
 
@@ -60,7 +60,7 @@ def ask(gateway: Gateway, statistic: S, noise: float) -> Measured[S]:
 
 
 def in_words(*statistics: Words) -> dict[str, Measures]:
-    """The sentences of several statistics; those that go by one name, of which a fit measures one, are joined."""
+    """The sentences of several statistics by name; where alternatives share a name, their sentences are joined."""
     joined: dict[str, Measures] = {}
     for words in statistics:
         for name, one in words.items():
@@ -70,21 +70,24 @@ def in_words(*statistics: Words) -> dict[str, Measures]:
     return joined
 
 
-# How down-weighting of long records scales the moments of every component: a level and a slope.
+# -- the value on a model ------------------------------------------------------------------------------------------
+
+# How down-weighting of long records changes the moments of every component, to first order: two tensors whose meaning
+# is a matter between `Target.scaling` and `expected` of the same statistic.
 Scale: TypeAlias = tuple[Tensor, Tensor]
 Scaling: TypeAlias = Callable[[Tensor], Scale]
 
 
 class Expected(Protocol):
-    """A statistic that a mixture of products has too."""
+    """A statistic that can be evaluated on a mixture of products."""
 
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
-        """The same numbers on a mixture of products, as shares of the records; differentiable.
+        """The expected value of the statistic per record of the mixture; differentiable.
 
         Args:
             probabilities: (k, m) of every position in every component.
             weights: (k,) shares of the components.
-            scale: of the components, from `Target.scaling`; it may lag some steps of a fit behind.
+            scale: from `Target.scaling`; a fit may compute it a few steps earlier.
         """
         ...
 
@@ -95,20 +98,20 @@ E_ = TypeVar("E_", bound=Expected)
 
 @dataclass(frozen=True)
 class Target(Generic[E]):
-    """What a generator should show: a statistic with its values as read from the noisy ones.
+    """A statistic with the values that a generator should reproduce, as estimated from the noisy ones.
 
-    `values`, `variances` and `size` are counts, laid out as `statistic.expected` lays out its numbers.
+    `values`, `variances` and `size` are counts, in the layout of `statistic.expected`.
     """
 
     statistic: E
     values: Tensor
     variances: Tensor  # infinite where nothing was measured
     size: Tensor  # the counts that relative errors are relative to
-    scaling: Scaling  # how down-weighting scales components of given probabilities (k, m)
+    scaling: Scaling  # from probabilities (k, m) to the effect of down-weighting on each component
     emphasis: float | Tensor = 1.0  # weight in the fit, of all numbers or of each
 
     def to(self, device: torch.device | str) -> "Target[E]":
-        """The same with its numbers on a device."""
+        """The same target with its numbers on a device."""
         emphasis = self.emphasis.to(device) if isinstance(self.emphasis, Tensor) else self.emphasis
         values, variances, size = (numbers.to(device) for numbers in (self.values, self.variances, self.size))
         return replace(self, values=values, variances=variances, size=size, emphasis=emphasis)
@@ -122,14 +125,14 @@ def target_of(
     emphasis: float | Tensor = 1.0,
     size: NDArray[np.floating] | None = None,
 ) -> Target[E_]:
-    """A target from numpy's numbers; errors are relative to the values, or to `size` where that is given."""
+    """A target from numpy arrays; errors are relative to `size`, by default the values."""
     counts = torch.from_numpy(values).float()
     sizes = counts.clamp(min=0) if size is None else torch.from_numpy(size).float()
     return Target(statistic, counts, torch.from_numpy(stds**2).float(), sizes, scaling, emphasis)
 
 
 def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:
-    """The probabilities at some positions, on their own device; no copy where these are all of them."""
+    """The probabilities at some positions; a view, not a copy, where these are all positions."""
     width = probabilities.shape[1]
     if len(positions) == width and torch.equal(positions, torch.arange(width)):
         return probabilities
@@ -137,5 +140,5 @@ def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:
 
 
 def unscaled(probabilities: Tensor) -> Scale:
-    """The scale where all records weigh alike."""
+    """The scale of statistics that down-weight no record."""
     return probabilities.new_ones(()), probabilities.new_zeros(())
