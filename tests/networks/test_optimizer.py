@@ -25,7 +25,7 @@ def test_adam_is_that_of_torch(compiled, dtype, monkeypatch):
         gradient = torch.randn((3, 50), generator=generator, dtype=dtype)
         theirs.grad = gradient * scales.unsqueeze(1).to(dtype)
         adam.step()
-        mine.move(gradient.clone(), scales, step)
+        mine.update(gradient.clone(), scales, step)
     tolerance = 1e-12 if dtype == torch.float64 else 1e-5
     assert torch.allclose(mine.result, theirs.detach(), rtol=tolerance, atol=tolerance)
 
@@ -35,7 +35,7 @@ def test_the_average_is_that_of_the_tail():
     mine = Optimizer(OptimizerSettings("sgd", 1.0, "constant", 0.5), start, 10)
     seen = []
     for step in range(10):
-        mine.move(torch.full((1, 2), -1.0), torch.ones(1), step)
+        mine.update(torch.full((1, 2), -1.0), torch.ones(1), step)
         seen.append(mine.parameters.clone())
     assert torch.allclose(mine.result, torch.stack(seen[5:]).mean(0))
 

@@ -334,8 +334,8 @@ def test_steps_lost_in_a_crash_come_out_of_the_plan():
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     trainer.run(2)
-    saved = trainer.state()
-    trainer.load_state(saved, done=7)
+    trainer.load_state(trainer.state())
+    trainer.done = 7
     calls = []
     trainer.run(progress=lambda done, steps: calls.append((done, steps)))
     assert calls == [(8, 10), (9, 10), (10, 10)]

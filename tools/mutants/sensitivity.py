@@ -12,7 +12,7 @@ TRAINED = ("tests/networks/test_private_sgd.py::test_everything_trained_is_a_fun
 KMEANS = ("tests/networks/test_kernel_kmeans.py",)
 CLIP = "network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
 SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
-MOVE = "        self._move(gradients.to(self.device), bound, step)\n"
+UPDATE = "        self._update(gradients.to(self.device), bound, step)\n"
 
 MUTANTS = (
     Mutant(
@@ -99,9 +99,9 @@ MUTANTS = (
         (
             (CLIP, CLIP.replace("bound / SLACK", "1e30")),
             (
-                MOVE,
+                UPDATE,
                 "        gradients = gradients * min(1.0, float(bound) / (float(gradients.norm()) + 1e-12))\n"
-                + MOVE,
+                + UPDATE,
             ),
         ),
         TRAINING,
@@ -165,8 +165,8 @@ MUTANTS = (
         "the realised size of a batch in a log line",
         (
             (
-                MOVE,
-                MOVE
+                UPDATE,
+                UPDATE
                 + '        __import__("logging").getLogger("dpgm").warning("batch %d", len(getattr(self._pass, "_norms", ())))\n',
             ),
         ),

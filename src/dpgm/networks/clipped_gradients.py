@@ -31,11 +31,11 @@ from dpgm.networks.model import Block, Layout, Model, Outputs
 SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
 
 
-class Pass(Protocol):
-    """Two queries' exact values, from one pass over a step's sample.
+class GradientPass(Protocol):
+    """The exact values of a step's two queries, from one pass over its sample.
 
-    A pass holds private values between the two queries of a step and lives inside queries only. A record whose
-    gradient is not finite contributes nothing to either.
+    A pass stores private values between the two queries of a step, and is called from inside queries only. A record
+    whose gradient is not finite contributes nothing to either.
     """
 
     def histogram(self, view: View, step: int) -> Tensor:

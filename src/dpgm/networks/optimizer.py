@@ -1,4 +1,4 @@
-"""Optimisers over the stacked parameters of k models. They see noisy gradients only: post-processing."""
+"""Adam and plain gradient descent on the stacked parameters of k networks. Post-processing of noisy gradients."""
 
 import math
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from dpgm.networks.rules import RULES
 
 BETAS = RULES.betas
 TINY = 1e-8
-AHEAD = 256  # steps whose numbers go to an accelerator at once
+AHEAD = 256  # steps whose rates are sent to an accelerator at once
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of steps."""
+    """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of the steps."""
 
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = RULES.learning_rate
@@ -38,14 +38,14 @@ class OptimizerSettings:
             validation.fraction(averaged_tail=self.averaged_tail)
 
     def rate(self, step: int, steps: int) -> float:
-        """Learning rate of a step (0, 1, ...) out of `steps`."""
+        """Learning rate of step 0, 1, ... of `steps`."""
         if self.schedule == "constant":
             return self.learning_rate
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
 
 
 class Optimizer:
-    """Moves (k, P) parameters in place along the gradients it is given."""
+    """Updates (k, P) parameters in place, one gradient step at a time."""
 
     def __init__(self, settings: OptimizerSettings, parameters: Tensor, steps: int) -> None:
         self.settings = settings
@@ -56,43 +56,43 @@ class Optimizer:
         self.first = copy(torch.zeros_like(parameters)) if adam else None
         self.second = copy(torch.zeros_like(parameters)) if adam else None
         self.average = copy(parameters) if settings.averaged_tail else None
-        # On an accelerator a step is recorded once and replayed, so what changes from step to step is a tensor.
+        # On an accelerator a step is recorded once and replayed, so whatever changes between steps must be a tensor.
         device = parameters.device
         self._numbers = Upcoming(AHEAD, 3, torch.float32, device)
-        self._next = -1  # the step that the next line of them is for
-        self._slope: Tensor | None = None
+        self._next = -1  # the step that their next row is for
+        self._gradients: Tensor | None = None
         self._scales: Tensor | None = None
         arrays = (parameters, self.first, self.second, self.average, self._numbers.next)
-        self._recorded = Recorded(self._replayable, device, [one for one in arrays if one is not None])
+        self._recorded = Recorded(self._fused_step, device, [one for one in arrays if one is not None])
 
     @property
     def result(self) -> Tensor:
-        """The averaged parameters where there is an average, else the last ones."""
+        """The averaged parameters if there is an average, else the last ones."""
         return self.parameters if self.average is None else self.average
 
-    def move(self, gradients: Tensor, scales: Tensor, step: int) -> None:
+    def update(self, gradients: Tensor, scales: Tensor, step: int) -> None:
         """One step along gradients x scales (one scale per model); `step` counts from 0."""
         rate = self.settings.rate(step, self.steps)
         if self.first is None or self.second is None:
             self.parameters.sub_(gradients * (rate * scales).unsqueeze(1).to(gradients))
         elif self.parameters.is_contiguous() and fused.usable(self.parameters, gradients):
-            self._move_fused(gradients, scales, step)
-            return  # the average has moved along
+            self._update_fused(gradients, scales, step)
+            return  # the kernel updates the average too
         elif HAS_NUMBA and self.parameters.device.type == "cpu":
             arrays = (each.numpy() for each in (self.parameters, gradients, self.first, self.second, scales))
             network_kernels.adam(*arrays, rate=rate, beta1=BETAS[0], beta2=BETAS[1], tiny=TINY, step=step + 1)
         else:
-            self._move_plainly(self.first, self.second, gradients, scales, rate, step)
+            self._update_by_torch(self.first, self.second, gradients, scales, rate, step)
         if self.average is not None:
             self.average.lerp_(self.parameters, self._share(step))
 
-    def _move_plainly(
+    def _update_by_torch(
         self, first: Tensor, second: Tensor, gradients: Tensor, scales: Tensor, rate: float, step: int
     ) -> None:
-        """An Adam step in torch's one operation."""
+        """An Adam step by torch's fused operation."""
         scaled = gradients * scales.unsqueeze(1).to(gradients)
         count = torch.full((), step + 1.0, device=gradients.device)
-        # Model by model: the operation wants contiguous tensors.
+        # One tensor per network: the operation needs contiguous ones.
         torch._fused_adam_(
             list(self.parameters),
             list(scaled),
@@ -109,12 +109,12 @@ class Optimizer:
             maximize=False,
         )
 
-    def _move_fused(self, gradients: Tensor, scales: Tensor, step: int) -> None:
-        # The recorded step reads the tensors of its first call; training hands in the same ones ever after.
-        if self._slope is None or self._scales is None:
-            self._slope, self._scales = gradients.contiguous(), scales.to(self.parameters.dtype)
-        if gradients.data_ptr() != self._slope.data_ptr():
-            self._slope.copy_(gradients)
+    def _update_fused(self, gradients: Tensor, scales: Tensor, step: int) -> None:
+        # The recorded step reads the tensors of its first call; training passes the same ones in later calls.
+        if self._gradients is None or self._scales is None:
+            self._gradients, self._scales = gradients.contiguous(), scales.to(self.parameters.dtype)
+        if gradients.data_ptr() != self._gradients.data_ptr():
+            self._gradients.copy_(gradients)
         if scales.data_ptr() != self._scales.data_ptr():
             self._scales.copy_(scales)
         if self._numbers.left == 0 or step != self._next:
@@ -124,18 +124,18 @@ class Optimizer:
         self._recorded()
 
     def _step_numbers(self, step: int) -> tuple[float, float, float]:
-        """What the kernel must know: rate and root with Adam's corrections, and how far the average moves."""
+        """Input of the kernel: rate and root with Adam's bias corrections, and the step's weight in the average."""
         rate = self.settings.rate(step, self.steps) / (1 - BETAS[0] ** (step + 1))
         return rate, 1 / math.sqrt(1 - BETAS[1] ** (step + 1)), self._share(step)
 
-    def _replayable(self) -> None:
+    def _fused_step(self) -> None:
         assert self.first is not None
         assert self.second is not None
-        assert self._slope is not None
+        assert self._gradients is not None
         assert self._scales is not None
         fused.adam(
             self.parameters,
-            self._slope,
+            self._gradients,
             self.first,
             self.second,
             self.average,
@@ -147,19 +147,19 @@ class Optimizer:
         )
 
     def _share(self, step: int) -> float:
-        """How far the average moves towards the parameters: all the way before the tail begins."""
+        """Weight of a step's parameters in the average: 1 until the averaged tail begins."""
         begin = self.steps - max(1, round(self.settings.averaged_tail * self.steps))
         return 1.0 if step <= begin else 1 / (step - begin + 1)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything a checkpoint needs besides the number of steps; functions of noisy values."""
+        """State for a checkpoint, without the number of steps; functions of noisy values."""
         named = {"parameters": self.parameters, "first": self.first, "second": self.second, "average": self.average}
         return {name: value.detach().cpu().clone() for name, value in named.items() if value is not None}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a state; raises ArtefactError if it belongs to other models."""
-        for name, mine in self.state().items():
+        for name, current in self.state().items():
             saved = state.get(name)
-            if saved is None or saved.shape != mine.shape or not bool(torch.isfinite(saved).all()):
+            if saved is None or saved.shape != current.shape or not bool(torch.isfinite(saved).all()):
                 raise ArtefactError(f"the checkpoint's {name} is missing, damaged or of another model.")
             getattr(self, name).copy_(saved)
