@@ -1,7 +1,7 @@
-"""One pass over a Poisson sample on the CPU: gradient norms, then the sum of clipped gradients.
+"""Per-record gradient norms and the sum of clipped gradients of a Poisson sample, on the CPU, in one pass.
 
-Records are sparse and sorted by model. Matrix products run over one segment per model, everything else over the whole
-batch at once, by compiled kernels; results go into a `Workspace`, so that a steady state allocates next to nothing.
+Records are sparse and sorted by network. Matrix products run over one segment per network, everything else over the
+whole batch at once, by compiled kernels; results go into a `Workspace`, so that later steps allocate next to nothing.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from dpgm.networks.batch import (
     SparseRecords,
     Squares,
     Workspace,
-    full_lines,
-    on_lines,
+    aligned_copy,
+    padded_array,
 )
 from dpgm.networks.model import Block, Layout, Model, Outputs
 
-SLACK = 1 + 1e-5  # norms are rounded; clip a little below the bound instead of a little above
+SLACK = 1 + 1e-5  # norms are rounded: clip slightly below the bound rather than slightly above
 
 
 class GradientPass(Protocol):
@@ -43,18 +43,18 @@ class GradientPass(Protocol):
         ...
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
-        """Sum of gradients, each scaled to a norm of at most `bound`, for every model: (k, P)."""
+        """Sum of gradients, each scaled to a norm of at most `bound`, for every network: (k, P)."""
         ...
 
 
 class SegmentedPass:
-    """The pass on the CPU: sparse records sorted by model."""
+    """The pass on the CPU: sparse records sorted by network."""
 
     def __init__(self, model: Model, parameters: Tensor, edges: Tensor) -> None:
         self._model, self._parameters, self._edges = model, parameters, edges
         self._workspace = Workspace(parameters.dtype)
         self._views = BlockViews(model.layout, parameters)
-        self._sum = BlockViews(model.layout, on_lines(torch.zeros_like(parameters)))
+        self._sum = BlockViews(model.layout, aligned_copy(torch.zeros_like(parameters)))
         self._counts = np.zeros(len(edges) + 1, dtype=np.int64)
         self._step = -1
         self._sample: NDArray[np.int64] | None = None
@@ -68,27 +68,27 @@ class SegmentedPass:
         return torch.from_numpy(self._counts.copy())
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
-        """Sum of clipped gradients for every model."""
+        """Sum of clipped gradients for every network."""
         bound, batch = float(bound), self._pass_over(view, step)
         weights = torch.empty(len(self._norms), dtype=self._parameters.dtype)
         network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())
         return batch.weighted_sum(self._factors, weights, self._sum)
 
     def _pass_over(self, view: View, step: int) -> "SegmentedBatch":
-        # The two releases of a step share one sample; a sample drawn anew is never answered from an older pass.
+        # The two releases of a step share one sample; a new sample is never answered from an older pass.
         if self._batch is not None and step == self._step and view.sample is self._sample:
             return self._batch
-        batch = self._batch_of(view)
+        batch = self._make_batch(view)
         squared = batch.squared_norms(self._factors)
         self._norms = torch.empty_like(squared)
         self._counts[:] = 0
         usable = network_kernels.bin_norms(squared.numpy(), self._edges.numpy(), self._norms.numpy(), self._counts)
         if usable < len(squared):
-            batch.silence(self._factors, ~torch.isfinite(self._norms))
+            batch.remove(self._factors, ~torch.isfinite(self._norms))
         self._step, self._sample, self._batch = step, view.sample, batch
         return batch
 
-    def _batch_of(self, view: View) -> "SegmentedBatch":
+    def _make_batch(self, view: View) -> "SegmentedBatch":
         rows, bounds = sorted_by_model(view, len(self._parameters))
         draws = torch.empty((len(rows), self._model.draws), dtype=self._parameters.dtype)
         if draws.numel():
@@ -99,25 +99,25 @@ class SegmentedPass:
 
 
 def sorted_by_model(view: View, clusters: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sampled rows sorted by cluster, and where each cluster's rows begin and end."""
+    """The sampled rows sorted by cluster, and (k + 1,) where the rows of each cluster start and end."""
     rows = np.arange(len(view.records), dtype=np.int64) if view.sample is None else view.sample
     if clusters == 1:
         return rows, np.array([0, len(rows)], dtype=np.int64)
     routed = np.asarray(view.kept["clusters"])[rows]
-    # Small numbers are sorted by radix, in a fraction of the time.
+    # numpy sorts 16-bit integers by radix, in a fraction of the time.
     order = np.argsort(routed.astype(np.uint16) if clusters <= 2**16 else routed, kind="stable")
     return rows[order], row_pointers(np.bincount(routed, minlength=clusters))
 
 
 class BlockViews:
-    """Every block of (k, P) parameters as matrices, one per model; made once, since making views takes time.
+    """Every block of (k, P) parameters as matrices, one per network; made once, since making views takes time.
 
-    `array` holds the parameters for the kernels; its rows may be longer.
+    `array` is the same memory for the kernels; its rows may include padding.
     """
 
     def __init__(self, layout: Layout, flat: Tensor) -> None:
         self.flat, self.layout = flat, layout
-        self.array = full_lines(flat)
+        self.array = padded_array(flat)
         self.matrices = {block.name: list(layout.matrix(flat, block)) for block in layout.blocks}
         self.transposed = {
             block.name: [matrix[: block.inputs].T for matrix in self.matrices[block.name]]
@@ -125,12 +125,12 @@ class BlockViews:
         }
 
     def place(self, block: Block) -> tuple[int, int, int]:
-        """Where the kernels find a block in every row of `array`: its start, inputs and outputs."""
+        """Where a block lies in every row of `array`: its offset, inputs and outputs."""
         return self.layout.offsets[block.name], block.inputs, block.outputs
 
 
 class SegmentedBatch(Batch):
-    """A `Batch` of sparse records sorted by model: rows[bounds[s]:bounds[s + 1]] belong to model s."""
+    """A `Batch` of sparse records sorted by network: rows[bounds[s]:bounds[s + 1]] belong to network s."""
 
     kernels = network_kernels
 
@@ -154,30 +154,30 @@ class SegmentedBatch(Batch):
         self._sizes: list[int] = np.diff(bounds).tolist()
 
     def _gather(self) -> None:
-        """Copy the records: sorted by model they are in another order than they lie in memory."""
+        """Copy the records in the order of the batch: sorted by network they are scattered in memory."""
         pointers = row_pointers(self._lengths)
         copy = self._workspace.array("items", int(pointers[-1]), self._csr[1].dtype)
         network_kernels.gather(self._csr, pointers, copy)
         self._csr = (pointers, copy, np.arange(len(self._lengths)))
 
     def affine(self, block: Block, activation: Activation) -> Signal:
-        """Product activation @ matrix + bias, of each record's own model."""
+        """Product activation @ matrix + bias, with the parameters of each record's network."""
         out, views = self.signal(block.name, block.outputs), self._views
         if isinstance(activation, SparseRecords):
-            lines = self._lines(out.values)
-            network_kernels.sparse_affine(self._csr, self._bounds, views.array, views.place(block), lines)
+            target = self._for_kernel(out.values)
+            network_kernels.sparse_affine(self._csr, self._bounds, views.array, views.place(block), target)
         else:
             self._product(activation.left(block), views.matrices[block.name], out.values)
         return out
 
-    def back(self, block: Block, delta: Tensor) -> Tensor:
+    def backward(self, block: Block, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
-        out = self.space(f"{block.name} back", block.inputs)
+        out = self.buffer(f"{block.name} back", block.inputs)
         self._product(delta, self._views.transposed[block.name], out)
         return out
 
     def _product(self, left: Tensor, matrices: Sequence[Tensor], out: Tensor) -> None:
-        """Every model's rows of `left` times its own matrix."""
+        """The rows of each network times its own matrix."""
         if len(matrices) == 1:
             torch.mm(left, matrices[0], out=out)
             return
@@ -190,10 +190,11 @@ class SegmentedBatch(Batch):
     def reconstruct(
         self, block: Block, activation: Signal, outputs: Outputs
     ) -> tuple[Tensor, Squares | None, Tensor]:
-        """The last layer, model by model, while the widest of all matrices are in the cache."""
+        """The last layer, one network at a time, while the widest of all matrices are in the cache."""
         delta = self.signal(block.name, block.outputs).values
-        slope, squared = self.space(f"{block.name} back", block.inputs), np.empty(self._count)
-        free, sizes = True, self._sizes
+        slope, sizes = self.buffer(f"{block.name} back", block.inputs), self._sizes
+        # A fused kernel computes squared norms along with the residual.
+        squared = np.empty(self._count) if not outputs.softmax and delta.dtype == torch.float32 else None
         for model, (left, part, back) in enumerate(
             zip(
                 activation.left(block).split_with_sizes(sizes),
@@ -204,23 +205,22 @@ class SegmentedBatch(Batch):
         ):
             if len(part):
                 torch.mm(left, self._views.matrices[block.name][model], out=part)
-                free = self._residual(outputs, delta, squared, *self._bounds[model : model + 2].tolist())
+                self._residual(outputs, delta, squared, *self._bounds[model : model + 2].tolist())
                 torch.mm(part, self._views.transposed[block.name][model], out=back)
-        return delta, squared if free else None, slope
+        return delta, squared, slope
 
     def _residual(
-        self, outputs: Outputs, logits: Tensor, squared: NDArray[np.float64], start: int, stop: int
-    ) -> bool:
-        """Turn some records' logits into probability - record; whether their squared norms came along."""
+        self, outputs: Outputs, logits: Tensor, squared: NDArray[np.float64] | None, start: int, stop: int
+    ) -> None:
+        """Turn the logits of some records into probability - record, and fill `squared` if it is given."""
         indptr, indices, rows = self._csr
         csr = (indptr, indices, rows[start:stop])
-        if not outputs.softmax and logits.dtype == torch.float32:
-            lines = self._lines(logits)[start:stop]
-            network_kernels.sigmoid_residual(csr, outputs.width, lines, squared[start:stop])
-            return True
+        if squared is not None:
+            array = self._for_kernel(logits)[start:stop]
+            network_kernels.sigmoid_residual(csr, outputs.width, array, squared[start:stop])
+            return
         outputs.probabilities(logits[start:stop])
         network_kernels.subtract_records(csr, *outputs.softmax_ranges, logits[start:stop].numpy())
-        return False
 
     def dense(self) -> Tensor:
         """The records as a dense binary matrix."""
@@ -230,10 +230,10 @@ class SegmentedBatch(Batch):
         return out.neg_()
 
     def parameters(self) -> Tensor:
-        """The parameters of each record's model, (n, P)."""
+        """The parameters of each record's network, (n, P)."""
         return self._views.flat[np.repeat(np.arange(len(self._sizes)), self._sizes)]
 
-    # -- what training asks for ------------------------------------------------------------------------------
+    # -- norms and clipped sums, for training ----------------------------------------------------------------
 
     def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
         """Squared norm of every record's gradient, (n,) in float64."""
@@ -242,15 +242,15 @@ class SegmentedBatch(Batch):
             total += self._squares(factor.delta, factor.squared) * self._activation_squares(factor)
         return torch.from_numpy(total)
 
-    def silence(self, factors: Sequence[Factor], unusable: Tensor) -> None:
-        """Zero what the given records contribute, so that a weight of zero removes them whatever they hold."""
+    def remove(self, factors: Sequence[Factor], unusable: Tensor) -> None:
+        """Zero the factors of the given records: 0 x infinity would not be zero."""
         for factor in factors:
             factor.delta[unusable] = 0
             if isinstance(factor.activation, Signal):
                 factor.activation.values[unusable] = 0
 
     def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: BlockViews) -> Tensor:
-        """Sum over records of weight x gradient for every model, into (k, P); models without records get zero."""
+        """Sum over records of weight x gradient for every network, into (k, P); networks without records get zero."""
         if 0 in self._sizes:
             out.flat.zero_()
         scale = weights.to(out.flat.dtype).numpy()
@@ -258,11 +258,11 @@ class SegmentedBatch(Batch):
             block, delta = factor.block, factor.delta
             if isinstance(factor.activation, SparseRecords):
                 network_kernels.sparse_outer(
-                    self._csr, self._bounds, scale, self._lines(delta), out.place(block), block.bias, out.array
+                    self._csr, self._bounds, scale, self._for_kernel(delta), out.place(block), block.bias, out.array
                 )
                 continue
             left = factor.activation.left(block)
-            # The narrower of the two carries the weights.
+            # The narrower of the two is multiplied by the weights.
             if left.shape[1] <= delta.shape[1]:
                 left = self._weighted(block, left, scale)
             else:
@@ -271,7 +271,7 @@ class SegmentedBatch(Batch):
             if len(matrices) == 1:
                 torch.mm(left.T, delta, out=matrices[0])
                 continue
-            # Splitting takes one call where slicing takes one per model.
+            # Splitting takes one call where slicing takes one per network.
             for part, slope, matrix in zip(
                 left.T.split_with_sizes(self._sizes, 1), delta.split_with_sizes(self._sizes), matrices, strict=True
             ):
@@ -282,8 +282,8 @@ class SegmentedBatch(Batch):
     def _weighted(self, block: Block, values: Tensor, scale: NDArray[np.generic]) -> Tensor:
         """Rows times their weights."""
         width = values.shape[1]
-        out = self.space(f"{block.name} weighted", width)
-        np.multiply(self._lines(values)[:, :width], scale[:, None], out=self._lines(out)[:, :width])
+        out = self.buffer(f"{block.name} weighted", width)
+        np.multiply(self._for_kernel(values)[:, :width], scale[:, None], out=self._for_kernel(out)[:, :width])
         return out
 
     def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:
@@ -296,11 +296,11 @@ class SegmentedBatch(Batch):
         if isinstance(known, np.ndarray):
             return known
         out = np.empty(self._count)
-        network_kernels.row_squares(self._lines(values), values.shape[1], out)
+        network_kernels.row_squares(self._for_kernel(values), values.shape[1], out)
         return out
 
-    def _lines(self, values: Tensor) -> NDArray[np.generic]:
-        return self._workspace.lines(values)
+    def _for_kernel(self, values: Tensor) -> NDArray[np.generic]:
+        return self._workspace.padded_array(values)
 
-    def _vector(self) -> NDArray[np.float64]:
+    def _per_record(self) -> NDArray[np.float64]:
         return np.empty(self._count)

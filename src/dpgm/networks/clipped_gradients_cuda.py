@@ -1,14 +1,14 @@
-"""The pass and the norm bound on an accelerator: dense tiles of records, batched products, two CUDA graphs per step.
+"""Gradient norms, clipped sums and the norm bound on an accelerator: dense tiles of records, two CUDA graphs per step.
 
-Records stay on the device as bytes where they fit; otherwise a step's rows are sent there. Only the sampled rows'
-numbers travel then. The first graph computes factors, norms and their histogram; the gateway releases; the second
-graph computes the clipped sums. So every release still goes through the one door. Nothing here waits for the
-device: the host runs some steps ahead, and a record that is not finite is left out by the device itself. Operations are
-few and large: on an accelerator their number is what a small batch pays for.
+Records stay on the device as bytes if they fit, and then only the numbers of sampled rows are sent; otherwise a step's
+rows are sent. The first graph computes factors, norms and their histogram; the gateway releases it; the second graph
+computes the clipped sums. So every release still goes through the gateway. Nothing here waits for the device: the host
+runs some steps ahead, and the device itself leaves out a record that is not finite. Operations are few and large: the
+time of a small batch on an accelerator is the number of its operations.
 
-A model's records fill as many tiles of equal size as they need, so that clusters of uneven size waste little, and
-the number of tiles follows from public numbers: places for the expected batch and six deviations, and a last tile
-of every model that may be almost empty.
+The records of a network fill as many tiles of equal size as they need, so that clusters of uneven size waste little.
+The number of tiles follows from public numbers: places for the expected batch plus six standard deviations, and for
+every network one last tile that may be almost empty.
 """
 
 import math
@@ -28,12 +28,12 @@ from dpgm.networks.batch import Activation, Batch, Factor, Signal, SparseRecords
 from dpgm.networks.clipped_gradients import SLACK, sorted_by_model
 from dpgm.networks.model import Block, Layout, Model, Outputs
 
-CPU_LIMIT = 2**28  # bytes of resident records when run on the CPU: without numba, and in tests
-CHUNK = 1 << 16
+CPU_LIMIT = 2**28  # bytes of resident records when this runs on the CPU: without numba, and in tests
+CHUNK = 1 << 16  # records made dense at a time
 
 
 class PaddedPass:
-    """Holds private rows on the device between queries; `expected` is the public expected size of a batch."""
+    """The pass on an accelerator, where private rows stay between queries; `expected` is the public batch size."""
 
     def __init__(self, model: Model, parameters: Tensor, edges: Tensor, expected: float = 0.0) -> None:
         self._model, self._parameters = model, parameters
@@ -55,9 +55,9 @@ class PaddedPass:
         return self._histogram
 
     def clipped_sum(self, view: View, step: int, bound: float | Tensor) -> Tensor:
-        """Sum of clipped gradients for every model."""
+        """Sum of clipped gradients for every network."""
         self._pass_over(view, step)
-        # A bound that is on the device is read there, whatever it is by then.
+        # A bound on the device is read there, when the device gets to it.
         self._second(bound if isinstance(bound, Tensor) else self._bound.fill_(bound))
         return self._sum
 
@@ -71,7 +71,7 @@ class PaddedPass:
         self._step, self._sample = step, view.sample
 
     def _make_resident(self, records: Records) -> None:
-        """All records as bytes on the device, with an empty one at the end for places not taken."""
+        """Copy all records to the device as bytes if they fit, with an empty one at the end for unused places."""
         if self._resident_decided:
             return
         self._resident_decided = True
@@ -86,7 +86,7 @@ class PaddedPass:
         self._resident = dense
 
     def _place(self, view: View) -> None:
-        """Give every sampled row a place in a tile of its model, and write down what the device must know."""
+        """Assign every sampled row a place in a tile of its network, and stage what the device needs."""
         rows, bounds = sorted_by_model(view, len(self._parameters))
         counts = bounds[1:] - bounds[:-1]
         if self._tiles == 0 or self._tiles_needed(counts) > self._tiles:
@@ -105,9 +105,9 @@ class PaddedPass:
             numbers[size:] = 0
             numbers[size : size + len(owners)] = owners
         numbers[place] = rows
-        if self._draws.numel():  # on the device, in the order of its work
+        if self._draws.numel():  # on the device, in stream order
             view.fill_normals(numbers[:size], self._draws.view(size, -1))
-        if self._resident is None:  # in the order of the device's work, too
+        if self._resident is None:  # in stream order too
             self._bytes.zero_()
             _write_rows(self._bytes, view.records.take(rows), np.arange(size)[place])
 
@@ -117,7 +117,7 @@ class PaddedPass:
         return int((-(-counts // self._places)).sum())
 
     def _grow(self, counts: NDArray[np.int64], records: Records) -> None:
-        """Buffers and graphs for the batches to be expected; larger only if a batch was beyond all expectation."""
+        """Make buffers and graphs for batches of the expected size; larger ones only for a batch that exceeds them."""
         models, width = len(self._parameters), records.width
         self._tiles, self._places = arrange(self._expected, models)
         if self._tiles_needed(counts) > self._tiles:
@@ -136,7 +136,7 @@ class PaddedPass:
         self._norms, self._weights, self._lengths = (
             torch.zeros(shape, dtype=self._parameters.dtype, device=self._device) for _ in range(3)
         )
-        # With one model its parameters and sums are those of the one tile.
+        # With one network there is one tile, which uses its parameters and sums directly.
         parameters = self._parameters
         self._of_tiles = parameters if models == 1 else parameters.new_zeros(self._tiles, parameters.shape[1])
         self._tile_sums = self._sum if models == 1 else torch.zeros_like(self._of_tiles)
@@ -159,7 +159,7 @@ class PaddedPass:
             self._histogram.copy_(norm_histogram(self._norms, self._edges))
 
     def _records(self) -> Signal:
-        """The rows in their places, dense."""
+        """The dense rows in their places."""
         source, rows = (self._bytes, self._in_order) if self._resident is None else (self._resident, self._rows)
         dense = self._workspace.signal("records", (self._tiles, self._places, source.shape[1]))
         fused.gather_rows(source, rows, dense.values, self._lengths)
@@ -169,7 +169,7 @@ class PaddedPass:
         fused.clip_weights(self._norms, bound, self._weights, SLACK)
         self._batch.weighted_sum(self._factors, self._weights, self._tile_sums)
         if len(self._parameters) > 1:
-            # A product with zeros and ones: always in the same order, as adding tiles one by one would not be.
+            # Sum the tiles of each network by a product with zeros and ones: the order of additions is fixed.
             self._belongs.copy_(self._owners == self._models)
             torch.mm(self._belongs, self._tile_sums, out=self._sum)
 
@@ -177,8 +177,8 @@ class PaddedPass:
 class PaddedBatch(Batch):
     """A `Batch` of dense records in tiles of places, for batched products: tensors are (tiles, places, width).
 
-    A tile holds places for records of one model; `parameters` has a line for every tile, and `records` come with their
-    squared norms (the column of ones counted).
+    A tile has places for records of one network; `parameters` has a row for every tile, and `records` come with their
+    squared norms (including the column of ones).
     """
 
     kernels = fused
@@ -190,39 +190,39 @@ class PaddedBatch(Batch):
         self._layout, self._flat, self._records = layout, parameters, records
 
     def affine(self, block: Block, activation: Activation) -> Signal:
-        """Product activation @ matrix + bias, of each record's own model."""
+        """Product activation @ matrix + bias, with the parameters of each record's network."""
         out = self.signal(block.name, block.outputs)
         torch.bmm(self._left(block, activation), self._layout.matrix(self._flat, block), out=out.values)
         return out
 
-    def back(self, block: Block, delta: Tensor) -> Tensor:
+    def backward(self, block: Block, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         matrix = self._layout.matrix(self._flat, block)[:, : block.inputs]
-        out = self.space(f"{block.name} back", block.inputs)
+        out = self.buffer(f"{block.name} back", block.inputs)
         return torch.bmm(delta, matrix.transpose(1, 2), out=out)
 
     def reconstruct(
         self, block: Block, activation: Signal, outputs: Outputs
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """The last layer: probability - record, its squared norms if free, and the gradient at the layer's input."""
-        delta, squared = self.affine(block, activation).values, self._vector()
-        free = not outputs.softmax and fused.sigmoid_residual(delta, self._records.values, squared)
-        if not free:
+        """The last layer: probability - record, its squared norms if known, and the gradient at the layer's input."""
+        delta, squared = self.affine(block, activation).values, self._per_record()
+        known = not outputs.softmax and fused.sigmoid_residual(delta, self._records.values, squared)
+        if not known:
             outputs.residual(delta, self._records.values)
-        return delta, squared if free else None, self.back(block, delta)
+        return delta, squared if known else None, self.backward(block, delta)
 
     def dense(self) -> Tensor:
         """The records as a dense binary tensor."""
         return self._records.values
 
     def parameters(self) -> Tensor:
-        """The parameters of each record's model, (tiles, places, P) without copying."""
+        """The parameters of each record's network, (tiles, places, P) without copying."""
         return self._flat.unsqueeze(1).expand(*self._places, -1)
 
-    # -- what training asks for ------------------------------------------------------------------------------
+    # -- norms and clipped sums, for training ----------------------------------------------------------------
 
     def squared_norms(self, factors: Sequence[Factor]) -> Tensor:
-        """Squared norm of the gradient at every place, taken or not, (tiles, places)."""
+        """Squared norm of the gradient at every place, used or not, (tiles, places)."""
         total: Tensor | None = None
         for factor in factors:
             delta, activation = _squares(factor.delta, factor.squared), self._activation_squares(factor)
@@ -233,13 +233,13 @@ class PaddedBatch(Batch):
     def weighted_sum(self, factors: Sequence[Factor], weights: Tensor, out: Tensor) -> Tensor:
         """Sum over records of weight x gradient for every tile, into (tiles, P).
 
-        A record of weight 0 contributes nothing, whatever its factors hold.
+        A record of weight 0 contributes nothing, even if its factors are not finite.
         """
         for factor in factors:
             block, delta = factor.block, factor.delta
             signal = self._signal(factor.activation)
             left = self._left(block, signal)
-            # The narrower of the two carries the weights.
+            # The narrower of the two is multiplied by the weights.
             if left.shape[-1] <= delta.shape[-1]:
                 left = self._weighted(block, left, delta, weights)
             else:
@@ -248,7 +248,7 @@ class PaddedBatch(Batch):
         return out
 
     def _weighted(self, block: Block, narrow: Tensor, wide: Tensor, weights: Tensor) -> Tensor:
-        out = self.space(f"{block.name} weighted", narrow.shape[-1])
+        out = self.buffer(f"{block.name} weighted", narrow.shape[-1])
         fused.weigh(narrow, wide, weights, out)
         return out
 
@@ -265,10 +265,10 @@ class PaddedBatch(Batch):
         known = _squares(signal.values, signal.squared)
         return known if factor.block.bias else known - 1
 
-    def _lines(self, values: Tensor) -> Tensor:
+    def _for_kernel(self, values: Tensor) -> Tensor:
         return values
 
-    def _vector(self) -> Tensor:
+    def _per_record(self) -> Tensor:
         return torch.empty(self._places, dtype=self._flat.dtype, device=self._flat.device)
 
 
@@ -276,15 +276,15 @@ def _squares(values: Tensor, known: Squares | None) -> Tensor:
     if isinstance(known, Tensor):
         return known
     if values.device.type == "cpu":
-        # There a norm adds up one number after the other and loses 1e-4 on 100,000 of them; a sum does not.
+        # There `vector_norm` sums one number after another, with a relative error of 1e-4 on 100,000; `sum` does not.
         return values.square().sum(-1)
     return torch.linalg.vector_norm(values, dim=-1).square_()  # type: ignore[no-any-return]
 
 
 class DeviceNormBound:
-    """An `AdaptiveNormBound` whose state stays on the device, so that no step waits for the last one's histogram.
+    """An `AdaptiveNormBound` with its state on the device, so that no step waits for the histogram of the last one.
 
-    One kernel does what that class does; it starts from the state of `rule` and goes on from there.
+    It starts from the state of `rule`; one kernel does what `rule.update` does.
     """
 
     def __init__(self, rule: AdaptiveNormBound, edges: Tensor, device: torch.device | str) -> None:
@@ -297,16 +297,16 @@ class DeviceNormBound:
 
     @staticmethod
     def fits(parameters: Tensor) -> bool:
-        """Whether the kernels run where these parameters are."""
+        """Whether the kernels can run on the device of these parameters."""
         return fused.usable(parameters)
 
     @property
     def cap(self) -> float:
-        """The public number that the bound never exceeds."""
+        """The public maximum of the bound."""
         return self._rule.cap
 
     def update(self, noisy_histogram: Tensor) -> Tensor:
-        """Take in a step's noisy histogram; returns the bound to use, always the same tensor."""
+        """Update by a step's noisy histogram; returns the bound to use, always the same tensor."""
         self._update(noisy_histogram)
         return self.bound
 
@@ -324,12 +324,12 @@ class DeviceNormBound:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """As of an `AdaptiveNormBound`."""
+        """The state of an `AdaptiveNormBound`."""
         state = self._state.cpu()
         return {"average": state[:-2].clone(), "scalars": state[-2:].clone()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As of an `AdaptiveNormBound`."""
+        """Continue from the state of an `AdaptiveNormBound`."""
         self._rule.restore(state)
         self._send()
 
@@ -339,18 +339,18 @@ class DeviceNormBound:
 
 
 def arrange(expected: float, models: int) -> tuple[int, int]:
-    """Number and size of tiles for a batch of that expected size and up to six deviations more."""
+    """Number and size of tiles for a batch of the expected size plus up to six standard deviations."""
     most = expected + 6 * math.sqrt(expected) + 16
     if models == 1:
         return 1, -(-int(most) // 16) * 16
-    # Half of an average model's records: then all tiles together hold at most about twice the batch.
+    # A tile has half the records of an average network: then all tiles together have about twice the batch at most.
     share = int(most / (2 * models))
     places = share // 64 * 64 if share >= 64 else -(-max(share, 1) // 16) * 16
     return math.ceil(most / places) + models, places
 
 
 def _write_rows(out: Tensor, records: Records, at: NDArray[np.int64] | None = None) -> None:
-    """Set the ones of records in rows `at` (by default 0, 1, ...) of a zero matrix of bytes."""
+    """Write records as ones into the rows `at` (by default 0, 1, ...) of a zero matrix of bytes."""
     rows = np.arange(len(records)) if at is None else at
     places = np.repeat(rows, records.lengths) * records.width + records.indices
     out.view(-1)[torch.from_numpy(places).to(out.device)] = 1

@@ -1,21 +1,22 @@
-"""What a network is to training and sampling: parameter blocks, outputs, per-record gradients as pairs.
+"""The interface of a network to training and sampling: parameter blocks, outputs, per-record gradients as pairs.
 
-A model is a list of parameter blocks. A block is a matrix (inputs, outputs) followed by a bias row; with the
-activation a of a record (a one appended for the bias) and the back-propagated delta at its output, the record's
+A network is a list of parameter blocks. A block is a matrix (inputs, outputs) followed by a bias row; with the
+activation a of a record (a one appended for the bias) and the back-propagated delta at the block's output, the record's
 gradient of the block is the outer product of the two. So, without ever forming per-record gradients,
 
     squared norm of record i = sum over blocks |a_i|² |delta_i|²
     weighted sum             = a' diag(weights) delta, one matrix product per block
 
-which is all private training needs. The parameters of k models lie in one (k, P) tensor, so that one noise fill
-and one optimiser call serve them all. A model that is not of this shape can use one block without inputs whose
-delta is the whole per-record gradient (`batch.autograd_factor`): slower, same guarantee.
+which is all that private training needs. The parameters of k networks are one (k, P) tensor, so that one draw of noise
+and one optimiser call serve all of them. A network of another form can use one block without inputs whose delta is the
+whole per-record gradient (`batch.autograd_factor`): slower, with the same guarantee.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -30,15 +31,15 @@ from dpgm.kernels import network_kernels
 from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NetworkSettings
 from dpgm.strategy.protocol import is_size
 
-if TYPE_CHECKING:  # a batch knows the blocks of a model; here it is but named
+if TYPE_CHECKING:  # `batch` imports this module
     from dpgm.networks.batch import Batch, Factor
 
-RAREST = 1e-6  # frequencies are kept this far from 0 and 1 before taking logarithms
+RAREST = 1e-6  # frequencies are clamped this far from 0 and 1 before taking logarithms
 
 
 @dataclass(frozen=True)
 class Block:
-    """A matrix (inputs, outputs), with a bias row unless `bias` is False; each is used once per record."""
+    """A matrix (inputs, outputs), with a bias row unless `bias` is False; used once per record."""
 
     name: str
     inputs: int
@@ -47,7 +48,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """Rows of the matrix, the bias row included."""
+        """Rows of the matrix, including the bias row."""
         return self.inputs + self.bias
 
     @property
@@ -58,22 +59,19 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each block lies in the flat parameters of one model."""
+    """Where each block lies in the flat parameters of one network."""
 
     blocks: tuple[Block, ...]
 
     @cached_property
     def offsets(self) -> Mapping[str, int]:
         """First parameter of every block."""
-        at, found = 0, {}
-        for block in self.blocks:
-            found[block.name] = at
-            at += block.size
-        return found
+        starts = accumulate((block.size for block in self.blocks), initial=0)
+        return dict(zip((block.name for block in self.blocks), starts, strict=False))
 
     @cached_property
     def size(self) -> int:
-        """P: parameters of one model."""
+        """P, the number of parameters of one network."""
         return sum(block.size for block in self.blocks)
 
     def matrix(self, parameters: Tensor, block: Block) -> Tensor:
@@ -100,7 +98,7 @@ class Outputs:
 
     @classmethod
     def of(cls, domain: Domain) -> "Outputs":
-        """A softmax for every table column, and independent outputs between them."""
+        """A softmax for every table column, independent outputs elsewhere."""
         softmax = tuple((column.start, column.stop) for column in domain.table_columns)
         edges = [0, *(edge for column in softmax for edge in column), domain.width]
         between = zip(edges[::2], edges[1::2], strict=True)
@@ -108,11 +106,11 @@ class Outputs:
 
     @cached_property
     def softmax_ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and end columns of the softmax blocks."""
-        return _columns(self.softmax)
+        """Start and stop columns of the softmax blocks."""
+        return _starts_and_stops(self.softmax)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Logits (..., m) into probabilities, in place."""
+        """Turn logits (..., m) into probabilities, in place."""
         for start, stop in self.bernoulli:
             logits[..., start:stop].sigmoid_()
         for start, stop in self.softmax:
@@ -123,7 +121,7 @@ class Outputs:
     def residual(self, logits: Tensor, records: Tensor) -> None:
         """Gradient of the summed loss at the logits, in place: probability - record.
 
-        A softmax block in which the record has no value says nothing about it, so its gradient is zero.
+        A softmax block in which the record has no value is not part of its loss, so the gradient is zero there.
         """
         self.probabilities(logits)
         for start, stop in self.softmax:
@@ -134,14 +132,14 @@ class Outputs:
         """Cross-entropy of records (..., m), summed over items and fields; `residual` is its gradient."""
         total = torch.zeros(logits.shape[:-1], dtype=logits.dtype, device=logits.device)
         for start, stop in self.bernoulli:
-            here, there = logits[..., start:stop], records[..., start:stop]
-            total = total + (functional.softplus(here) - here * there).sum(-1)
+            part = logits[..., start:stop]
+            total = total + (functional.softplus(part) - part * records[..., start:stop]).sum(-1)
         for start, stop in self.softmax:
             total = total - (torch.log_softmax(logits[..., start:stop], -1) * records[..., start:stop]).sum(-1)
         return total
 
     def log_odds(self, frequencies: Tensor) -> Tensor:
-        """Biases at which the outputs show the frequencies (..., m): logits, or logarithms in a softmax block."""
+        """Biases at which outputs have the given frequencies (..., m): logits, or logarithms in a softmax block."""
         safe = frequencies.clamp(RAREST, 1 - RAREST)
         odds = torch.logit(safe)
         for start, stop in self.softmax:
@@ -150,7 +148,7 @@ class Outputs:
         return odds
 
     def draw(self, logits: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Binary records drawn from logits (..., m), dense, in place; for the chains of an RBM."""
+        """Draw dense binary records from logits (..., m), in place; for the chains of an RBM."""
         self.probabilities(logits)
         for start, stop in self.bernoulli:
             part = logits[..., start:stop]
@@ -164,33 +162,33 @@ class Outputs:
     def draw_sparse(
         self, logits: Tensor, *, generator: torch.Generator
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Records drawn from float32 logits (n, m) on the CPU, as CSR indices and row lengths; spoils logits."""
+        """Draw records from float32 logits (n, m) on the CPU, as CSR indices and row lengths; overwrites logits."""
         chosen = torch.empty((len(logits), len(self.softmax)), dtype=torch.int64)
         for number, (start, stop) in enumerate(self.softmax):
             shares = torch.softmax(logits[:, start:stop], -1)
             chosen[:, number] = _choose(shares, generator) + start
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
-        return network_kernels.draw_rows(logits.numpy(), *_columns(self.bernoulli), chosen.numpy(), keys)
+        return network_kernels.draw_rows(logits.numpy(), *_starts_and_stops(self.bernoulli), chosen.numpy(), keys)
 
 
-def _columns(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _starts_and_stops(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
     return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
 
 
 def _choose(shares: Tensor, generator: torch.Generator) -> Tensor:
-    """One column index per row, with the given probabilities (..., n), by inversion."""
-    steps = shares.cumsum(-1)
+    """Draw one column index per row with the given probabilities (..., n), by inversion."""
+    cumulative = shares.cumsum(-1)
     point = torch.rand(shares.shape[:-1], generator=generator, dtype=shares.dtype, device=shares.device)
     last = shares.shape[-1] - 1
-    return (steps < point.unsqueeze(-1) * steps[..., -1:]).sum(-1).clamp_(max=last)
+    return (cumulative < point.unsqueeze(-1) * cumulative[..., -1:]).sum(-1).clamp_(max=last)
 
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A generative network over a domain, as plain tensors; it knows nothing of privacy.
+    """A kind of generative network over a domain; its parameters are plain tensors outside of it.
 
-    `factors` is called on private records inside a query. Everything else sees released values only.
+    `factors` is called on private records inside a query. All other methods see released values only.
     """
 
     domain: Domain
@@ -208,22 +206,22 @@ class Model(ABC):
 
     @property
     def draws(self) -> int:
-        """Standard normal numbers a record needs in one pass."""
+        """Number of standard normal draws per record and step."""
         return 0
 
     @property
     def architecture(self) -> dict[str, object]:
-        """The kind and the sizes (all fields but the domain) as plain JSON values."""
+        """The kind and the sizes (all fields except the domain) as plain JSON values."""
         sizes = {name: getattr(self, name) for name in self._sizes()}
         plain = {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}
         return {"kind": self.kind, **plain}
 
     @classmethod
     def from_architecture(cls, architecture: Mapping[str, Any], domain: Domain) -> Self:
-        """The model of an `architecture`, from an untrusted file.
+        """The network of an `architecture` from an untrusted file.
 
         Raises:
-            ArtefactError: a key is missing or too much, or a size is not a sensible whole number.
+            ArtefactError: a key is missing or unknown, or a size is not a whole number within its limit.
         """
         defaults = cls._sizes()
         if set(architecture) != {"kind", *defaults}:
@@ -243,7 +241,7 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
-        """The network of the sizes that a plan states."""
+        """The network with the sizes of a plan."""
 
     @classmethod
     def _sizes(cls) -> dict[str, object]:
@@ -256,14 +254,14 @@ class Model(ABC):
 
     @abstractmethod
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
-        """A copy of (k, P) parameters whose generator starts at item frequencies (k, m)."""
+        """A copy of (k, P) parameters with biases such that networks start at item frequencies (k, m)."""
 
     @abstractmethod
     def factors(self, batch: "Batch") -> "Sequence[Factor]":
-        """One factor per block for a batch; deltas are gradients of a loss summed within each record."""
+        """The per-record gradients of a batch, one factor per block."""
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor | None:
-        """Public state carried from step to step (the chains of an RBM); None where there is nothing to carry."""
+        """Public state that is carried from step to step (the chains of an RBM); None if there is none."""
         return None
 
     def advance(
@@ -275,11 +273,11 @@ class Model(ABC):
         *,
         generator: torch.Generator,
     ) -> None:
-        """Move the public state, where there is one, on and add its part to the mean gradient (k, P), both in place."""
+        """Advance the public state by one step and add its term to the mean gradient (k, P), both in place."""
         raise NotImplementedError
 
     @abstractmethod
     def generate(
         self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
     ) -> Tensor:
-        """Output logits (count, m) of generated records from one model's parameters (1, P) and state (1, ...)."""
+        """Output logits (count, m) of generated records, from parameters (1, P) and state (1, ...) of one network."""

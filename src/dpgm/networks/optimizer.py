@@ -13,7 +13,7 @@ from dpgm.errors import ArtefactError
 from dpgm.kernels import fused, network_kernels
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.devices import Recorded, Upcoming
-from dpgm.networks.batch import on_lines
+from dpgm.networks.batch import aligned_copy
 from dpgm.networks.rules import RULES
 
 BETAS = RULES.betas
@@ -52,7 +52,7 @@ class Optimizer:
         self.parameters = parameters
         self.steps = steps
         adam = settings.optimizer == "adam"
-        copy = on_lines if parameters.device.type == "cpu" else torch.clone
+        copy = aligned_copy if parameters.device.type == "cpu" else torch.clone
         self.first = copy(torch.zeros_like(parameters)) if adam else None
         self.second = copy(torch.zeros_like(parameters)) if adam else None
         self.average = copy(parameters) if settings.averaged_tail else None

@@ -24,7 +24,7 @@ from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
 from dpgm.mechanisms.query import Measures, Query
-from dpgm.networks.batch import on_lines
+from dpgm.networks.batch import aligned_copy
 from dpgm.networks.clipped_gradients import GradientPass, SegmentedPass
 from dpgm.networks.clipped_gradients_cuda import DeviceNormBound, PaddedPass
 from dpgm.networks.mixture import Mixture
@@ -108,7 +108,7 @@ class Trainer:
         self.weights = _shares(cluster_weights, clusters)
         parameters = initial_parameters.to(self.device, copy=True).contiguous()
         if self.device.type == "cpu":
-            parameters = on_lines(parameters)
+            parameters = aligned_copy(parameters)
         self.optimizer = Optimizer(settings.optimizer, parameters, settings.steps)
         # Gradients are divided by a public number: the expected batch size of each network, at least one record.
         expected = settings.sampling_rate * settings.records * self.weights

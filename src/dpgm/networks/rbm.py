@@ -1,9 +1,9 @@
 """Restricted Boltzmann machine trained by persistent contrastive divergence (docs/privacy-proof.md 5).
 
-E(v, h) = -v'Wh - b'v - c'h. The data phase of a record is phi(x) = (x p', x, p) with p = sigmoid(c + W'x), so its
-factors are (x, p) and (x, 1). The model phase comes from chains that start from noise and only ever see released
-parameters: post-processing. The chains' statistic is clipped like the data's, so that a model that fits the data
-stands still.
+Energy: E(v, h) = -v'Wh - b'v - c'h. The data phase of a record is phi(x) = (x p', x, p) with p = sigmoid(c + W'x), so
+its factors are (x, p) and (x, 1). The model phase comes from Gibbs chains that start from noise and use released
+parameters only: post-processing. The statistic of the chains is clipped like that of the records, so that the expected
+update of a network that fits the data is zero.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from dpgm.validation import whole
 
 @dataclass(frozen=True)
 class RBM(Model):
-    """An RBM over a domain; softmax fields are groups of visible units of which one is on.
+    """An RBM over a domain; a table column is a group of visible units of which one is on.
 
-    `chains` Gibbs chains per model run along with training, one sweep per step; a generated record is the end of
-    `sweeps` sweeps from one of them (or from noise).
+    `chains` Gibbs chains per network run during training, one sweep per step; a generated record is the end of `sweeps`
+    sweeps from one of them (or from noise).
     """
 
     hidden: int = RULES.hidden
@@ -39,7 +39,7 @@ class RBM(Model):
 
     @classmethod
     def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
-        """Of as many hidden units as the first hidden layer of a plan."""
+        """With as many hidden units as the first hidden layer of a plan."""
         return cls(domain, settings.hidden[0])
 
     @cached_property
@@ -59,20 +59,20 @@ class RBM(Model):
         warmed = parameters.clone()
         odds = self.outputs.log_odds(frequencies.to(warmed))
         weights, visible = (self.layout.weight(warmed, block) for block in self.layout.blocks)
-        # Hidden units are on half of the time at the start; take their mean push off again.
+        # Hidden units are on half of the time at the start; subtract their mean effect.
         visible.copy_((odds - 0.5 * weights.sum(2)).unsqueeze(2))
         return warmed
 
     def factors(self, batch: Batch) -> Sequence[Factor]:
-        """Minus the data phase of a batch: the gradient of the free energy's negative is descended."""
+        """Minus the data phase of a batch: the gradient of the free energy, which is descended."""
         weights, visible = self.layout.blocks
         delta = batch.affine(weights, RECORDS).values.sigmoid_().neg_()
-        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, batch.space("minus one", 1).fill_(-1))]
+        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, batch.buffer("minus one", 1).fill_(-1))]
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor:
-        """Chains started from noise, never from records: (clusters, chains, m) of zeros and ones."""
-        level = torch.zeros((clusters, self.chains, self.domain.width), device=generator.device)
-        return self.outputs.draw(level, generator=generator)
+        """Chains that start from noise, never from records: (clusters, chains, m) of zeros and ones."""
+        logits = torch.zeros((clusters, self.chains, self.domain.width), device=generator.device)
+        return self.outputs.draw(logits, generator=generator)
 
     def advance(
         self,
@@ -86,8 +86,8 @@ class RBM(Model):
         """One sweep of every chain; adds the mean of the chains' clipped statistic to the gradient."""
         state.copy_(self._sweep(parameters, state, generator))
         hidden = self._hidden(parameters, state)
-        ones, level = state.sum(2), hidden.square().sum(2)
-        norms = (ones * level + ones + level).sqrt_()
+        visible_squares, hidden_squares = state.sum(2), hidden.square().sum(2)
+        norms = (visible_squares * hidden_squares + visible_squares + hidden_squares).sqrt_()
         share = (norm_bound / norms.clamp_(min=1e-30)).clamp_(max=1.0).div_(state.shape[1]).unsqueeze(2)
         hidden.mul_(share)
         weights, visible = self.layout.blocks
@@ -111,15 +111,15 @@ class RBM(Model):
         return self._visible_logits(parameters, visible, generator)[0]
 
     def _hidden(self, parameters: Tensor, visible: Tensor) -> Tensor:
-        """p(h = 1 | v) of (k, n, m) records."""
+        """Probabilities p(h = 1 | v) of hidden units given visible ones (k, n, m)."""
         matrix = self.layout.matrix(parameters, self.layout.blocks[0])
         width = self.domain.width
         return torch.baddbmm(matrix[:, width:], visible, matrix[:, :width]).sigmoid_()
 
     def _visible_logits(self, parameters: Tensor, visible: Tensor, generator: torch.Generator) -> Tensor:
-        level = self._hidden(parameters, visible)
-        coins = torch.rand(level.shape, generator=generator, dtype=level.dtype, device=level.device)
-        hidden = level.gt_(coins)
+        chances = self._hidden(parameters, visible)
+        coins = torch.rand(chances.shape, generator=generator, dtype=chances.dtype, device=chances.device)
+        hidden = chances.gt_(coins)
         weights, bias = (self.layout.weight(parameters, block).transpose(1, 2) for block in self.layout.blocks)
         return torch.baddbmm(bias, hidden, weights)
 

@@ -1,8 +1,7 @@
 """Variational autoencoder with hand-derived gradients (docs/privacy-proof.md 5).
 
-Encoder m -> hidden -> (mean, log-variance of the latent); decoder latent -> hidden reversed -> m logits; ReLU
-between.
-Loss of a record: cross-entropy summed over items and fields + KL divergence, with one latent draw.
+Encoder: m -> hidden -> (mean, log-variance of the latent). Decoder: latent -> hidden reversed -> m logits. ReLU between
+layers. Loss of a record: cross-entropy summed over items and fields, plus KL divergence, with one latent draw.
 """
 
 import math
@@ -37,17 +36,17 @@ class VAE(Model):
 
     @classmethod
     def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
-        """Of the hidden layers and the latent size of a plan."""
+        """With the hidden layers and the latent size of a plan."""
         return cls(domain, settings.hidden, settings.latent)
 
     @property
     def draws(self) -> int:
-        """Standard normal numbers a record needs in one pass."""
+        """Number of standard normal draws per record and step."""
         return self.latent
 
     @cached_property
     def layout(self) -> Layout:
-        """The parameter blocks, input to output; `latent` holds mean and log-variance side by side."""
+        """The parameter blocks from input to output; `latent` has the mean and the log-variance side by side."""
         return Layout((*self._encoder, self._heads, *self._decoder))
 
     @cached_property
@@ -67,8 +66,8 @@ class VAE(Model):
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Normal matrices of Glorot's scale, sqrt(2 / (inputs + outputs)), and zero biases.
 
-        He's scale, sqrt(2 / inputs), makes a wide layer after a latent of two so large that a new decoder's outputs
-        are near 0 or 1 wherever its biases are.
+        With He's scale, sqrt(2 / inputs), a wide layer after a latent of size two is so large that the outputs of a new
+        decoder are near 0 or 1 whatever its biases.
         """
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
         for block in self.layout.blocks:
@@ -77,10 +76,10 @@ class VAE(Model):
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
-        """A copy of (k, P) parameters whose generator starts near item frequencies (k, m).
+        """A copy of (k, P) parameters whose networks start near item frequencies (k, m).
 
-        The decoder's last matrix stays as it is: made much smaller, the decoder is flat, and a later refinement to
-        measured pairs does not find its way.
+        The decoder's last matrix is left unchanged: with a much smaller one the decoder is flat, and a later refinement
+        to measured pairs fails to converge.
         """
         warmed = parameters.clone()
         self.layout.bias(warmed, self._decoder[-1]).copy_(
@@ -90,57 +89,53 @@ class VAE(Model):
 
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """Forward and backward pass of a batch."""
-        found: list[Factor] = []
-        # Forward. The inputs of every block are kept for its factor.
-        signal: Signal | None = None
+        # Forward. The inputs of every block are stored for its factor.
         hidden: list[Signal] = []
         for block in self._encoder:
-            signal = batch.rectify(batch.affine(block, RECORDS if signal is None else signal))
-            hidden.append(signal)
+            hidden.append(batch.rectify(batch.affine(block, hidden[-1] if hidden else RECORDS)))
         heads = batch.affine(self._heads, hidden[-1]).values
         decoded = [batch.reparametrise(heads)]
         for block in self._decoder[:-1]:
             decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
-        # The last layer, and backward.
+        # The last layer, then backward.
         delta, squared, slope = batch.reconstruct(self._decoder[-1], decoded[-1], self.outputs)
-        found.append(Factor(self._decoder[-1], decoded[-1], delta, squared))
+        factors = [Factor(self._decoder[-1], decoded[-1], delta, squared)]
         for block, inputs, outputs in zip(
             reversed(self._decoder[:-1]), reversed(decoded[:-1]), reversed(decoded[1:]), strict=True
         ):
             squared = batch.gate(slope, outputs)
-            found.append(Factor(block, inputs, slope, squared))
-            slope = batch.back(block, slope)
+            factors.append(Factor(block, inputs, slope, squared))
+            slope = batch.backward(block, slope)
         delta, squared = batch.latent_delta(slope, heads)
-        found.append(Factor(self._heads, hidden[-1], delta, squared))
-        slope = batch.back(self._heads, delta)
+        factors.append(Factor(self._heads, hidden[-1], delta, squared))
+        slope = batch.backward(self._heads, delta)
         for i in range(len(self._encoder) - 1, -1, -1):
             squared = batch.gate(slope, hidden[i])
-            found.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope, squared))
+            factors.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope, squared))
             if i:
-                slope = batch.back(self._encoder[i], slope)
-        return found
+                slope = batch.backward(self._encoder[i], slope)
+        return factors
 
     def generate(
         self, parameters: Tensor, state: Tensor | None, count: int, *, generator: torch.Generator
     ) -> Tensor:
-        """Output logits (count, m) of one model's parameters (1, P), at latent points from the prior."""
-        signal = torch.randn(
-            (count, self.latent), generator=generator, dtype=parameters.dtype, device=parameters.device
-        )
-        return self.decode(parameters, signal)
+        """Output logits (count, m) of one network's parameters (1, P), at latent points drawn from the prior."""
+        shape = (count, self.latent)
+        points = torch.randn(shape, generator=generator, dtype=parameters.dtype, device=parameters.device)
+        return self.decode(parameters, points)
 
     def decode(self, parameters: Tensor, latent: Tensor) -> Tensor:
-        """Output logits of latent points, (n, m), differentiable in the (1, P) parameters."""
+        """Output logits (n, m) of one network's parameters (1, P) at latent points (n, latent)."""
         signal = latent
         for block in self._decoder:
             matrix = self.layout.matrix(parameters, block)[0]
             signal = torch.addmm(matrix[-1], signal, matrix[:-1])
             if block is not self._decoder[-1]:
-                signal = signal.clamp_min_(0) if not signal.requires_grad else signal.clamp_min(0)
+                signal.clamp_min_(0)
         return signal
 
     def decode_all(self, parameters: Tensor, points: Tensor) -> Tensor:
-        """Output logits (k, n, m) of k models with parameters (k, P), each at its own points (k, n, latent)."""
+        """Output logits (k, n, m) of networks (k, P), each at its own latent points (k, n, latent); differentiable."""
         signal = points
         for block in self._decoder:
             signal = self._layer(parameters, block, signal)
@@ -149,9 +144,9 @@ class VAE(Model):
         return signal
 
     def loss(self, parameters: Tensor, records: Tensor, draws: Tensor) -> Tensor:
-        """Loss (k, n) of dense records (k, n, m) under k models with parameters (k, P); differentiable.
+        """Loss (k, n) of dense records (k, n, m) under networks with parameters (k, P); differentiable.
 
-        The same loss as that of `factors`, for training on what is not private.
+        The same loss as in `factors`, for training on synthetic records.
         """
         signal = records
         for block in self._encoder:
@@ -162,6 +157,6 @@ class VAE(Model):
         return self.outputs.cross_entropy(logits, records) + divergence
 
     def _layer(self, parameters: Tensor, block: Block, signal: Tensor) -> Tensor:
-        """Product signal (k, n, inputs) @ matrix + bias, of each model."""
+        """Product signal (k, n, inputs) @ matrix + bias, for each network."""
         matrix = self.layout.matrix(parameters, block)
         return torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])
