@@ -1,22 +1,21 @@
-"""Private kernel k-means: Algorithm 2 of the paper under docs/privacy-proof.md 2.2.
+"""Private kernel k-means: the paper's Algorithm 2, corrected as in docs/privacy-proof.md 2.2.
 
 Every iteration freezes the centres, assigns each record once, and releases the noisy count and the noisy feature
-sum of every cluster. All that follows is post-processing with public rules:
+sum of every cluster. The rest is post-processing by public rules:
 
-1. A centre is its noisy sum over its noisy count, the count at least one and at least its noise.
-2. It is shrunk towards the mean of all records by the James-Stein factor 1 - (noise energy) / (distance from it)^2:
-   noise lengthens a centre and moves it off at random, small clusters most. (`shrink=False`, the paper's update,
-   leaves this step out.)
-3. It is brought back into the set where every true centre lies: the map's box, then its ball.
-4. A cluster whose noisy count is below `smallest_count` starts again beside the centre of the largest cluster,
-   which it splits; after the last iteration it is dropped.
+1. A centre is its noisy sum over its noisy count, where the count is at least one and at least its noise.
+2. It is shrunk toward the mean of all records by the James-Stein factor 1 - (noise energy) / (distance to it)^2: noise
+   moves centres away from the mean, those of small clusters most. (The paper's update, `shrink=False`, does not.)
+3. It is projected onto the set that contains every true centre: the box of the feature map, then its ball.
+4. A cluster whose noisy count is below `smallest_count` is re-seeded near the centre of the largest cluster, which it
+   splits; after the last iteration it is dropped.
 
-With zero noise and no small cluster this is Lloyd's update. Lloyd's algorithm keeps to the optimum it starts near, and
-centres start at public records or at draws from the independent model of a noisy profile, never at a private row. So
-the first half of the iterations may run with more clusters than are wanted, which are then merged (`merge_clusters`).
+With zero noise and no small cluster this is Lloyd's update. Lloyd's algorithm finds the optimum nearest to its start,
+and centres start at public records or at draws from the independent model of a noisy profile, never at a private row.
+So the first half of the iterations may run with more than k clusters, which are then merged (`merge_clusters`).
 
-A pass over the rows counts and sums in whole numbers: features are held in memory where they fit a stated limit and
-recomputed chunk by chunk otherwise, and the results are the same bits.
+A pass over the rows counts and sums in whole numbers. Features are cached if they fit a memory limit and recomputed
+chunk by chunk otherwise, with the same bits.
 """
 
 import math
@@ -38,8 +37,8 @@ from dpgm.networks.rules import KMEANS
 from dpgm.statistics.fourier_features import UNIT, FeatureMap
 from dpgm.validation import non_negative, whole
 
-MEMORY_LIMIT = 512 << 20  # bytes of features held in memory before they are streamed instead
-CHUNK_NUMBERS = 1 << 19  # features of a chunk: 1 MiB, so that a chunk stays in the second-level cache
+MEMORY_LIMIT = 512 << 20  # largest size in bytes of cached features; above it they are recomputed
+CHUNK_NUMBERS = 1 << 19  # features of a chunk: 1 MiB, which stays in the second-level cache
 DEVICE_CHUNK_NUMBERS = 1 << 26
 STARTS = 2  # initial centres per cluster
 COUNTS, SUMS = "cluster counts", "cluster sums"
@@ -51,9 +50,9 @@ _CACHE = "cluster features"
 
 
 def cache_limit(memory: int | None) -> int:
-    """Bytes of features that a process held to `memory` bytes keeps: a quarter, and at most the usual limit.
+    """Bytes of features to cache in a process limited to `memory` bytes: a quarter, and at most the default limit.
 
-    Another quarter is for rows; the rest is for libraries and the work itself.
+    Another quarter is for rows; the rest is for libraries and temporary arrays.
 
     >>> cache_limit(None) == MEMORY_LIMIT, cache_limit(1_000_000)
     (True, 250000)
@@ -63,10 +62,10 @@ def cache_limit(memory: int | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """Released centres and the map from a record to its cluster. Holds nothing private.
+    """Released centres and the map from a record to its cluster. Contains nothing private.
 
     Attributes:
-        centers: (k, d) float64; fewer than `clusters` where clusters were dropped as too small.
+        centers: (k, d) float64; fewer than `clusters` if some were dropped as too small.
         noisy_counts: (k,) float64, from the last iteration; positive.
         feature_map: the public map from records to features.
     """
@@ -105,11 +104,11 @@ def private_kmeans(
         count_noise: multiplier of each release "cluster counts" (sensitivity 1).
         sum_noise: multiplier of each release "cluster sums" (sensitivity: the map's norm bound).
         generator: source of public draws (re-seeded centres).
-        clusters: k. Where there are more initial centres, the first iterations run with all of them, which are then
-            merged into k; None takes k from the initial centres, and that is plain Lloyd.
-        merge_after: how many iterations those are; None is half of all.
-        shrink: take the noise's share out of the centres (`CenterUpdate`); False is the paper's update.
-        memory_limit: bytes of features kept in memory; above it they are recomputed every iteration.
+        clusters: k. If there are more initial centres, the first iterations run with all of them, which are then
+            merged into k; None means one cluster per initial centre, which is plain Lloyd.
+        merge_after: number of iterations before merging; None means half of all.
+        shrink: shrink centres by the expected noise (`CenterUpdate`); False is the paper's update.
+        memory_limit: bytes of features to cache; above it they are recomputed in every iteration.
         device: where features are computed.
 
     Privacy:
@@ -124,7 +123,7 @@ def private_kmeans(
         )
     target = len(initial_centers) if clusters is None else clusters
     whole(at_least=1, clusters=target)
-    last_with_all = cluster_steps // 2 if merge_after is None else merge_after
+    merge_step = cluster_steps // 2 if merge_after is None else merge_after
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
     update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
     centers = initial_centers.double()
@@ -134,7 +133,7 @@ def private_kmeans(
         sums = gateway.release(SUMS, sums_query, sum_noise)
         if step < cluster_steps:
             centers = update.next_centers(counts, sums, generator)
-        if step == last_with_all:
+        if step == merge_step:
             centers, _ = merge_clusters(centers, update.sizes(counts), target)
     gateway.keep(_CACHE, lambda records: None)
     centers, counts = merge_clusters(*update.final_centers(counts, sums), target)
@@ -142,31 +141,31 @@ def private_kmeans(
 
 
 def default_features(records: int, clusters: int, sum_noise: float) -> int:
-    """How many features the noise allows, by public numbers alone.
+    """The number of features that the noise allows, from public numbers.
 
-    A centre of an average cluster carries noise of length sum_noise x sqrt(d) x clusters / records; the rules
-    say how much of that, beside the length of a feature vector, k-means bears.
+    The noise of an average cluster's centre has length sum_noise x sqrt(d) x clusters / records; the rules say how much
+    k-means tolerates, relative to the length of a feature vector.
     """
     bearable = (KMEANS.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
     return 2 * round(min(KMEANS.most_features, max(KMEANS.least_features, bearable)) / 2)
 
 
-# -- the centres: where they start, how they follow released counts and sums, how many become few -----------------
+# -- centres: initial ones, their update from released counts and sums, merging -------------------------------------
 
 
 def initial_centers(
     start: Records | Tensor, clusters: int, feature_map: FeatureMap, *, domain: Domain, generator: torch.Generator
 ) -> Tensor:
-    """Some records of a public pool, far from one another as in k-means++, as (k, d) float64 features.
+    """Records of a public pool, chosen far from one another as in k-means++, as (k, d) float64 features.
 
-    With fewer distinct records than clusters the remaining centres repeat some of them; the first iteration leaves
-    those empty and they are re-seeded.
+    With fewer distinct records than clusters some centres are repeated; their clusters are empty in the first iteration
+    and are re-seeded.
 
     Args:
-        start: public records; or (m,) frequencies, noisy or public, of whose independent model records are drawn.
+        start: public records; or (m,) frequencies, noisy or public, to draw records of independent items from.
         clusters: k.
-        feature_map: maps the records to features.
-        domain: that of the records.
+        feature_map: maps records to features.
+        domain: the domain of the records.
         generator: source of the draws.
     """
     whole(at_least=1, clusters=clusters)
@@ -186,7 +185,7 @@ def initial_centers(
 
 
 def _independent_records(profile: Tensor, count: int, domain: Domain, generator: torch.Generator) -> Records:
-    """Records whose positions are drawn independently, one per field where a field takes exactly one value."""
+    """Draw records whose items and columns are independent."""
     if profile.shape != (domain.width,):
         raise UsageError(
             f"`profile` must hold one frequency per position, ({domain.width},); got {tuple(profile.shape)}."
@@ -194,20 +193,20 @@ def _independent_records(profile: Tensor, count: int, domain: Domain, generator:
     frequencies = profile.double().nan_to_num().clamp(0, 1)
     drawn = np.zeros((count, domain.width), dtype=bool)
     for block in domain.blocks:
-        here = frequencies[block.start : block.stop]
+        chances = frequencies[block.start : block.stop]
         if block.softmax:
-            weights = here if float(here.sum()) > 0 else torch.ones_like(here)
+            weights = chances if float(chances.sum()) > 0 else torch.ones_like(chances)
             values = torch.multinomial(weights, count, replacement=True, generator=generator).numpy()
             drawn[np.arange(count), block.start + values] = True
         else:
             coins = torch.rand(count, block.width, generator=generator, dtype=torch.float64)
-            drawn[:, block.start : block.stop] = (coins < here).numpy()
+            drawn[:, block.start : block.stop] = (coins < chances).numpy()
     return Records.from_dense(drawn, domain)
 
 
 @dataclass(frozen=True)
 class CenterUpdate:
-    """The public rule by which centres follow released counts and sums."""
+    """The public rule that computes centres from released counts and sums."""
 
     feature_map: FeatureMap
     count_noise: float
@@ -216,7 +215,7 @@ class CenterUpdate:
 
     @property
     def smallest_count(self) -> float:
-        """Noisy counts below this are taken for empty clusters: twice their noise, at least one half."""
+        """Clusters with noisy counts below this are treated as empty: twice the noise, at least one half."""
         return max(0.5, 2.0 * self.count_noise)
 
     def next_centers(self, counts: Tensor, sums: Tensor, generator: torch.Generator) -> Tensor:
@@ -231,11 +230,11 @@ class CenterUpdate:
         return centers
 
     def sizes(self, counts: Tensor) -> Tensor:
-        """Noisy counts (k,) as weights: one record for a cluster that is taken for empty."""
+        """Noisy counts (k,) as weights for merging: one record for a cluster that is treated as empty."""
         return torch.where(counts < self.smallest_count, 1.0, counts.clamp(min=1.0))
 
     def final_centers(self, counts: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """Centres and noisy counts of the clusters that are large enough; the largest always stays."""
+        """Centres and noisy counts of the clusters that are large enough; the largest is never dropped."""
         large = counts >= self.smallest_count
         large[int(counts.argmax())] = True
         return self._estimate(counts, sums)[large], counts[large].clamp(min=1.0)
@@ -258,9 +257,10 @@ class CenterUpdate:
 
 
 def merge_clusters(centers: Tensor, sizes: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) and sizes (k,): again and again the two clusters whose union costs k-means least become one.
+    """Merge clusters with centres (k, d) and sizes (k,) until `clusters` are left; returns centres and sizes.
 
-    A union of n and m records with centres at distance r raises the sum of squared distances by r^2 n m / (n + m).
+    Each step merges the two whose union raises the sum of squared distances least (Ward): the union of n and m records
+    with centres at distance r raises it by r^2 n m / (n + m).
 
     >>> centers = torch.tensor([[0.0], [1.0], [9.0]])
     >>> [each.tolist() for each in merge_clusters(centers, torch.tensor([3.0, 1.0, 2.0]), 2)]
@@ -281,9 +281,9 @@ def merge_clusters(centers: Tensor, sizes: Tensor, clusters: int) -> tuple[Tenso
 
 
 def _union_costs(centers: Tensor, sizes: Tensor, active: Tensor, one: int) -> Tensor:
-    """What it costs to merge cluster `one` with each active one, (k,); infinite for itself and the others."""
-    gaps = ((centers - centers[one]) ** 2).sum(dim=1)
-    costs = gaps * sizes * sizes[one] / (sizes + sizes[one])
+    """Cost of merging cluster `one` with each active cluster, (k,); infinite for itself and inactive ones."""
+    distances = ((centers - centers[one]) ** 2).sum(dim=1)
+    costs = distances * sizes * sizes[one] / (sizes + sizes[one])
     costs[~active] = math.inf
     costs[one] = math.inf
     return costs
@@ -293,8 +293,8 @@ def _union_costs(centers: Tensor, sizes: Tensor, active: Tensor, one: int) -> Te
 
 
 def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Query, Query]:
-    """Counts and sums of the clusters of frozen centres; both come out of one pass over the rows."""
-    waiting: list[Tensor] = []  # the sums, between the first query and the second
+    """Queries for counts and sums of the clusters of frozen centres; one pass over the rows computes both."""
+    pending: list[Tensor] = []  # the sums, between the first query and the second
 
     def pass_over(view: View) -> tuple[Tensor, Tensor]:
         cached = view.kept.get(_CACHE) if view.sample is None else None
@@ -302,11 +302,11 @@ def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> t
 
     def counts(view: View) -> Tensor:
         exact, sums = pass_over(view)
-        waiting[:] = [sums]
+        pending[:] = [sums]
         return exact
 
     def sums(view: View) -> Tensor:
-        return waiting.pop() if waiting else pass_over(view)[1]
+        return pending.pop() if pending else pass_over(view)[1]
 
     clusters = len(centers)
     return (
@@ -318,15 +318,15 @@ def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> t
 
 
 def _whole_centers(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) int16 on the grid on which scores are exact, and half their squared norms (k,) int64.
+    """Centres (k, d) int16 on a grid on which scores are exact, and half their squared norms (k,) int64.
 
-    The nearest centre is the one with the largest <feature, centre> - half squared norm, both in units of a score.
+    The nearest centre has the largest score <feature, centre> - half its squared norm, in integer units.
     """
-    scale = UNIT  # steps to a length of one: every centre fits int16 and, halved often enough, every score int32
+    scale = UNIT  # grid steps per unit length: centres fit int16 and, halved often enough, scores fit int32
     while feature_map.norm_bound / feature_map.grid * feature_map.norm_bound * scale >= 2**31:
         scale //= 2
     units = torch.round(centers.double() * scale).clamp(-UNIT, UNIT - 1).to(torch.int16)
-    # A score counts steps of grid / scale; half a squared norm counts steps of 1 / (2 scale^2).
+    # The unit of a score is grid / scale; the unit of half a squared norm is 1 / (2 scale^2).
     squares = (units.long() ** 2).sum(dim=1).double()
     offsets = torch.round(squares / (2 * scale * feature_map.grid)).long()
     return units.to(device), offsets.to(device)
@@ -335,7 +335,7 @@ def _whole_centers(centers: Tensor, feature_map: FeatureMap, device: str) -> tup
 def feature_chunks(
     records: Records, feature_map: FeatureMap, device: str = "cpu", cached: Tensor | None = None
 ) -> Iterator[Tensor]:
-    """Quantised features of consecutive rows, from the cache or computed."""
+    """Quantised features in chunks of consecutive rows, from the cache or computed."""
     numbers = CHUNK_NUMBERS if device == "cpu" else DEVICE_CHUNK_NUMBERS
     size = max(1, numbers // feature_map.features)
     if cached is not None:
@@ -348,7 +348,7 @@ def feature_chunks(
 def cache_features(
     records: Records, feature_map: FeatureMap, memory_limit: int, device: str = "cpu"
 ) -> Tensor | None:
-    """All features, (N, d) int16, or None where they would take more than `memory_limit` bytes."""
+    """All features, (N, d) int16; None if they would take more than `memory_limit` bytes."""
     if len(records) * feature_map.features * 2 > memory_limit:
         return None
     cached = torch.empty((len(records), feature_map.features), dtype=torch.int16, device=device)
@@ -362,7 +362,7 @@ def cache_features(
 def count_and_sum(
     records: Records, centers: Tensor, feature_map: FeatureMap, device: str = "cpu", cached: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Rows (k,) and sum of quantised features (k, d) of every cluster, int64; each row in exactly one."""
+    """Number of rows (k,) and sum of quantised features (k, d) of every cluster, int64; each row is in exactly one."""
     units, offsets = _whole_centers(centers, feature_map, device)
     counts = torch.zeros(len(centers), dtype=torch.int64, device=device)
     sums = torch.zeros(centers.shape, dtype=torch.int64, device=device)

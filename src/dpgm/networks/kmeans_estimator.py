@@ -1,4 +1,4 @@
-"""Private kernel k-means with the interface of scikit-learn, and how well clusters match labels."""
+"""Private kernel k-means with the interface of a scikit-learn estimator, and the accuracy of clusters given labels."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -27,7 +27,7 @@ from dpgm.statistics.fourier_features import FeatureMap, FourierFeatures, Identi
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.validation import one_of, positive, whole
 
-LENGTH_FACTOR = 2.0  # records longer than this many times the expected length count less in the profile
+LENGTH_FACTOR = 2.0  # records longer than this multiple of the expected length are weighted down in the profile
 
 
 @dataclass(eq=False, repr=False)
@@ -46,22 +46,22 @@ class PrivateKernelKMeans:
         profile_noise: multiplier of one release of item counts, to draw the initial centres from; None starts
             from public records or a public profile, else from the guess `expected_profile`, which costs nothing.
         starts: initial centres per cluster. With more than one, the first half of the iterations runs with all of them;
-            then the nearest are merged, so that less hangs on where the centres start. 1 is the paper's algorithm.
-        shrink: take the noise's share out of the centres; False is the paper's update.
-        memory_limit: bytes of features held in memory; above it they are computed anew in every iteration.
+            then the nearest are merged, so that the result depends less on the start. 1 is the paper's algorithm.
+        shrink: shrink centres by the expected noise; False is the paper's update.
+        memory_limit: bytes of features to cache; above it they are recomputed in every iteration.
         device: "cpu" or a CUDA device.
 
     Attributes:
-        centers_: (k, d) released centres; fewer than k where clusters were dropped as too small.
+        centers_: (k, d) released centres; fewer than k if clusters were dropped as too small.
         noisy_counts_: (k,) released sizes.
         mechanisms_: what was released, by name, multiplier and count.
-        event_: the same, as events for `dpgm.privacy.accountant`.
-        clustering_: centres and feature map together.
+        event_: the same as events for `dpgm.privacy.accountant`.
+        clustering_: centres, counts and feature map together.
 
     Privacy:
         Add/remove one record. Each iteration releases k counts (sensitivity 1) and k sums (sensitivity 1, or
         sqrt(m) with the linear kernel): mu^2 = cluster_steps (1 / count_noise^2 + 1 / sum_noise^2), plus
-        1 / profile_noise^2 where a profile is released. The number of records is taken for public. The clusters of
+        1 / profile_noise^2 where a profile is released. The number of records is treated as public. The clusters of
         the private records are not stored.
 
     >>> from dpgm.mechanisms.randomness import SeededRandomness
@@ -158,7 +158,7 @@ class PrivateKernelKMeans:
     @property
     def event_(self) -> tuple[Event, ...]:
         """What the fit released, as events for the accountant."""
-        _ = self._fitted
+        _ = self._fitted  # raises NotFittedError
         return events_of(self.mechanisms_)
 
     @property

@@ -1,4 +1,4 @@
-"""A mixture of k networks of one kind, as fitted: what a release holds and samples from."""
+"""A fitted mixture of k networks of one kind: what a release contains and samples are drawn from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ CHUNK = 4096  # records generated at a time: their logits stay in the cache
 class Mixture:
     """k networks with parameters (k, P) and mixture weights (k,).
 
-    An RBM may carry its chains (k, n, m). A VAE may carry, in place of the normal prior, latent points
-    (k, n, latent) and their shares (k, n), which sum to 1 for every network.
+    RBMs may have their chains (k, n, m). VAEs may have, in place of the normal prior, latent points (k, n, latent) and
+    shares of the points (k, n), which sum to 1 for every network.
     """
 
     model: Model
@@ -39,17 +39,17 @@ class Mixture:
 
     @property
     def kind(self) -> str:
-        """What kind of network: "vae" or "rbm"."""
+        """The network kind's name, such as "vae"."""
         return self.model.kind
 
     @property
     def domain(self) -> Domain:
-        """The records' public domain."""
+        """The public domain of the records."""
         return self.model.domain
 
     @property
     def architecture(self) -> dict[str, object]:
-        """Plain JSON values, from which the shapes of `state` follow."""
+        """Plain JSON values that determine the shapes of `state`."""
         sizes = {**self.model.architecture, "clusters": len(self.weights), "with_chains": self.chains is not None}
         return sizes if self.points is None else sizes | {"points": self.points.shape[1]}
 
@@ -70,7 +70,7 @@ class Mixture:
         domain: Domain,
         networks: Sequence[type[Model]] = (VAE, RBM),
     ) -> "Mixture":
-        """A mixture of one of the given networks, from an untrusted file.
+        """A mixture of one of the given network kinds, from an untrusted file.
 
         Raises:
             ArtefactError: names, shapes, types or values are not those of such a mixture.
@@ -115,7 +115,7 @@ class Mixture:
 
     @cached_property
     def products(self) -> Products | None:
-        """The mixture of products that decoders at latent points are; None with the normal prior."""
+        """Decoders at latent points as the mixture of products that they are; None with the normal prior."""
         if self.points is None or self.point_shares is None or not isinstance(self.model, VAE):
             return None
         with torch.no_grad():
@@ -124,9 +124,9 @@ class Mixture:
         return Products(self.domain, weights / weights.sum(), self.model.outputs.probabilities(logits))
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` records in random order; how many each network makes is drawn from the weights.
+        """`count` records in random order; the number from each network is drawn from the weights.
 
-        Decoders at latent points are sampled as the products they are: stratified.
+        Decoders at latent points are sampled as a mixture of products: stratified.
         """
         if self.products is not None:
             return self.products.sample(count, generator=generator)
@@ -147,18 +147,18 @@ class Mixture:
         drawn = concatenate(parts)
         if len(counts) == 1:
             return drawn
-        # Networks made their records one after another; put them where the draw of `which` has them.
+        # Records were generated network by network; restore the random order of `which`.
         places = np.argsort(which.numpy(), kind="stable")
         order = np.empty_like(places)
         order[places] = np.arange(count)
         return drawn.take(order)
 
     def as_products(self) -> Products | None:
-        """See `products`."""
+        """The mixture as products, if decoders have latent points."""
         return self.products
 
     def samples_whole(self, count: int) -> bool:
-        """Decoders at latent points are sampled as the products they are; other networks record by record."""
+        """Whether `sample` arranges all records together: as products do, where decoders have latent points."""
         return self.products is not None and self.products.samples_whole(count)
 
     def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:

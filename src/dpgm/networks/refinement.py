@@ -1,13 +1,13 @@
-"""What networks learn from released statistics, before and after private SGD. Never sees data and costs no budget.
+"""Training of networks on released statistics, before and after private SGD. Post-processing: no data, no budget.
 
-Before (`pretrain`): ordinary training on samples of a generator that shows the statistics; what these say, networks
-need not learn from noisy gradients. After (`refine_mixture`, `calibrate_biases`): the decoders of a mixture of VAEs, or
-their output biases alone, are fitted to the statistics.
+Before (`pretrain`): ordinary training on samples of a generator that is fitted to the statistics, so that networks need
+not learn these from noisy gradients. After (`refine_mixture`, `calibrate_biases`): the decoders of a mixture of VAEs,
+or their output biases alone, are fitted to the statistics.
 
-At a latent point a decoder is a product: independent items. So k decoders at n points each are a mixture of k x n
-products, whose moments are exact, and the loss of `products/fitting.py` applies as it stands. The points start as draws
-from the prior and are moved too, and so is the share of every point: the normal prior becomes a discrete one that is
-released with the networks. (A prior fitted to the encoder's posteriors instead would have to read the records.)
+At a latent point a decoder is a product distribution: independent items. So k decoders at n points each are a mixture
+of k x n products, whose moments are exact, and the loss of `products/fitting.py` applies. The points start as draws
+from the prior and are fitted too, as are their shares: the normal prior becomes a discrete one that is released with
+the networks. (A prior fitted to the encoder's posteriors instead would have to read the records.)
 """
 
 from collections.abc import Callable
@@ -34,9 +34,9 @@ def refine_mixture(
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
 ) -> Mixture:
-    """The mixture of VAEs with decoders, latent points and weights moved to the targets.
+    """The mixture of VAEs with decoders, latent points and weights fitted to the targets.
 
-    The components of the targets' rule are shared out evenly over the networks; the points' start is random.
+    The components of the targets' rule are divided evenly among the networks; points start at random.
     """
     model = mixture.model
     assert isinstance(model, VAE)
@@ -49,14 +49,14 @@ def refine_mixture(
     share_logits = shares.float().log().requires_grad_()
 
     def products() -> tuple[Tensor, Tensor]:
-        """The decoders at their points, as a mixture of products."""
+        """The decoders at their points as a mixture of products: probabilities and weights."""
         logits = model.decode_all(decoder, points).flatten(0, 1)
         return chances_of(model.domain, logits), torch.softmax(share_logits.flatten(), dim=0)
 
-    rates = rules.refined_decoder_rate, rules.refined_point_rate
-    moved = Components([(decoder, rates[0]), (points, rates[1]), (share_logits, 1.0)], products)
+    parameters = [(decoder, rules.refined_decoder_rate), (points, rules.refined_point_rate), (share_logits, 1.0)]
     gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
-    match_moments(moved, model.domain, records, replace(targets, settings=gentle), progress=progress)
+    components = Components(parameters, products)
+    match_moments(components, model.domain, records, replace(targets, settings=gentle), progress=progress)
     joint = products()[1].detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(
@@ -74,9 +74,8 @@ def calibrate_biases(
     """The mixture with output biases shifted toward item frequencies (m,).
 
     The simplest refinement, by fixed-point steps: generate, compare the frequency of each position with the measured
-    one, shift its bias by the difference in log-odds (the same for all networks, so that what tells clusters apart
-    stays). Networks whose outputs are not a decoder's (RBM) are returned as they are: their frequencies follow from
-    chains.
+    one, shift its bias by the difference in log-odds (the same shift for all networks, so that the differences between
+    clusters stay). RBMs are returned unchanged: their frequencies depend on chains, not on output biases alone.
     """
     model = mixture.model
     if not isinstance(model, VAE):
@@ -111,26 +110,25 @@ def pretrain(
 ) -> Tensor:
     """A copy of (k, P) parameters, every network trained on the synthetic records of its own cluster.
 
-    `clusters` has the cluster of every sample; a network whose cluster has none learns from all of them.
+    `clusters` has the cluster of every sample; a network whose cluster is empty is trained on all samples.
     """
     trained = parameters.to(device, copy=True).requires_grad_()
     k = len(trained)
-    everything = np.arange(len(samples))
     members = [np.flatnonzero(clusters == s) for s in range(k)]
-    members = [rows if len(rows) else everything for rows in members]
+    members = [rows if len(rows) else np.arange(len(samples)) for rows in members]
     batch = max(1, min(rules.pretraining_batch, len(samples)) // k)
     steps = max(1, round(rules.pretraining_passes * len(samples) / (batch * k)))
-    optimiser = torch.optim.Adam([trained], lr=rules.pretraining_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    optimizer = torch.optim.Adam([trained], lr=rules.pretraining_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for step in range(steps):
         rows = [own[torch.randint(len(own), (batch,), generator=generator).numpy()] for own in members]
         dense = torch.from_numpy(samples.take(np.concatenate(rows)).to_dense(np.float32)).view(k, batch, -1)
         draws = torch.randn((k, batch, model.latent), generator=generator)
-        # A sum over networks of means over records: no network learns faster for having more samples.
+        # Sum over networks of means over records: no network learns faster because it has more samples.
         loss = model.loss(trained, dense.to(device), draws.to(device)).mean(dim=1).sum()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
         schedule.step()
         if progress is not None and (step % 50 == 49 or step + 1 == steps):
             progress((step + 1) / steps)
