@@ -66,7 +66,7 @@ def test_an_empty_or_compressed_stdin_is_said_in_a_sentence():
     with pytest.raises(InputError, match="holds nothing"):
         spooled(io.BytesIO(b""), "stdin")
     with pytest.raises(InputError, match="gunzip"):
-        spooled(io.BytesIO(b"\x1f\x8b\x08rest"), "stdin", look=True)
+        spooled(io.BytesIO(b"\x1f\x8b\x08rest"), "stdin", detect_format=True)
 
 
 def test_inspect_tells_the_format_of_stdin_itself(piped, capsys, tmp_path):

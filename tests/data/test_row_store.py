@@ -10,7 +10,7 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.read.gathering import Room, RowStore
+from dpgm.data.read.gathering import MemoryLimit, RowStore
 from dpgm.data.records import Records
 from dpgm.errors import DiskError, UsageError
 
@@ -64,14 +64,14 @@ def test_a_full_disk_is_one_sentence(monkeypatch):
             pass
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full())
-    store = RowStore(np.dtype(np.int16), Room(limit=1))
+    store = RowStore(np.dtype(np.int16), MemoryLimit(limit=1))
     with pytest.raises(DiskError, match="--cache"):
         store.append(np.array([2]), np.array([0, 1]))
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(DiskError, match="--cache"):
-        Room(1, str(tmp_path / "nowhere")).file()
+        MemoryLimit(1, str(tmp_path / "nowhere")).temporary_file()
 
 
 @pytest.mark.parametrize("size", ["much", "-1GB", "0", "4 gigs"])
@@ -81,7 +81,7 @@ def test_what_is_no_size_is_refused(size):
 
 
 def test_the_file_is_the_owners_alone(tmp_path):
-    with Room(1, str(tmp_path)).file() as file:
+    with MemoryLimit(1, str(tmp_path)).temporary_file() as file:
         assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
 
 

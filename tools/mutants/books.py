@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         42,
         "a first line of truth values published as names",
-        ((' or cell.lower() in ("true", "false") for cell in bare]\n', " for cell in bare]\n"),),
+        ((' or cell.lower() in ("true", "false") for cell in stripped]\n', " for cell in stripped]\n"),),
         ("tests/data/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
     ),
 )

@@ -111,7 +111,7 @@ def read_stdin(
         raise UsageError("data from stdin have no name that tells their format; say it, such as --format csv.")
     if rank_and_size()[1] > 1:
         raise UsageError("several processes cannot read one stdin; save the data to a file first.")
-    copy = spooled(sys.stdin.buffer, "stdin", look=look, folder=folder)
+    copy = spooled(sys.stdin.buffer, "stdin", detect_format=look, folder=folder)
     return tuple(copy if is_pipe(path) else path for path in paths)
 
 

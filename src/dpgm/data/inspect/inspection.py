@@ -1,8 +1,8 @@
-"""Inspecting a data file: shape, lengths, and a draft of a domain. For its curator only: nothing is protected here.
+"""Inspecting a data file for its curator: shape, record lengths and a draft of a domain. Nothing is private here.
 
-The shape, the header and the separator are guessed from the first rows where they are not stated. `inspect` and
-`evaluate` may do so, because they release nothing. A fit may not: it takes them from what is stated (see
-`dpgm.data.read.delimited` and `dpgm.data.read.columns`).
+Shape, header and separator are guessed from the first rows if they are not stated. `inspect` and `evaluate` may guess,
+because they release nothing. A fit may not: it uses what is stated (see `dpgm.data.read.delimited` and
+`dpgm.data.read.columns`).
 """
 
 import json
@@ -20,7 +20,7 @@ from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, is_kept, split_cells
+from dpgm.data.read.delimited import SEPARATORS, has_content, split_cells
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
 from dpgm.data.read.opening import Input, locate
@@ -31,16 +31,16 @@ from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 
 _FIRST_ROWS = 2000
-# Baskets of three items or more hardly ever have one length: with so many rows as wide as the header, a file is a table
-# with damaged rows.
+# Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
+# is a table, perhaps with damaged rows.
 _TABLE_WIDTH, _TABLE_ROWS = 3, 0.95
-_MOST_FIELDS = 40  # that are listed
-_TITLES = 20  # lines at the top among which titles are looked for
-DRAFT_NOTE = (
+_MAX_LISTED = 40  # fields in the printed inspection
+_TITLE_LINES = 20  # at the top, searched for a title
+_ITEMS_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
     "(items and values that only some people have, and bounds taken from the rows)."
 )
-TABLE_NOTE = (
+_TABLE_NOTE = (
     "drafted by dpgm inspect: names and kinds of columns, and no value of any person. Confirm the kinds; values,\n"
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
@@ -65,7 +65,7 @@ _ORDERS_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection(Drafted):
-    """What a file holds. Computed on the data: for the curator's eyes, not for publication."""
+    """The contents of a file. Computed from the data without privacy: for the curator only, not for publication."""
 
     file: str
     source: Source
@@ -89,9 +89,9 @@ class Inspection(Drafted):
         if self.confirm:
             return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
-        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:_MOST_FIELDS]]
-        if len(self.domain.fields) > _MOST_FIELDS:
-            listed.append(f"  ... and {len(self.domain.fields) - _MOST_FIELDS} more")
+        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:_MAX_LISTED]]
+        if len(self.domain.fields) > _MAX_LISTED:
+            listed.append(f"  ... and {len(self.domain.fields) - _MAX_LISTED} more")
         return [
             *head,
             f"positions  {self.domain.width:,}",
@@ -103,7 +103,7 @@ class Inspection(Drafted):
         ]
 
     def _checklist(self) -> list[str]:
-        """A drafted table: what was left out, and what the curator must confirm."""
+        """For a drafted table: what was left out, and what the curator must confirm."""
 
         def section(title: str, lines: Sequence[str]) -> list[str]:
             return [title, *(f"  {line}" for line in lines)] if lines else []
@@ -115,12 +115,12 @@ class Inspection(Drafted):
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
             *section("Perhaps read otherwise than you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
-            *(f"  {_better(first, last)}" for last, first in self.follows),
+            *(f"  {_suggest_after(first, last)}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
 
 
-def _better(first: str, last: str) -> str:
+def _suggest_after(first: str, last: str) -> str:
     return f"or, better, `after: {first}` in the line of {last}: {_AFTER}"
 
 
@@ -141,8 +141,8 @@ def _describe(field: Field) -> str:
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):
         return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
-    found = DISCOVER in (field.low, field.high)
-    span = ", range to be found" if found else f" from {field.low} to {field.high}"
+    is_open = DISCOVER in (field.low, field.high)
+    span = ", range to be found" if is_open else f" from {field.low} to {field.high}"
     return ("dates" if isinstance(field, Date) else "times") + span
 
 
@@ -156,39 +156,39 @@ def inspect_file(
     kinds: Mapping[str, str] | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Inspection:
-    """Counts, lengths and a draft domain of a file (for its curator).
+    """Counts, lengths and a draft domain of a file, for its curator.
 
-    The options are those of `read_source`, but the items of the file need no declaration, and a shape that is not
-    stated is guessed from the first rows. Without a `domain`, one is drafted, and `draft_domain` names a YAML or JSON
-    file to write it to (an existing file is replaced with `force` alone). The draft of a table states names and kinds
-    of columns only, and leaves all values to be found privately; `drop` and `kinds` correct it by column. The draft of
-    an item set lists its items and is marked as drafted: a fit refuses it until the curator declares it public.
+    The options are those of `read_source`, but items need not be declared public, and a shape that is not stated is
+    guessed from the first rows. Without a `domain`, one is drafted and written to the YAML or JSON file `draft_domain`,
+    if given (an existing file is replaced only with `force`). The draft of a table states names and kinds of columns
+    only, and leaves all values to be found privately; `drop` and `kinds` correct it by column. The draft of an item set
+    lists its items and is marked as drafted: a fit refuses it until the curator declares it public.
     """
-    chosen = replace(options_from(options, **keywords), assume_public_items=True)
-    source_file = locate(path, chosen.member)
-    guess = guess_options(source_file, chosen)
-    chosen = guess.options
+    options = replace(options_from(options, **keywords), assume_public_items=True)
+    source_file = locate(path, options.member)
+    guess = guess_options(source_file, options)
+    options = guess.options
     drafted: Drafted | None = None
     if guess.table:
-        drafted = draft_table(table_columns(source_file, guess), chosen, drop=drop, kinds=kinds)
-        chosen = replace(chosen, domain=drafted.domain, shape="wide")
+        drafted = draft_table(table_columns(source_file, guess), options, drop=drop, kinds=kinds)
+        options = replace(options, domain=drafted.domain, shape="wide")
     elif drop or kinds:
         raise UsageError(
             f"{source_file}: --drop and --kind are for tables that are drafted; correct the domain file."
         )
-    records, source = read_files([source_file], chosen)
+    records, source = read_files([source_file], options)
     lengths = records.lengths
-    # Items come from the rows; the draft of a table holds nothing that does.
+    # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if draft_domain is not None:
-        note = DRAFT_NOTE if drafted is None else TABLE_NOTE
+        note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
         if drafted is not None and drafted.orders:
             note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
-            note += "".join(f"\n{_better(first, last)}" for last, first in drafted.follows)
+            note += "".join(f"\n{_suggest_after(first, last)}" for last, first in drafted.follows)
         save_domain(domain, draft_domain, note=note, force=force)
-    notes = Drafted(domain) if drafted is None else replace(drafted, domain=domain)
+    draft = Drafted(domain) if drafted is None else replace(drafted, domain=domain)
     return Inspection(
-        **vars(notes),
+        **vars(draft),
         file=str(source_file),
         source=source,
         domain_is_draft=drafted is not None or source.items_assumed_public,
@@ -203,7 +203,7 @@ def inspect_file(
 
 
 def held_by_one(records: Records) -> int:
-    """How many items and category values occur in exactly one record. For the curator's eyes; not to be stored."""
+    """How many items and category values occur in exactly one record. For the curator only; not to be stored."""
     counts = np.zeros(records.width, dtype=np.int64)
     for chunk in records.pieces():
         counts += np.bincount(chunk.indices, minlength=records.width)
@@ -216,7 +216,7 @@ def held_by_one(records: Records) -> int:
 
 
 def rarity_warning(records: Records) -> str | None:
-    """A sentence for the curator's screen, if the domain came from the data and some of it is one person's alone."""
+    """A warning for the curator if items or values of a domain taken from the data occur in one record only."""
     unique = held_by_one(records)
     if not unique:
         return None
@@ -228,9 +228,9 @@ def rarity_warning(records: Records) -> str | None:
 
 @dataclass(frozen=True)
 class Guess:
-    """Options completed by what the first rows show, and whether they show a table that needs a domain.
+    """Options completed from the first rows, and whether the file is a table that needs a domain.
 
-    `unread` are members of JSON objects beside the only list, which is read as a set of items.
+    `unread` are the other members of JSON objects of which only the list of items is read.
     """
 
     options: ReadOptions
@@ -239,7 +239,7 @@ class Guess:
 
 
 def guess_options(source: Input, options: ReadOptions) -> Guess:
-    """The options with shape, header and separator filled in where they are not stated."""
+    """The options, with shape, header and separator guessed if they are not stated."""
     name = format_name(source, options)
     if name in ("csv", "tsv"):
         return _guess_delimited(source, options, "\t" if name == "tsv" else ",")
@@ -255,7 +255,7 @@ def guess_options(source: Input, options: ReadOptions) -> Guess:
 
 
 def table_columns(source: Input, guess: Guess) -> Columns:
-    """The columns of a table without a domain, so that one can be drafted."""
+    """The columns of a table that has no domain yet, to draft one."""
     name, options = format_name(source, guess.options), guess.options
     if name in ("jsonl", "json"):
         fields = tuple(
@@ -270,14 +270,8 @@ def table_columns(source: Input, guess: Guess) -> Columns:
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
-    block = first_block(
-        source,
-        quoted=True,
-        encoding=options.encoding,
-        skip_lines=options.skip_lines,
-        comment=options.comment,
-    )
-    rows = [row for row in block.rows()[:_FIRST_ROWS] if is_kept(row, options.comment)]
+    block = first_block(source, options, quoted=True)
+    rows = [row for row in block.rows()[:_FIRST_ROWS] if has_content(row, options.comment)]
     if options.stated_shape in (None, "wide"):
         _refuse_title(source, block, options, default)
     if not rows or options.shape == "basket":
@@ -287,15 +281,15 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         options = replace(options, separator=separator)
     try:
         head = [split_cells(row, separator) for row in rows]
-    except Exception:  # the reader says what is wrong, in a sentence that names the line
+    except Exception:  # reported by the reader, with the line
         return Guess(options)
     if options.stated_shape not in (None, "wide") or options.table_domain is not None:
         return Guess(options)
     body = head if options.header is False or _binary(head[:1]) else head[1:]
     binary = len(head[0]) > 1 and _binary(body)
-    if options.shape is None and not binary and not options.header and not _of_one_width(head):
+    if options.shape is None and not binary and not options.header and not _have_equal_widths(head):
         return Guess(replace(options, shape="basket"))
-    if options.shape is None and options.header is not False and _lists(head):
+    if options.shape is None and options.header is not False and _is_list_column(head):
         return Guess(replace(options, shape="basket", header=True, item=head[0][0].strip()))
     if options.public_domain is not None:
         return Guess(replace(options, shape="wide") if binary else options)
@@ -305,29 +299,28 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
 
 
 def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default: str) -> None:
-    """Say how to leave out lines above a table: one cell each at most, and below them rows of one width."""
+    """Refuse lines of at most one cell above rows of equal width, and say how to skip them."""
     rows = block.rows()[:_FIRST_ROWS]
-    lines = [at for at, row in enumerate(rows) if is_kept(row, options.comment)]
-    marks = (options.separator,) if options.separator is not None else (default, *SEPARATORS)
-    split: list[tuple[list[int], list[int]]] = []
-    for mark in marks:
+    content = [at for at, row in enumerate(rows) if has_content(row, options.comment)]
+    separators = (default, *SEPARATORS) if options.separator is None else (options.separator,)
+    headers: list[int] = []  # the index of the first row with two filled cells, by separator
+    for separator in separators:
         try:
-            widths = [sum(cell.strip() != "" for cell in split_cells(rows[at], mark)[:2]) for at in lines[:_TITLES]]
-            split.append((widths, [len(split_cells(rows[at], mark)) for at in lines]))
-        except Exception:  # the reader says what is wrong, in a sentence that names the line
+            cells = [split_cells(rows[at], separator) for at in content]
+        except Exception:  # reported by the reader, with the line
             continue
-    if any(cells and widths[0] > 1 and min(cells) == max(cells) for widths, cells in split):
-        return  # names and rows of one width: decimal commas below them are no separators
-    found = []
-    for widths, cells in split:
-        titles = next((at for at, width in enumerate(widths) if width > 1), 0)
-        if titles and len(cells) > titles + 2 and min(cells[titles:]) == max(cells[titles:]) > 2:
-            found.append((titles, -cells[titles]))
-    if found:
-        titles, _ = min(found)  # a mark that cuts numbers below the names would put them one line lower
-        line = block.line_of(lines[titles])
+        widths = [len(row) for row in cells]
+        filled = [sum(cell.strip() != "" for cell in row[:2]) for row in cells[:_TITLE_LINES]]
+        header = next((at for at, count in enumerate(filled) if count > 1), None)
+        if header == 0 and min(widths) == max(widths):
+            return  # a table without a title; other separators may be decimal commas in it
+        if header and len(widths) > header + 2 and min(widths[header:]) == max(widths[header:]) > 2:
+            headers.append(header)
+    if headers:
+        header = min(headers)  # a separator that occurs in the numbers of the table may find a later row
+        line = block.line_of(content[header])
         raise InputError(
-            f"{source}: line {block.line_of(lines[0])} looks like a title above a table whose names of columns are"
+            f"{source}: line {block.line_of(content[0])} looks like a title above a table whose names of columns are"
             f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
         )
 
@@ -336,15 +329,15 @@ def _binary(rows: list[list[str]]) -> bool:
     return all(cell.strip() in ("0", "1") for row in rows for cell in row)
 
 
-def _of_one_width(rows: list[list[str]]) -> bool:
-    """Whether rows are those of a table: as wide as the first, but for a few that the reader then names."""
+def _have_equal_widths(rows: list[list[str]]) -> bool:
+    """Whether rows are those of a table: as wide as the first, except a few that the reader will refuse."""
     widths = np.array([len(row) for row in rows])
     share = 1.0 if widths[0] < _TABLE_WIDTH else _TABLE_ROWS
     return bool((widths == widths[0]).mean() >= share)
 
 
-def _lists(rows: list[list[str]]) -> bool:
-    """Whether rows are a name and, below it, one cell each that holds a JSON list: baskets in a column."""
+def _is_list_column(rows: list[list[str]]) -> bool:
+    """Whether rows are one column of JSON lists below its name."""
     cells = [row[0].strip() for row in rows if len(row) == 1]
     below = [cell for cell in cells[1:] if cell]
     lists = bool(below) and all(cell.startswith("[") and cell.endswith("]") for cell in below)
@@ -354,16 +347,15 @@ def _lists(rows: list[list[str]]) -> bool:
 def _frequent_separator(row: bytes, default: str) -> str:
     if default == "\t":
         return default
-    text = "".join(row.decode().split('"')[::2])  # outside of quotes
-    counts = {mark: text.count(mark) for mark in SEPARATORS}
-    best = max(SEPARATORS, key=lambda mark: counts[mark])
-    return best if counts[best] > counts[default] else default
+    unquoted = "".join(row.decode().split('"')[::2])
+    best = max(SEPARATORS, key=unquoted.count)
+    return best if unquoted.count(best) > unquoted.count(default) else default
 
 
 def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
     columns = parquet_columns(source, options)
     names = [name for name in columns.names if name != options.person]
-    if columns.lists and len(names) > 1:  # lists beside other columns are a column of a table
+    if columns.lists and len(names) > 1:  # then the list is one of several columns of a table
         return Guess(replace(options, shape="wide"), table=True)
     if options.shape is None and len(columns.lists) == 1:
         return Guess(options)
@@ -374,23 +366,23 @@ def _guess_parquet(source: Input, options: ReadOptions) -> Guess:
     return Guess(replace(options, shape="wide"), table=not binary)
 
 
-def _json_rows(source: Input, options: ReadOptions) -> list[Any]:
+def _first_json_rows(source: Input, options: ReadOptions) -> list[Any]:
     rows: list[Any] = []
     if format_name(source, options) == "json":
-        return next((some for some, _ in json_rows(source, options.encoding, array=True)), rows)
-    for line in first_block(source, quoted=False, encoding=options.encoding).rows():
+        return next((piece for piece, _ in json_rows(source, options, array=True)), rows)
+    for line in first_block(source, options, quoted=False).rows():
         if line.strip():
             try:
                 rows.append(json.loads(line))
             except (ValueError, RecursionError):
-                break  # the reader names the line
+                break  # reported by the reader, with the line
     return rows
 
 
 def _json_members(source: Input, options: ReadOptions) -> dict[str, bool]:
-    """The members of all objects of a file, in the order of their first rows, and which hold lists."""
+    """The members of all objects of a file, in order of first appearance, and whether they hold lists."""
     members: dict[str, bool] = {}
-    for rows, _ in json_rows(source, options.encoding, array=format_name(source, options) == "json"):
+    for rows, _ in json_rows(source, options, array=format_name(source, options) == "json"):
         for row in rows:
             if isinstance(row, dict):
                 for name, value in row.items():
@@ -403,7 +395,7 @@ def _is_item_list(value: object) -> bool:
 
 
 def _guess_json(source: Input, options: ReadOptions) -> Guess:
-    rows = _json_rows(source, options)
+    rows = _first_json_rows(source, options)
     lists = {name for row in rows if isinstance(row, dict) for name in row if _is_item_list(row[name])}
     if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
         return Guess(replace(options, shape="basket"))

@@ -1,6 +1,6 @@
-"""Matrices of numpy and scipy in memory, and files of arrays: scipy `.npz`, numpy `.npy` and MNIST idx.
+"""Records from matrices: numpy and scipy matrices in memory, and scipy `.npz`, numpy `.npy` and MNIST idx files.
 
-Their shape is fixed and public.
+The shape of a matrix is taken as public.
 """
 
 import struct
@@ -21,42 +21,46 @@ from dpgm.data.records import WHITE, Records, index_dtype, level_bits, nearest_l
 from dpgm.errors import InputError, ResourceError, UsageError
 
 ARRAYS = ("npz", "npy", "idx")  # formats read here
-_CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # per piece; per piece where memory is limited
+_CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # read at once; the smaller number is for limited memory
 _MAX_BYTES = 1 << 36
-_SHOWN = 5  # names of arrays in a message
-_BRIGHT = 127  # pixels of idx images above it are present, where nothing else is stated
+_MAX_LISTED = 5  # names of arrays in a message
+_DEFAULT_THRESHOLD = 127  # of idx images: brighter pixels are present
 
 
 def read_array(source: Input, name: str, options: ReadOptions) -> tuple[Records, Source]:
     """Records of a file of one of the formats `ARRAYS`, and how they were read."""
     if name == "idx":
-        images = _idx(source, 3)
-        with _named(source):
-            records = _of_images(images, options)
+        images = _read_idx(source, 3)
+        with _naming(source):
+            records = _image_records(images, options)
         if options.labels is not None:
             records = _with_labels(records, locate(options.labels), source)
         if options.public_domain is not None:
             records = _with_domain(records, options.public_domain, images.shape, source)
     else:
         source.refuse_member(f".{name} files")
-        matrix = _npz(source) if name == "npz" else _npy(source)
-        with _named(source):
-            records = _of_array(matrix, options) if isinstance(matrix, np.ndarray) else _of_sparse(matrix, options)
-    with _named(source):
-        one_value_per_column(records)
+        matrix = _read_npz(source) if name == "npz" else _read_npy(source)
+        with _naming(source):
+            records = (
+                _dense_records(matrix, options)
+                if isinstance(matrix, np.ndarray)
+                else _sparse_records(matrix, options)
+            )
+    with _naming(source):
+        _check_one_value_per_column(records)
     return records, Source("row", items_assumed_public=False, shape="wide")
 
 
 @contextmanager
-def _named(source: Input) -> Iterator[None]:
-    """Errors that name the file."""
+def _naming(source: Input) -> Iterator[None]:
+    """Put the name of the file before the message of errors."""
     try:
         yield
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
 
-def _npz(source: Input) -> Any:
+def _read_npz(source: Input) -> Any:
     """A scipy sparse matrix, or the only array of a file."""
     import scipy.sparse
 
@@ -66,9 +70,10 @@ def _npz(source: Input) -> Any:
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
     names = [one.filename.removesuffix(".npy") for one in members]
     if "format" not in names and len(names) != 1:
+        listed = ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
         raise InputError(
-            f"{source}: holds {len(names)} arrays ({', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})"
-            " and no sparse matrix; write the one to read alone, with numpy.save as .npy or scipy.sparse.save_npz."
+            f"{source}: holds {len(names)} arrays ({listed}) and no sparse matrix; write the one to read alone, with"
+            " numpy.save as .npy or scipy.sparse.save_npz."
         )
     kind = "a sparse matrix written by scipy.sparse.save_npz" if "format" in names else "a plain numpy matrix"
     try:
@@ -78,20 +83,20 @@ def _npz(source: Input) -> Any:
         matrix: Any = scipy.sparse.load_npz(source.path)
         matrix.tocsr().check_format(full_check=True)
         return matrix
-    except Exception:  # numpy, scipy, zipfile and zlib raise some fifteen kinds on damaged files
+    except Exception:  # numpy, scipy, zipfile and zlib raise many kinds of errors on damaged files
         raise InputError(f"{source}: is not {kind}, or is damaged; write it again.") from None
 
 
-def _npy(source: Input) -> Any:
+def _read_npy(source: Input) -> Any:
     matrix = None
-    with suppress(Exception):  # numpy parses the header as Python text: damaged ones raise errors of many kinds
+    with suppress(Exception):  # numpy parses the header as Python text, so damage raises many kinds of errors
         matrix = np.load(source.path, mmap_mode="r", allow_pickle=False)
     if not isinstance(matrix, np.ndarray):
         raise InputError(f"{source}: is not a plain numpy matrix, or is cut short; write it again.")
     return matrix
 
 
-def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
+def _read_idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
     with open_bytes(source) as stream:
         head = stream.read(4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
@@ -109,8 +114,8 @@ def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(body, dtype=np.uint8, offset=len(head)).reshape(shape)
 
 
-def _of_sparse(matrix: Any, options: ReadOptions) -> Records:
-    """Records of a sparse matrix, of which every stored value other than 0 is present, or those above a threshold."""
+def _sparse_records(matrix: Any, options: ReadOptions) -> Records:
+    """Records of a sparse matrix: stored values other than 0 are present, or those above a threshold."""
     _check_kind(matrix.data.dtype)
     if options.threshold is not None:
         matrix = matrix.tocsr()
@@ -118,14 +123,14 @@ def _of_sparse(matrix: Any, options: ReadOptions) -> Records:
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
         raise InputError("holds negative values; give --threshold if a number above it means present.")
     _refuse_empty(matrix.shape[0])
-    return from_scipy(matrix, options.public_domain)
+    return _from_scipy(matrix, options.public_domain)
 
 
-def _of_array(matrix: NDArray[Any], options: ReadOptions) -> Records:
+def _dense_records(matrix: NDArray[Any], options: ReadOptions) -> Records:
     """Records of a dense matrix: (N, m) of 0 and 1, or of numbers with a threshold; (N, height, columns) for images.
 
-    Images of more than two levels hold grey values: whole numbers of 0 .. 255, others of 0 .. 1. The matrix may be
-    mapped from its file; it is read a piece at a time.
+    Images with more than two levels hold grey values: integers from 0 to 255, or floats from 0 to 1. The matrix may be
+    memory-mapped; it is read in pieces.
     """
     if matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
         raise InputError("must hold a matrix of 2 dimensions, or of 3 for images.")
@@ -137,23 +142,23 @@ def _of_array(matrix: NDArray[Any], options: ReadOptions) -> Records:
     image = None if domain is None else domain.item_set
     if matrix.ndim == 3 and isinstance(image, Image) and flat.shape[1] == image.pixels:
         _refuse_other_shape(image, matrix.shape)
-    levels = image if isinstance(image, Image) and image.levels > 2 else None
-    if domain is None or levels is None or matrix.shape[1:] != (levels.height, levels.columns):
-        domain, levels = _columns_domain(flat.shape[1], domain), None
+    grey = image if isinstance(image, Image) and image.levels > 2 else None
+    if domain is None or grey is None or matrix.shape[1:] != (grey.height, grey.columns):
+        domain, grey = _columns_domain(flat.shape[1], domain), None
     elif threshold is not None:
         raise UsageError("--threshold belongs to binary images; this domain states grey levels, so leave it out.")
 
     def records_of(start: int) -> Records:
         piece = np.asarray(flat[start : start + size])
-        bits = _grey_bits(piece, start, levels) if levels is not None else _bits(piece, start, threshold)
+        bits = _bits(piece, start, threshold) if grey is None else _grey_bits(piece, start, grey)
         return Records.from_dense(bits, domain)
 
     size = max(1, (_CELLS if options.memory is None else _FEW_CELLS) // domain.width)
-    return join_records((records_of(start) for start in range(0, len(flat), size)), domain, options.room)
+    return join_records((records_of(start) for start in range(0, len(flat), size)), domain, options.memory_limit)
 
 
 def _refuse_other_shape(image: Image, shape: tuple[int, ...]) -> None:
-    """Refuse images of as many pixels as the domain states, in rows of another length."""
+    """Refuse images whose height and width differ from those of the domain."""
     if (image.height, image.columns) != shape[1:]:
         raise InputError(
             f"holds images of {shape[1]} x {shape[2]}, but the domain states {image.height} x {image.columns}; correct"
@@ -162,24 +167,24 @@ def _refuse_other_shape(image: Image, shape: tuple[int, ...]) -> None:
 
 
 def _grey_bits(piece: NDArray[Any], first: int, image: Image) -> NDArray[np.bool_]:
-    """The positions that grey values fill; `first` is the number of the first row of a piece."""
+    """The positions that are present in images of grey values; `first` is the number of the first row."""
     white = WHITE if piece.dtype.kind in "iu" else 1
-    inside = (piece >= 0) & (piece <= white)  # False for NaN
-    _refuse_rows(inside, first, f"holds a grey value outside 0 to {white}; correct the file.")
+    in_range = (piece >= 0) & (piece <= white)  # False for NaN
+    _check_rows(in_range, first, f"holds a grey value outside 0 to {white}; correct the file.")
     return level_bits(nearest_levels(piece * (WHITE / white), image), image)
 
 
 def _bits(piece: NDArray[Any], first: int, threshold: float | None) -> NDArray[np.bool_]:
-    """The positions that are present: 1 of 0 and 1, or above a threshold."""
+    """The positions that are present: those with 1, or with a number above the threshold."""
     if piece.dtype.kind == "f":
-        _refuse_rows(np.isfinite(piece), first, "holds NaN or an infinite value; correct the file.")
+        _check_rows(np.isfinite(piece), first, "holds NaN or an infinite value; correct the file.")
     present: NDArray[np.bool_] = piece == 1 if threshold is None else piece > threshold
     if threshold is None:
         fault = (
             "holds a value that is neither 0 nor 1; say which are present with --threshold, or state grey images in a"
             " domain (kind: image, levels: 8)."
         )
-        _refuse_rows(present | (piece == 0), first, fault)
+        _check_rows(present | (piece == 0), first, fault)
     return present
 
 
@@ -193,25 +198,25 @@ def _refuse_empty(rows: int) -> None:
         raise InputError("holds no records; give a file with at least one.")
 
 
-def _refuse_rows(good: NDArray[np.bool_], first: int, fault: str) -> None:
-    """Refuse a piece of a matrix, whose first row has this number, at the first row that is not all good."""
-    if not good.all():
-        raise InputError(f"row {first + int(np.argmin(good.all(axis=1))) + 1}: {fault}")
+def _check_rows(valid: NDArray[np.bool_], first: int, fault: str) -> None:
+    """Refuse the first row with an invalid value; `first` is the number of the first row."""
+    if not valid.all():
+        raise InputError(f"row {first + int(np.argmin(valid.all(axis=1))) + 1}: {fault}")
 
 
-def _of_images(images: NDArray[np.uint8], options: ReadOptions) -> Records:
-    """Records of images in bytes: a pixel is present above a threshold, or takes the nearest of stated grey levels."""
+def _image_records(images: NDArray[np.uint8], options: ReadOptions) -> Records:
+    """Records of images of bytes: pixels above a threshold are present, or the nearest of the domain's grey levels."""
     fields = () if options.public_domain is None else options.public_domain.fields
     levels = next((field.levels for field in fields if isinstance(field, Image)), 2)
     domain = Domain((Image("image", images.shape[1], images.shape[2], levels),))
     if options.threshold is None and levels == 2:
-        options = replace(options, threshold=_BRIGHT)
-    return _of_array(images, replace(options, domain=domain))
+        options = replace(options, threshold=_DEFAULT_THRESHOLD)
+    return _dense_records(images, replace(options, domain=domain))
 
 
 def _with_labels(records: Records, labels_file: Input, source: Input) -> Records:
-    """Image and label side by side, the label as a field of the ten digits (0 .. 9)."""
-    labels = _idx(labels_file, 1)
+    """Records of an image and its label, a categorical field of the digits 0 to 9."""
+    labels = _read_idx(labels_file, 1)
     if len(labels) != len(records):
         raise InputError(f"{labels_file}: holds {len(labels)} labels for {len(records)} images of {source}.")
     if labels.max() > 9:
@@ -219,44 +224,44 @@ def _with_labels(records: Records, labels_file: Input, source: Input) -> Records
     image = records.domain.fields[0]
     domain = Domain((image, Categorical("label", tuple(range(10)))), label="label")
     at = records.indptr[1:]
-    kind = index_dtype(domain.width)  # of images alone a smaller one may do
-    indices = np.insert(records.indices.astype(kind), at, labels.astype(kind) + image.width)
+    dtype = index_dtype(domain.width)  # may be larger than that of images without labels
+    indices = np.insert(records.indices.astype(dtype), at, labels.astype(dtype) + image.width)
     return Records(domain, records.indptr + np.arange(len(records) + 1), indices)
 
 
-def _with_domain(records: Records, given: Domain, shape: tuple[int, ...], source: Input) -> Records:
-    """The records of images with the names that the domain gives them: the image first, then its label."""
-    image = given.fields[0]
-    if given.blocks != records.domain.blocks:
+def _with_domain(records: Records, domain: Domain, shape: tuple[int, ...], source: Input) -> Records:
+    """The records with the stated domain, whose fields are the image and then its label."""
+    image = domain.fields[0]
+    if domain.blocks != records.domain.blocks:
         label = " and then a label of ten values" if len(records.domain.fields) > 1 else ""
         raise InputError(f"{source}: the domain must list an image of {shape[1]} x {shape[2]}{label}; correct it.")
     if isinstance(image, Image):
-        with _named(source):
+        with _naming(source):
             _refuse_other_shape(image, shape)
-    return Records(given, records.indptr, records.indices)
+    return Records(domain, records.indptr, records.indices)
 
 
 # -- matrices in memory --------------------------------------------------------------------------------------------
 
 
 def from_matrix(matrix: Any, domain: Domain | None = None) -> Records:
-    """Records from a matrix of numpy or scipy, of 0 and 1 or of counts: what is not 0 is present."""
+    """Records from a numpy or scipy matrix of 0 and 1, or of counts: values other than 0 are present."""
     dense = isinstance(matrix, np.ndarray)
     values = matrix if dense else getattr(matrix, "data", None)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        whole = ~np.isfinite(values) | (values == 0) | (values == 1)  # 0.3 is neither there nor absent
-        if not whole.all():
+        binary = ~np.isfinite(values) | (values == 0) | (values == 1)  # NaN and infinity are refused later
+        if not binary.all():
             raise InputError(
                 "the matrix holds numbers other than 0 and 1; say what is present, such as `matrix > 0`, or give a"
                 " frame with a domain that describes its columns."
             )
-    records = _from_numpy(matrix, domain) if dense else from_scipy(matrix, domain)
-    one_value_per_column(records)
+    records = _from_numpy(matrix, domain) if dense else _from_scipy(matrix, domain)
+    _check_one_value_per_column(records)
     return records
 
 
-def from_scipy(matrix: Any, domain: Domain | None = None) -> Records:
-    """Records from a scipy sparse matrix; stored non-zeros are present."""
+def _from_scipy(matrix: Any, domain: Domain | None = None) -> Records:
+    """Records from a scipy sparse matrix; stored values other than 0 are present."""
     import scipy.sparse
 
     sparse: bool = scipy.sparse.issparse(matrix)
@@ -300,8 +305,8 @@ def _columns_domain(columns: int, domain: Domain | None) -> Domain:
     return domain
 
 
-def one_value_per_column(records: Records) -> None:
-    """Refuse rows with no value or two of a table column: bounds on what a record adds rest on there being one."""
+def _check_one_value_per_column(records: Records) -> None:
+    """Refuse rows without exactly one value per table column: sensitivities assume one."""
     first = 0
     for piece in records.pieces() if records.domain.table_columns else ():
         rows = np.repeat(np.arange(len(piece)), piece.lengths)

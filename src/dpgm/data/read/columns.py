@@ -1,7 +1,7 @@
-"""A file as named columns, chunk by chunk; and the records they hold in one of three shapes: basket, long or wide.
+"""Records from named columns, in one of three shapes: basket (lists of items), long (person, item) or wide.
 
-Every format but arrays comes here as a stream of Arrow tables with a way to name a row's place in the file. Wide is
-one column per field, or one 0/1 column per item.
+Every format except arrays comes here as `Columns`: a stream of Arrow tables that can name the place of a row in the
+file. Wide means one column per field, or one 0/1 column per item.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +32,7 @@ from dpgm.data.items import (
     set_codes,
     split_lists,
 )
-from dpgm.data.read.gathering import Persons, RowStore, chosen_rows, join_records, refuse_repeated
+from dpgm.data.read.gathering import Persons, RowStore, join_records, limit_rows_per_person
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
@@ -41,12 +41,12 @@ from dpgm.validation import near
 
 _ONES = ("1", "true", "True", "TRUE")
 _ZEROS = ("0", "false", "False", "FALSE")
-_PIECE = 4_000_000  # rows counted in one go
+_COUNTED_AT_ONCE = 4_000_000  # rows
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a file as an Arrow table, and where each of them is."""
+    """Some rows of a file as an Arrow table, and the place of each."""
 
     table: pa.Table
     place: Place
@@ -54,20 +54,20 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Columns:
-    """A file as named columns, known from the schema, the header, the options and the domain; and its rows.
+    """The named columns of a file, known from the schema, the header, the options and the domain; and its rows.
 
     Attributes:
-        file: what messages call it.
-        names: of all columns.
-        lists: the columns that hold lists.
+        file: its name in messages.
+        names: the names of all columns.
+        lists: the names of columns that hold lists.
         chunks: the rows.
-        certain: names are certain unless they are a first line of text that was not stated to be a header: it may be a
-            record, so that no message may repeat it.
-        truths: the columns of booleans.
-        shape: the one that the format has where none is stated.
-        schema: pyarrow's, of formats that carry one.
-        lines: rows are lines of items: the only column has no name in the file.
-        domain: a public list of items that is part of the format.
+        certain: whether names are certainly names. The first line of a text file that nobody stated to be a header may
+            be a record, which no message may repeat.
+        truths: the names of boolean columns.
+        shape: the shape implied by the format, used if no shape is stated.
+        schema: the Arrow schema, for formats that have one.
+        lines: whether rows are lines of items, so that the only column has no name in the file.
+        domain: the public list of items that is part of the format, if any.
     """
 
     file: str
@@ -82,7 +82,7 @@ class Columns:
     domain: Domain | None = None
 
     def required(self, name: str | None, option: str) -> str:
-        """A column that an option names and the file has."""
+        """The column named by an option; refuses one that the file does not have."""
         if name is None:
             raise UsageError(f"{self.file}: the long shape needs --{option} COLUMN.")
         if name not in self.names and not self.certain:
@@ -98,7 +98,7 @@ class Columns:
         return name
 
     def listed(self) -> str:
-        """The first names, for a message; only where they are certain not to be a record."""
+        """The first names, for a message; to be used only if they are certain."""
         return ", ".join(repr(one) for one in self.names[:12]) + (", ..." if len(self.names) > 12 else "")
 
 
@@ -112,7 +112,7 @@ def join_files(files: Iterator[Columns]) -> Columns:
 
 
 def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
-    """Records from named columns, in the shape that was asked for or is clear; and how they were read."""
+    """Records from named columns, in the shape that is stated or implied; and how they were read."""
     chunks = iter(columns.chunks)
     first = next(chunks, None)
     if first is None or first.table.num_rows == 0:
@@ -129,38 +129,29 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
         options = replace(options, domain=columns.domain)
     columns = replace(columns, chunks=chain([first], chunks))
     if shape == "long":
-        grouped, named = _long(columns, options)
-        return grouped, Source("person", options.domain is None, "long", named)
+        records, layout = _long(columns, options)
+        return records, Source("person", options.domain is None, "long", layout)
     person, persons = options.person, Persons()
     if person is not None:
         columns.required(person, "person")
-        columns = replace(columns, chunks=_with_persons(columns.chunks, person, persons))
+        columns = replace(columns, chunks=_collecting_persons(columns.chunks, person, persons))
     records, layout = _baskets(columns, options) if shape == "basket" else _wide(columns, options)
     source = Source("row", shape == "basket" and options.domain is None, shape, layout)
     if person is None:
         return records, source
-    return of_persons(records, persons, options.rows_per_person, columns.file), replace(
-        source, unit="person", rows_per_person=options.rows_per_person or 1
-    )
+    records = limit_rows_per_person(records, persons, options.rows_per_person, columns.file)
+    return records, replace(source, unit="person", rows_per_person=options.rows_per_person or 1)
 
 
-def _with_persons(chunks: Iterable[Chunk], name: str, persons: Persons) -> Iterator[Chunk]:
+def _collecting_persons(chunks: Iterable[Chunk], name: str, persons: Persons) -> Iterator[Chunk]:
+    """The same chunks, whose persons are added to `persons` as they pass."""
     for chunk in chunks:
         yield chunk
         persons.add(flat_column(chunk.table, name), in_column(chunk.place, name))
 
 
-def of_persons(records: Records, persons: Persons, most: int | None, file: str) -> Records:
-    """The records that are kept: all, of persons that must differ, or `most` of each."""
-    rows, _ = persons.finish()
-    if most is not None:
-        return records.take(chosen_rows(rows, most))
-    refuse_repeated(rows, file)
-    return records
-
-
 def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
-    """The shape, from the options, the domain and the schema: no row is looked at."""
+    """The shape, from the options, the domain and the schema; rows are not examined."""
     if columns.lines:
         return "basket"
     if options.shape is not None:
@@ -192,7 +183,7 @@ def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
 
 
 def items_of(file: str, options: ReadOptions) -> Items:
-    """Which items count; refuses where the list would come from the file undeclared."""
+    """The items to read: those of the domain, or all that occur if they are declared public."""
     domain = options.public_domain
     if domain is None:
         if not options.assume_public_items:
@@ -211,7 +202,7 @@ def _code_type(options: ReadOptions) -> type[np.signedinteger[Any]]:
 
 
 def _domain_of(items: Items, options: ReadOptions, file: str, name: str) -> tuple[Domain, NDArray[np.int64] | None]:
-    """The domain, once all items are seen; and the position of every code where they differ."""
+    """The domain, once all items were read; and the position of each code if they differ."""
     if options.public_domain is not None:
         return options.public_domain, None
     assert isinstance(items, OccurringItems)
@@ -224,18 +215,18 @@ def _domain_of(items: Items, options: ReadOptions, file: str, name: str) -> tupl
 def _baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:
     """One record per row, its items as a list."""
     name = _column_of_lists(columns, options)
-    items, given = items_of(columns.file, options), options.public_domain
-    store = RowStore(np.dtype(_code_type(options)), options.room)
+    items, stated = items_of(columns.file, options), options.public_domain
+    store = RowStore(np.dtype(_code_type(options)), options.memory_limit)
     for chunk in columns.chunks:
         column = flat_column(chunk.table, name)
         where = chunk.place if columns.lines else in_column(chunk.place, name)
         if not is_list(column.type):
             column = cell_lists(column, options.item_separator, where, items)
         codes, lengths = set_codes(column, items, where)
-        store.append(*((lengths, codes) if given is None else _sorted_rows(lengths, codes, given.width)))
+        store.append(*((lengths, codes) if stated is None else _sorted_rows(lengths, codes, stated.width)))
     domain, position = _domain_of(items, options, columns.file, plain_name(name))
     if position is not None:
-        ordered = RowStore(np.dtype(index_dtype(domain.width)), options.room)
+        ordered = RowStore(np.dtype(index_dtype(domain.width)), options.memory_limit)
         for lengths, codes in store.drain():
             ordered.append(*_sorted_rows(lengths, position[codes], domain.width))
         store = ordered
@@ -265,10 +256,10 @@ def _sorted_rows(
     return np.diff(indptr), positions
 
 
-def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout]:
-    """One row per person and item, a person's rows anywhere in the file; records in order of first appearance.
+def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:
+    """One row per person and item, in any order; records are in the order in which persons first appear.
 
-    A null or empty item, or one whose count is 0, tells only that the person exists.
+    A null or empty item, or one with count 0, adds the person without an item.
     """
     person = columns.required(options.person, "person")
     item = columns.required(options.item, "item")
@@ -277,40 +268,40 @@ def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout]:
     persons, parts = Persons(), []
     for chunk in columns.chunks:
         who, what = flat_column(chunk.table, person), flat_column(chunk.table, item)
-        place, present = chunk.place, None
+        place, counted = chunk.place, None
         if count is not None:
-            present = required_floats(flat_column(chunk.table, count), in_column(place, count)) > 0
+            counted = required_floats(flat_column(chunk.table, count), in_column(place, count)) > 0
         if options.item_separator and not is_list(what.type):
             what = split_lists(what, options.item_separator, in_column(place, item))
         if is_list(what.type):
             who, what, rows = _one_item_per_row(who, what)
-            present = None if present is None else present[rows]
+            counted = None if counted is None else counted[rows]
             place = _at_rows(place, rows)
         persons.add(who, in_column(place, person))
         codes = item_codes(empty_as_null(what), items, in_column(place, item))
-        if present is not None:
-            codes[~present] = -1
+        if counted is not None:
+            codes[~counted] = -1
         parts.append(codes.astype(_code_type(options)))
     domain, position = _domain_of(items, options, columns.file, plain_name(item))
-    row_of, total = persons.finish()
+    rows, total = persons.finish()
     flat: NDArray[Any] = np.concatenate(parts)
     parts.clear()
     if flat.min() < 0:
         known = flat >= 0
-        row_of, flat = row_of[known], flat[known]
+        rows, flat = rows[known], flat[known]
     if position is not None:
         flat = position.astype(index_dtype(domain.width))[flat]
-    records = Records(domain, *_gathered(row_of, flat, total, domain.width))
-    named = options.header is not False  # the numbers of columns without names are not names
-    return records, Layout("long", options.person, options.item) if named else Layout("long")
+    records = Records(domain, *_group_by_row(rows, flat, total, domain.width))
+    has_names = options.header is not False  # else columns are referred to by their numbers
+    return records, Layout("long", options.person, options.item) if has_names else Layout("long")
 
 
 def _one_item_per_row(persons: pa.Array, lists: pa.Array) -> tuple[pa.Array, pa.Array, Any]:
-    """Persons beside each item of their lists, and the row each comes from; an empty list leaves one null item."""
+    """The person and the item of each list element, and the row it comes from; an empty list gives one null item."""
     lengths = list_lengths(lists)
-    several = np.maximum(lengths, 1)
-    rows = np.repeat(np.arange(len(lengths)), several)
-    empty = np.repeat(lengths == 0, several)
+    repeats = np.maximum(lengths, 1)
+    rows = np.repeat(np.arange(len(lengths)), repeats)
+    empty = np.repeat(lengths == 0, repeats)
     items = pc.list_flatten(lists).take(pa.array(np.cumsum(~empty) - 1, mask=empty))
     return persons.take(pa.array(rows)), items, rows
 
@@ -319,18 +310,18 @@ def _at_rows(place: Place, rows: Any) -> Place:
     return lambda at: place(int(rows[at]))
 
 
-def _gathered(
+def _group_by_row(
     rows: NDArray[np.int32], codes: NDArray[Any], count: int, width: int
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """CSR arrays of `count` rows, from codes in any order and the row of each: a counting sort, in linear time."""
+    """CSR arrays of `count` rows, from codes in any order and the row of each; linear time (counting sort)."""
     indptr = np.zeros(count + 1, dtype=np.int64)
-    for start in range(0, len(rows), _PIECE):  # by pieces: bincount makes a copy of 64 bits
-        indptr[1:] += np.bincount(rows[start : start + _PIECE], minlength=count)
+    for start in range(0, len(rows), _COUNTED_AT_ONCE):  # bincount copies its input to 64 bits
+        indptr[1:] += np.bincount(rows[start : start + _COUNTED_AT_ONCE], minlength=count)
     np.cumsum(indptr[1:], out=indptr[1:])
     if not bool(np.all(rows[1:] >= rows[:-1])):
         from scipy.sparse import csr_array
 
-        # The transpose of a matrix with one entry per column: scipy's conversion is a counting sort by row.
+        # A matrix with one entry per row; its conversion to CSC is a counting sort by column.
         entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
         by_entry = csr_array((codes, rows.astype(entries.dtype, copy=False), entries), shape=(len(rows), count))
         codes = by_entry.tocsc().data
@@ -349,11 +340,11 @@ def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
         names = [name for name in columns.names if name != options.person]
         domain = options.public_domain or Domain.of_items(natural_labels([plain_name(name) for name in names]))
         encode, layout = _binary_encoder(columns, names, domain, options), Layout("wide")
-    return join_records((encode(chunk) for chunk in columns.chunks), domain, options.room), layout
+    return join_records((encode(chunk) for chunk in columns.chunks), domain, options.memory_limit), layout
 
 
 def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable[[Chunk], Records]:
-    """Encodes a table of one column per field."""
+    """The function that encodes a chunk of a table with one column per field."""
     absent = [field.name for field in domain.fields if field.name not in columns.names]
     if absent:
         listed = ""
@@ -376,11 +367,11 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
 def _binary_encoder(
     columns: Columns, names: list[str], domain: Domain, options: ReadOptions
 ) -> Callable[[Chunk], Records]:
-    """Encodes a table of one 0/1 column per item."""
+    """The function that encodes a chunk of a table with one 0/1 column per item."""
     positions = [*range(len(names))]
     if options.item_set is not None:
-        positions = _match(columns.file, names, options.item_set)
-    may_name = columns.certain or options.domain is not None  # else messages give the numbers of columns
+        positions = _positions_of(names, options.item_set, columns.file)
+    may_name = columns.certain or options.domain is not None  # else messages give the number of the column
 
     def encode(chunk: Chunk) -> Records:
         rows, found = [], []
@@ -397,8 +388,8 @@ def _binary_encoder(
     return encode
 
 
-def _match(file: str, names: list[str], field: ItemSet | Image) -> list[int]:
-    """The position of every column, -1 for columns the domain does not know; every item needs a column."""
+def _positions_of(names: list[str], field: ItemSet | Image, file: str) -> list[int]:
+    """The position of every column in the domain, -1 for unknown columns; refuses an item without a column."""
     if isinstance(field.items[0], int):
         table = {str(label): at for at, label in enumerate(field.items)}
         positions = [table.get(name.strip(), -1) for name in names]
@@ -414,7 +405,7 @@ def _match(file: str, names: list[str], field: ItemSet | Image) -> list[int]:
 
 
 def is_binary(column: pa.Array, threshold: float | None = None) -> bool:
-    """Whether a column tells presence: 0 and 1, or numbers where there is a threshold."""
+    """Whether a column says which rows have an item: by 0 and 1, or by numbers if there is a threshold."""
     try:
         _binary(column, threshold, lambda row: "")
     except InputError:
@@ -423,7 +414,7 @@ def is_binary(column: pa.Array, threshold: float | None = None) -> bool:
 
 
 def _binary(column: pa.Array, threshold: float | None, where: Place) -> Any:
-    """Which rows are present: 1 of 0 and 1, or above a threshold."""
+    """The rows that have the item: with 1 in a column of 0 and 1, or with a number above the threshold."""
     if pa.types.is_boolean(column.type) and not column.null_count:
         return column.to_numpy(zero_copy_only=False)
     if threshold is not None:

@@ -1,7 +1,7 @@
-"""A sheet of an Excel workbook (.xlsx) as named columns of texts, read cell by cell.
+"""A sheet of an Excel workbook (.xlsx) as named columns of texts.
 
-Formulas are never evaluated: a cell that holds one is read as the value that was saved with it. Types come from the
-domain and not from the cells, as in delimited text.
+Formulas are never evaluated: a cell with a formula is read as the value that was saved with it. As in delimited text,
+types come from the domain and not from the cells.
 """
 
 import warnings
@@ -19,16 +19,17 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
 
-_ROWS = 16_384
+_ROWS = 16_384  # per chunk
 _MAX_UNPACKED = 4 << 30
-_MAX_RATIO = 200  # sheets are XML, which compresses some twenty times
+_MAX_RATIO = 200  # sheets are XML, which compresses about twenty times
 _RATIO_FROM = 64 << 20
-_SHOWN = 5  # names of sheets in a message
-_TITLES = 20  # rows at the top among which titles are looked for
+_MAX_LISTED = 5  # names of sheets in a message
+_TITLE_ROWS = 20  # at the top, searched for a title
+_FAULT = "is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
 
 
 def excel_columns(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
-    """A sheet of a workbook as named columns; the first row that is read names them unless `header` is False."""
+    """A sheet of a workbook as named columns; the first row names them unless the option `header` is False."""
     if draft:
         _refuse_title(source, options)
     first = next(islice(_rows(source), options.skip_lines, None), None)
@@ -37,25 +38,23 @@ def excel_columns(source: Input, options: ReadOptions, *, draft: bool = False) -
     domain = options.table_domain
     if options.header is False:
         names = tuple(str(at) for at in range(len(first)))
-        if domain is not None and len(domain.fields) >= len(first):  # its last cells may be empty
+        if domain is not None and len(domain.fields) >= len(first):  # the last cells of the row may be empty
             names = tuple(field.name for field in domain.fields)
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
     if draft or domain is not None:
         names = distinct_names(names)
-    stated = bool(options.named_columns) and set(options.named_columns) <= set(names)
-    if not stated and not options.header and not options.named_columns:
+    if not options.header and not options.named_columns:
         raise UsageError(
             f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say --no-header"
             " if it is a record, or --header if it names the columns."
         )
-    return Columns(
-        str(source), names, (), _chunks(source, names, options.skip_lines + 1), stated or options.header is True
-    )
+    certain = options.header is True or set(options.named_columns) <= set(names)
+    return Columns(str(source), names, (), _chunks(source, names, options.skip_lines + 1), certain)
 
 
 def _rows(source: Input) -> Iterator[list[str | None]]:
-    """The rows of a sheet as texts, without empty cells at their ends; the place of a fault is told."""
+    """The rows of a sheet as texts, without the empty cells at their ends."""
     source.refuse_member("Excel workbooks")
     try:
         import openpyxl
@@ -64,14 +63,13 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
             f"{source}: reading Excel needs openpyxl; install dpgm[excel], or save the sheet as CSV."
         ) from None
     _check_size(source)
-    fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
     book = _quietly(
-        lambda: openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False), fault
+        lambda: openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False), source
     )
     try:
         values = _sheet(book, source).iter_rows(values_only=True)
         for number in range(1, 1 << 31):
-            row = _quietly(lambda: next(values, None), fault)
+            row = _quietly(lambda: next(values, None), source)
             if row is None:
                 return
             yield _texts(row, f"{source}: row {number}")
@@ -79,22 +77,22 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
         book.close()
 
 
-def _quietly(read: Callable[[], Any], fault: str) -> Any:
-    """What `read` gives, without warnings: they repeat cells, such as a date beyond all calendars."""
+def _quietly(read: Callable[[], Any], source: Input) -> Any:
+    """The result of `read`, without openpyxl's warnings: they quote cells, such as a date that is out of range."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return read()
     except MemoryError:
         raise
-    except Exception:  # of a damaged file openpyxl raises whatever its damage leads to
-        raise InputError(fault) from None
+    except Exception:  # on a damaged file openpyxl may raise anything
+        raise InputError(f"{source}: {_FAULT}") from None
 
 
 def _sheet(book: Any, source: Input) -> Any:
-    """The sheet that is asked for, or the only one."""
+    """The sheet that the source names, or the only one."""
     sheets = {sheet.title: sheet for sheet in book.worksheets}
-    listed = ", ".join(list(sheets)[:_SHOWN]) + (", ..." if len(sheets) > _SHOWN else "")
+    listed = ", ".join(list(sheets)[:_MAX_LISTED]) + (", ..." if len(sheets) > _MAX_LISTED else "")
     if source.sheet is None and len(sheets) != 1:
         raise InputError(f"{source}: holds {len(sheets)} sheets ({listed}); choose one with --member NAME.")
     if source.sheet is not None and source.sheet not in sheets:
@@ -103,12 +101,12 @@ def _sheet(book: Any, source: Input) -> Any:
 
 
 def _refuse_title(source: Input, options: ReadOptions) -> None:
-    """Say how to leave out rows above a table: of one cell at most, and wider ones below. For drafts alone."""
-    top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLES))
+    """Refuse rows of at most one cell above wider ones, and say how to skip them. For drafts only."""
+    top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLE_ROWS))
     filled = [sum(cell is not None for cell in row) for row in top]
-    names = next((at for at, cells in enumerate(filled) if cells > 1), 0)
-    if names and len(top) > names + 1:
-        row = options.skip_lines + names
+    header = next((at for at, cells in enumerate(filled) if cells > 1), 0)
+    if header and len(top) > header + 1:
+        row = options.skip_lines + header
         raise InputError(
             f"{source}: row {options.skip_lines + 1} looks like a title above a table whose names of columns are in row"
             f" {row + 1}; leave out what is above them with --skip-lines {row}."
@@ -116,8 +114,7 @@ def _refuse_title(source: Input, options: ReadOptions) -> None:
 
 
 def _check_size(source: Input) -> None:
-    fault = f"{source}: is not a readable Excel workbook (.xlsx), or is damaged; save it again."
-    unpacked = sum(one.file_size for one in zip_members(source.path, fault))
+    unpacked = sum(one.file_size for one in zip_members(source.path, f"{source}: {_FAULT}"))
     packed = source.path.stat().st_size
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * packed):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 20:,} MB; save the sheet as CSV.")

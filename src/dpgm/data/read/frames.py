@@ -1,8 +1,8 @@
-"""Data in memory as records: frames of pandas, polars and pyarrow (tables, or one row per person and item), matrices.
+"""Records from data in memory: matrices, and frames of pandas, polars and pyarrow in any shape.
 
 Kinds of columns come from the domain or from the schema of the frame (its dtypes), never from the values: a column of
-Python objects is one of texts, whatever it holds. `draft_frame` alone looks at values, as `dpgm inspect` does, and
-keeps none.
+Python objects is a column of texts, whatever it contains. Only `draft_frame` looks at values, as `dpgm inspect` does;
+it returns none of them.
 """
 
 import datetime
@@ -24,32 +24,32 @@ from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import draft_table
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
-from dpgm.data.read.columns import Chunk, Columns, is_binary, of_persons, read_columns
-from dpgm.data.read.gathering import Persons
+from dpgm.data.read.columns import Chunk, Columns, is_binary, read_columns
+from dpgm.data.read.gathering import Persons, limit_rows_per_person
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.readers import discovering, domain_of_schema
+from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.records import Records, concatenate
 from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 _FRAMES = ("pandas", "polars", "pyarrow")
-_FRAME = "the frame"  # in place of a file's name in messages
-_CHUNK = 65_536
-# Dtypes that pandas infers; of moments also without a named zone, for which a gap in the zone of one row is enough.
-_FROM_VALUES = re.compile(
+_FRAME = "the frame"  # instead of a file name in messages
+_CHUNK = 65_536  # rows
+# Dtypes that pandas may have inferred from the values; a named time zone never is.
+_INFERRED_DTYPE = re.compile(
     r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
 )
 _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
 )
-_NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 @dataclass(frozen=True)
 class FrameRecords:
-    """Records of data in memory, what a certificate states of them, and the dtypes that samples come back in."""
+    """Records of data in memory, what a certificate states about them, and the dtypes of sampled frames."""
 
     records: Records
     source: Source | None
@@ -59,7 +59,7 @@ class FrameRecords:
 def as_records(data: object, domain: DomainLike | None = None) -> Records:
     """Records from any object in memory: records, or a matrix or table of numpy, scipy, pandas, polars or pyarrow.
 
-    Matrices bring their own shape as domain; tables need one: a `Domain`, a mapping or the path of a domain file.
+    The domain of a matrix follows from its shape; a table needs a `Domain`, a mapping or the path of a domain file.
 
     >>> as_records(np.array([[0, 1], [1, 1]])).lengths.tolist()
     [1, 2]
@@ -101,25 +101,25 @@ def read_frame(
     rows_per_person: int | None = None,
     discover: bool = False,
 ) -> FrameRecords:
-    """Records of anything in memory.
+    """Records of data in memory, and how they were read.
 
     Args:
         data: records, a matrix, or a frame.
-        domain: the public domain; records and matrices may do without.
-        person: the column of persons of a frame: with `item` their rows are grouped, without it they must differ.
-        item: the column of items: one per row with `person`, a list of them in each row without.
-        rows_per_person: rows that a person keeps at most, by a fresh secret choice, instead of one.
-        discover: find privately what no domain states; of a frame, names and types of columns are taken as public.
+        domain: the public domain; optional for records and matrices.
+        person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
+        item: the column of items: with `person`, one item per row; without, a list of items per row.
+        rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
+        discover: find privately what the domain does not state; names and types of a frame's columns are public.
     """
-    given, data = as_domain(domain), checked_frame(data)
+    domain, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
         if person is not None or item is not None or rows_per_person is not None or discover:
             raise UsageError(
                 "`person`, `item`, `rows_per_person` and `discover` are for frames of pandas, polars or pyarrow; leave"
                 " them out."
             )
-        return FrameRecords(as_records(data, given), None)
-    if given is None and not discover:
+        return FrameRecords(as_records(data, domain), None)
+    if domain is None and not discover:
         raise UsageError(_NO_DOMAIN)
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
@@ -130,42 +130,42 @@ def read_frame(
             f"the frame has no column {item!r}{near(item, names)}; it has {', '.join(map(repr, names[:20]))}."
         )
     if item is not None and person is not None:
-        options = replace(options, domain=given, discover=discover)
+        options = replace(options, domain=domain, discover=discover)
         return FrameRecords(*_long(data, options), dtypes)
-    if given is None:
+    if domain is None:
         schema = frame_schema(data)
-        if item is not None:  # stated to hold lists: the dtype of a column of objects does not say
+        if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
             schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
-        given = domain_of_schema(schema, leave_out=() if person is None else (person,))
+        domain = domain_of_schema(schema, person=person)
         if any(not dtype for name, dtype in dtypes if name != person):
-            given = replace(given, origin="judged")  # pandas has judged kinds by the values; no program stated them
-    elif discover and not given.is_open:
+            domain = replace(domain, origin="judged")  # pandas inferred kinds from the values
+    elif discover and not domain.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
-    field = given.item_set
+    field = domain.item_set
     if field is not None and field.name not in names:  # one 0/1 column per item
-        if given.is_open:
+        if domain.is_open:
             raise InputError(f"the frame has no column {field.name!r}, which the domain names.")
         columns = replace(_columns(data, names), lists=())
-        return FrameRecords(*read_columns(columns, replace(options, domain=given, shape="wide")), dtypes)
-    records = as_records(data, given)
+        return FrameRecords(*read_columns(columns, replace(options, domain=domain, shape="wide")), dtypes)
+    records = as_records(data, domain)
     if person is None:
         return FrameRecords(records, None, dtypes)
     columns, persons = _columns(data, [person]), Persons()
     columns.required(person, "person")
     for chunk in columns.chunks:
         persons.add(flat_column(chunk.table, person), in_column(chunk.place, person))
-    records = of_persons(records, persons, rows_per_person, _FRAME)
+    records = limit_rows_per_person(records, persons, rows_per_person, _FRAME)
     return FrameRecords(records, Source("person", False, "wide", None, rows_per_person or 1), dtypes)
 
 
 def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """One row per person and item, with the items that a domain lists or that are found privately."""
+    """Records of a frame with one row per person and item."""
     columns = _columns(data, [name for name in (options.person, options.item) if name is not None])
-    return discovering(options, lambda stated: read_columns(columns, stated))
+    return read_with_discovery(options, lambda options: read_columns(columns, options))
 
 
 def long_records(data: object, person: str, item: str) -> Records:
-    """Records of a long frame with the items that occur in it: for comparisons, never for a fit."""
+    """Records of a frame with one row per person and item, with all items that occur: for evaluation, not for a fit."""
     data = checked_frame(data)
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
@@ -175,7 +175,7 @@ def long_records(data: object, person: str, item: str) -> Records:
 def draft_frame(
     data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
 ) -> Domain:
-    """A draft for the curator of a frame, by the rules of `dpgm inspect`."""
+    """A domain drafted from a frame, by the rules of `dpgm inspect`, for its curator."""
     data = checked_frame(data)
     if not is_frame(data) or not _names(data):
         raise UsageError(
@@ -208,7 +208,7 @@ def is_frame(data: object) -> bool:
 
 
 def checked_frame(data: object) -> Any:
-    """A frame ready to be read: lazy ones collected, batches of pyarrow as tables, a single column refused."""
+    """A frame ready to be read: a lazy frame is collected, a record batch made a table, a single column refused."""
     package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
         return data.collect()  # type: ignore[attr-defined]
@@ -224,7 +224,7 @@ def _names(data: Any) -> list[str]:
 
 
 def frame_schema(data: Any) -> pa.Schema:
-    """Names and types of a frame's columns, as its dtypes say; Python objects and categories of them are texts."""
+    """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
     if package_of(data) != "pandas":
         return arrow_table(data).schema
     head = data.iloc[:0]
@@ -234,21 +234,22 @@ def frame_schema(data: Any) -> pa.Schema:
         untyped = str(series.dtype) in ("object", "category")
         try:
             kind = pa.string() if untyped else pa.array(series, from_pandas=True).type
-        except _NOT_ARROW:
+        except _ARROW_ERRORS:
             kind = pa.null()  # cannot be modelled
         kinds.append((str(name), kind))
     return pa.schema(kinds)
 
 
 def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
-    """The dtypes that samples come back in; empty where pandas has taken the dtype from the values.
+    """The dtypes of sampled frames; empty for a dtype that pandas may have inferred from the values.
 
-    One gap makes floats of whole numbers and one odd value objects of anything: samples in that dtype would tell of it.
+    One missing value turns whole numbers into floats, and one odd value turns anything into objects: samples of that
+    dtype would reveal it.
     """
     if package_of(data) != "pandas":
         return ()
     return tuple(
-        (str(name), "" if _FROM_VALUES.fullmatch(str(dtype)) else str(dtype))
+        (str(name), "" if _INFERRED_DTYPE.fullmatch(str(dtype)) else str(dtype))
         for name, dtype in zip(data.columns, data.dtypes, strict=True)
     )
 
@@ -267,7 +268,7 @@ def arrow_table(frame: Any) -> pa.Table:
 
 
 def _columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
-    """Some columns of a frame, categories written out; with `infer` Python objects become what they look like."""
+    """Some columns of a frame, categories decoded; with `infer`, the types of Python objects are inferred."""
     known = _names(data)
     _refuse_repeated(known, known)
     table = _table(data, [name for name in dict.fromkeys(names) if name in known], infer=infer)
@@ -296,7 +297,7 @@ def _chunks(table: pa.Table) -> list[Chunk]:
 
 
 def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
-    """Some columns of a frame; as a domain describes them, if one is given."""
+    """Some columns of a frame as an Arrow table; pandas columns are converted as the domain describes them."""
     known = _names(data)
     _refuse_repeated(names, known)
     if package_of(data) != "pandas":
@@ -308,35 +309,35 @@ def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: 
 
 
 def _decoded(column: Any) -> Any:
-    """A column with its categories written out."""
+    """A column with its categories decoded."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> Any:
-    """A column of pandas as Arrow (item sets as lists).
+    """A pandas column as an Arrow array (item sets as lists).
 
-    Columns of objects are read value by value, so that a value of another type changes no other row.
+    Columns of Python objects are converted value by value, so that a value of another type changes no other row.
     """
     place = in_column(numbered("row", range(1, len(series) + 2)), name)
     try:
         if isinstance(field, (ItemSet, Image)):
             return object_lists([_listed(value) for value in series.tolist()], place)
         if series.dtype == object and not infer:
-            return pa.array(series, type=pa.string(), from_pandas=True)  # texts alone: the quick way
+            return pa.array(series, type=pa.string(), from_pandas=True)  # faster, if all values are texts
         return pa.array(series, from_pandas=True)
-    except (*_NOT_ARROW, UnicodeError):
+    except (*_ARROW_ERRORS, UnicodeError):
         values = series.astype(object).tolist()
     if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
         return any_type(object_lists)(values, place)
-    if isinstance(field, (Numeric, ShapedNumber)):  # as a column of booleans alone is read
+    if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
         values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
     if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
-        return _dates_beside_texts(values, field.pattern, place)
+        return _dates_and_texts(values, field.pattern, place)
     return object_texts(values, place)
 
 
-def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
-    """Dates as they are, as in a column of dates alone, and texts by the pattern that they are written in."""
+def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
+    """Times from a mixed column: date objects unchanged, as in a column of dates, and texts by their pattern."""
     texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
     is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
     dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
@@ -346,10 +347,10 @@ def _dates_beside_texts(values: Sequence[Any], pattern: str, place: Place) -> pa
 
 
 def _listed(value: Any) -> Any:
-    """A list of items, also where it is written as JSON text."""
+    """A list of items, parsed if it is written as JSON text."""
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value) if value.strip() else None
     except (ValueError, RecursionError):
-        return value  # refused as no list, by its row
+        return value  # refused later, with its row

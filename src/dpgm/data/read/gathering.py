@@ -1,9 +1,9 @@
-"""What is kept of rows while a file is read: their codes, and their persons.
+"""Stores for rows while a file is read: `RowStore` for their item codes, `Persons` for the person of each.
 
-Codes are kept in memory, and beyond a stated size in a nameless file that is mapped afterwards. The file is opened
-without a name (or loses it at once), readable by its owner alone: it is gone when the process ends, however that
-happens, and no other process can open it. It is written by `write`, never through a mapping, so that a full disk is an
-error and not the end of the process.
+Codes are stored in memory, and beyond a stated size in a temporary file that is memory-mapped afterwards. The file has
+no name and is readable by its owner alone: it disappears when the process ends, however that happens, and no other
+process can open it. It is written by `write`, never through the mapping, so that a full disk raises an error instead
+of killing the process.
 """
 
 import mmap
@@ -28,16 +28,15 @@ from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import DiskError, InputError, UsageError
 
-# The share of the memory limit that rows may take: joining them needs as much again, the fit's own work the rest.
-ROWS_SHARE = 0.25
+_ROWS_SHARE = 0.25  # of the memory limit, for rows: joining them takes as much again, the fit the rest
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)B?\s*", re.IGNORECASE)
-_PIECE = 1 << 20  # numbers that are written in one go
-_POWERS = np.array([10**power for power in range(1, 19)], dtype=np.int64)
+_WRITTEN_AT_ONCE = 1 << 20  # numbers
+_POWERS_OF_TEN = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 
 
 def bytes_of(size: str | int) -> int:
-    """A size as people write it, in bytes.
+    """A size such as 4GB in bytes.
 
     >>> bytes_of("1.5GB"), bytes_of("200 MB"), bytes_of(4096)
     (1500000000, 200000000, 4096)
@@ -50,19 +49,19 @@ def bytes_of(size: str | int) -> int:
 
 
 @dataclass(frozen=True)
-class Room:
-    """How much memory rows may take (None: all there is), and the folder of the file for more."""
+class MemoryLimit:
+    """How many bytes of memory rows may take (None: unlimited), and the folder of the temporary file for more."""
 
     limit: int | None = None
     folder: str | None = None
 
     @classmethod
-    def within(cls, memory: str | int | None, folder: str | os.PathLike[str] | None = None) -> "Room":
-        """What a limit on the memory of the whole process leaves for rows."""
-        limit = None if memory is None else int(ROWS_SHARE * bytes_of(memory))
+    def for_rows(cls, memory: str | int | None, folder: str | os.PathLike[str] | None = None) -> "MemoryLimit":
+        """The limit for rows, from that of the whole process."""
+        limit = None if memory is None else int(_ROWS_SHARE * bytes_of(memory))
         return cls(limit, None if folder is None else os.fspath(folder))
 
-    def file(self) -> BinaryIO:
+    def temporary_file(self) -> BinaryIO:
         """A new file without a name."""
         try:
             return tempfile.TemporaryFile(dir=self.folder)  # type: ignore[return-value]
@@ -74,57 +73,56 @@ class Room:
 
 
 class RowStore:
-    """Rows as lists of codes, appended part by part; read back part by part, or at the end as two CSR arrays.
+    """Rows of codes, appended part by part; read back part by part, or all together as two CSR arrays.
 
-    >>> store = RowStore(np.dtype(np.int16), Room(limit=1))
+    >>> store = RowStore(np.dtype(np.int16), MemoryLimit(limit=1))
     >>> store.append(np.array([2, 0]), np.array([4, 7], dtype=np.int16))
     >>> store.append(np.array([1]), np.array([3], dtype=np.int16))
     >>> [array.tolist() for array in store.finish()], store.on_disk
     ([[0, 2, 2, 3], [4, 7, 3]], True)
     """
 
-    def __init__(self, dtype: np.dtype[Any], room: Room) -> None:
-        self._dtype, self._room = dtype, room
+    def __init__(self, dtype: np.dtype[Any], memory_limit: MemoryLimit) -> None:
+        self._dtype, self._memory_limit = dtype, memory_limit
         self._parts: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
-        self._held, self._codes = 0, 0  # bytes in memory, codes on the disk
-        self._rows: list[int] = []  # of every part on the disk
-        self._files: tuple[BinaryIO, BinaryIO] | None = None
+        self._bytes_in_memory = self._codes_on_disk = 0
+        self._rows_on_disk: list[int] = []  # of each part
+        self._files: tuple[BinaryIO, BinaryIO] | None = None  # row pointers, codes
 
     @property
     def on_disk(self) -> bool:
-        """Whether rows went to the disk."""
+        """Whether rows were moved to disk."""
         return self._files is not None
 
     def append(self, lengths: NDArray[Any], codes: NDArray[Any]) -> None:
-        """Append rows: how many codes each has, and the codes row after row."""
+        """Append rows, given as the number of codes of each row and the codes of all rows."""
         lengths, codes = lengths.astype(np.int64, copy=False), codes.astype(self._dtype, copy=False)
         self._parts.append((lengths, codes))
-        self._held += lengths.nbytes + codes.nbytes
-        limit = self._room.limit
-        if limit is not None and (self.on_disk or self._held > limit):
-            self._write()
+        self._bytes_in_memory += lengths.nbytes + codes.nbytes
+        limit = self._memory_limit.limit
+        if limit is not None and (self.on_disk or self._bytes_in_memory > limit):
+            self._move_to_disk()
 
-    def _write(self) -> None:
-        """Move the parts in memory to the disk."""
+    def _move_to_disk(self) -> None:
         if self._files is None:
-            self._files = (self._room.file(), self._room.file())
+            self._files = (self._memory_limit.temporary_file(), self._memory_limit.temporary_file())
             for file in self._files:
-                weakref.finalize(self, file.close)  # what was mapped stays mapped
-            _put(self._files[0], np.zeros(1, dtype=np.int64))
+                weakref.finalize(self, file.close)  # arrays mapped from it stay valid
+            _write(self._files[0], np.zeros(1, dtype=np.int64))
         for lengths, codes in self._parts:
-            _put(self._files[0], self._codes + np.cumsum(lengths))
-            _put(self._files[1], codes)
-            self._rows.append(len(lengths))
-            self._codes += len(codes)
+            _write(self._files[0], self._codes_on_disk + np.cumsum(lengths))
+            _write(self._files[1], codes)
+            self._rows_on_disk.append(len(lengths))
+            self._codes_on_disk += len(codes)
         self._parts.clear()
-        self._held = 0
+        self._bytes_in_memory = 0
 
     def drain(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """The parts in order; each is freed as the next is asked for."""
+        """Yield the parts in order and free each before the next."""
         if self.on_disk:
             pointers, codes = self.finish()
             row = 0
-            for rows in self._rows:
+            for rows in self._rows_on_disk:
                 ends = pointers[row : row + rows + 1]
                 yield np.diff(ends), codes[int(ends[0]) : int(ends[-1])]
                 row += rows
@@ -134,7 +132,7 @@ class RowStore:
             yield self._parts.pop()
 
     def finish(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """`indptr` and the codes of all rows, in memory or mapped from the disk."""
+        """The row pointers and the codes of all rows, in memory or mapped from disk."""
         if self._files is not None:
             return _mapped(self._files[0], np.dtype(np.int64)), _mapped(self._files[1], self._dtype)
         indptr = np.zeros(sum(len(lengths) for lengths, _ in self._parts) + 1, dtype=np.int64)
@@ -159,14 +157,14 @@ def _disk_errors() -> Iterator[None]:
         ) from None
 
 
-def _put(file: BinaryIO, numbers: NDArray[Any]) -> None:
+def _write(file: BinaryIO, numbers: NDArray[Any]) -> None:
     with _disk_errors():
-        for start in range(0, len(numbers), _PIECE):
-            file.write(numbers[start : start + _PIECE].tobytes())
+        for start in range(0, len(numbers), _WRITTEN_AT_ONCE):
+            file.write(numbers[start : start + _WRITTEN_AT_ONCE].tobytes())
 
 
 def _mapped(file: BinaryIO, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers in a file, read from it as they are looked at."""
+    """The numbers in a file, memory-mapped."""
     with _disk_errors():
         file.flush()
     if not os.fstat(file.fileno()).st_size:
@@ -174,27 +172,27 @@ def _mapped(file: BinaryIO, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
 
 
-def join_records(parts: Iterator[Records], domain: Domain, room: Room) -> Records:
-    """The records of all parts, in order, within the memory that there is room for."""
+def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
+    """The records of all parts, in order; on disk where they exceed the memory limit."""
     if domain.is_open:
         return concatenate(list(parts))
-    store = RowStore(np.dtype(index_dtype(domain.width)), room)
+    store = RowStore(np.dtype(index_dtype(domain.width)), memory_limit)
     for part in parts:
         store.append(part.lengths, part.indices)
     return Records(domain, *store.finish())
 
 
 class Persons:
-    """A column of persons, chunk by chunk; numbered at the end, by first appearance.
+    """A column of persons, added chunk by chunk; at the end persons are numbered in order of first appearance.
 
-    Numbers are kept as they are (4 or 8 bytes per row); texts are numbered within their chunk.
+    To save memory, whole numbers are stored as such (4 or 8 bytes per row) and texts as dictionaries per chunk.
     """
 
     def __init__(self) -> None:
         self._parts: list[pa.Array] = []
 
     def add(self, column: pa.Array, where: Place) -> None:
-        """Append texts or whole numbers, none missing; white space around a text is ignored."""
+        """Add texts or whole numbers, none missing; white space around a text is ignored."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
@@ -206,7 +204,7 @@ class Persons:
         self._parts.append(column.dictionary_encode() if numbers is None else numbers)
 
     def finish(self) -> tuple[NDArray[np.int32], int]:
-        """The person of every row, and how many there are; forgets the column."""
+        """The number of each row's person, and how many persons there are; frees the column."""
         parts, self._parts = self._parts, []
         if all(pa.types.is_integer(part.type) for part in parts):
             wide = any(part.type == pa.int64() for part in parts)
@@ -232,7 +230,7 @@ class Persons:
 
 
 def _plain_numbers(persons: pa.Array) -> pa.Array | None:
-    """Persons as numbers of 32 or 64 bits, if all are written plainly (no leading zeros), so that none merge."""
+    """Persons as integers of 32 or 64 bits, if all are integers without leading zeros (01 and 1 must not merge)."""
     if not pa.types.is_integer(persons.type) and not digits_only(persons):
         return None
     try:
@@ -241,31 +239,35 @@ def _plain_numbers(persons: pa.Array) -> pa.Array | None:
         return None
     values = numbers.to_numpy(zero_copy_only=False)
     if not pa.types.is_integer(persons.type):
-        plain = np.searchsorted(_POWERS, values, side="right") + 1
+        digits = np.searchsorted(_POWERS_OF_TEN, values, side="right") + 1
         lengths = pc.binary_length(persons).to_numpy(zero_copy_only=False)
-        if values.min() < 0 or not np.array_equal(plain, lengths):
+        if values.min() < 0 or not np.array_equal(digits, lengths):
             return None
     small = not len(values) or (values.min() >= -(2**31) and values.max() < 2**31)
     return numbers.cast(pa.int32()) if small else numbers
 
 
-def refuse_repeated(persons: NDArray[np.int32], file: str) -> None:
-    """Refuse rows of which two belong to one person."""
-    first = np.unique(persons, return_index=True)[1]
-    if len(first) < len(persons):
-        repeated = np.ones(len(persons), dtype=bool)
+def limit_rows_per_person(records: Records, persons: Persons, most: int | None, file: str) -> Records:
+    """At most `most` rows of every person, chosen at random; without a limit, two rows of one person are refused."""
+    rows, _ = persons.finish()
+    if most is not None:
+        return records.take(_sample_rows(rows, most))
+    first = np.unique(rows, return_index=True)[1]
+    if len(first) < len(rows):
+        repeated = np.ones(len(rows), dtype=bool)
         repeated[first] = False
         raise InputError(
             f"{file}: record {int(np.argmax(repeated)) + 1}: the person occurs in an earlier row as well; a"
             " record is a person: merge their rows, use the long shape, or say --rows-per-person K to keep K of"
             " them."
         )
+    return records
 
 
-def chosen_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
-    """Which rows are kept: `most` of every person at most, the first by a fresh secret order.
+def _sample_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
+    """A mask that keeps at most `most` random rows of every person: those with the lowest of fresh secret keys.
 
-    The order belongs to rows: one person more or less changes nothing for the rows of others.
+    Keys are drawn per row: one person more or less changes nothing for the rows of others.
     """
     keys = np.frombuffer(secrets.token_bytes(8 * len(persons)), dtype=np.uint64)
     order = np.lexsort((keys, persons))

@@ -1,8 +1,8 @@
-"""Text with one record per line, its items separated: FIMI files, comma-separated baskets, and two web logs of UCI.
+"""Text files with one record per line, as a column of item lists: FIMI, comma-separated baskets, two web logs of UCI.
 
-The logs are msweb (`A`, `C` and `V` lines) and msnbc (sequences); they bring a public list of items. Lines come out as
-chunks of one column of lists. Blocks of plain text are cut as arrays (`plain_cells`); a block that holds anything else
-is read line by line, which can name the line at fault.
+The logs are msweb (`A`, `C` and `V` lines) and msnbc (sequences), which include a public list of items. Blocks of
+plain text are split by array operations (`plain_cells`); any other block is split line by line, which can name the
+line at fault.
 """
 
 import csv
@@ -28,11 +28,11 @@ from dpgm.data.values import Place, numbered
 from dpgm.errors import InputError
 
 _NAME = "items"
-_MARKS = (b'"', b",", b";", b"|", b"\t")
+_LIKELY_SEPARATORS = (b'"', b",", b";", b"|", b"\t")
 _DIGITS = b"0123456789"
 _LONGEST_CELL = 131_072  # of Python's csv module
 _SEQUENCES = b"% Sequences:"
-_Cells: TypeAlias = tuple[pa.Array, NDArray[np.int64]]  # texts, and how many are in each line
+_Cells: TypeAlias = tuple[pa.Array, NDArray[np.int64]]  # the texts of all lines, and their number per line
 
 
 def line_columns(source: Input, options: ReadOptions, separator: str, *, integers: bool) -> Columns:
@@ -41,13 +41,7 @@ def line_columns(source: Input, options: ReadOptions, separator: str, *, integer
     With `integers` items are always numbers (FIMI); else they are texts, and `01` is not `1` unless
     the domain lists numbers.
     """
-    blocks = blocks_of(
-        source,
-        quoted=not integers,
-        encoding=options.encoding,
-        skip_lines=options.skip_lines,
-        comment=options.comment,
-    )
+    blocks = blocks_of(source, options, quoted=not integers)
     return _columns(source, _chunks(blocks, str(source), options, separator, integers))
 
 
@@ -60,21 +54,21 @@ def _chunks(
 ) -> Iterator[Chunk]:
     items = items_of(file, options)
     comment = None if options.comment is None else options.comment.encode()
-    marks = [mark for mark in _MARKS if mark != separator.encode()]
+    other_separators = [one for one in _LIKELY_SEPARATORS if one != separator.encode()]
     for block in blocks:
         text, rows = block.text, None
         place: Place = block.place
         if comment is not None:
-            rows, place = block.kept(lambda row: not row.startswith(comment))
+            rows, place = block.select(lambda row: not row.startswith(comment))
             text = b"".join(row + b"\n" for row in rows)
         if not text:
             continue
-        found = plain_cells(text, separator) if integers or separator != " " else None
-        if found is None:
-            found = _cells_of_rows(block.rows() if rows is None else rows, separator, block.quoted, place)
-        cells, lengths = found
+        split = plain_cells(text, separator) if integers or separator != " " else None
+        if split is None:
+            split = _cells_of_rows(block.rows() if rows is None else rows, separator, block.quoted, place)
+        cells, lengths = split
         if options.item_separator:
-            cells, lengths = _split_again(cells, lengths, options.item_separator)
+            cells, lengths = _split_cells(cells, lengths, options.item_separator)
         if lengths.max() > MAX_WIDTH:
             raise InputError(
                 f"{place(int(lengths.argmax()))}: has more than {MAX_WIDTH:,} items; correct the file."
@@ -82,7 +76,7 @@ def _chunks(
         where = place_of_item(lengths, place)
         if integers:
             cells = pa.array(parse_integers(cells, where))
-        elif options.item_separator is None and not items.integers and any(mark in text for mark in marks):
+        elif options.item_separator is None and not items.integers and any(one in text for one in other_separators):
             refuse_joined(cells, items, where)
         yield _chunk(cells, lengths, place)
 
@@ -92,9 +86,9 @@ def _chunk(cells: pa.Array, lengths: NDArray[np.int64], place: Place) -> Chunk:
 
 
 def plain_cells(text: bytes, separator: str) -> "_Cells | None":
-    r"""All cells of the text and how many are in each line; nothing if it holds quotes, or an empty cell.
+    r"""The cells of a text; None if it is not plain: with quotes, empty cells, or lines that begin with white space.
 
-    White space between cells (FIMI) must be spaces between digits.
+    Cells separated by spaces (FIMI) must consist of digits.
 
     >>> cells, lengths = plain_cells(b"a,01\n\nb\n", ",")
     >>> cells.to_pylist(), lengths.tolist()
@@ -104,9 +98,9 @@ def plain_cells(text: bytes, separator: str) -> "_Cells | None":
     if separator == " ":
         plain = not text.translate(None, _DIGITS + b" \n")
     else:
-        # A blank line is a record without items: it must hold no cell, so it may hold no white space either.
-        blank = b"\n " in text or b"\n\t" in text or text.startswith((b" ", b"\t"))
-        plain = len(mark) == 1 and not blank and not any(one in text for one in (b'"', b"\v", b"\f"))
+        # A line of white space alone is a record without items, but would be read as a cell here.
+        maybe_blank = b"\n " in text or b"\n\t" in text or text.startswith((b" ", b"\t"))
+        plain = len(mark) == 1 and not maybe_blank and not any(one in text for one in (b'"', b"\v", b"\f"))
     if not plain:
         return None
     data = np.frombuffer(text, dtype=np.uint8)
@@ -129,7 +123,7 @@ def plain_cells(text: bytes, separator: str) -> "_Cells | None":
 
 
 def _cells_of_rows(rows: list[bytes], separator: str, quoted: bool, place: Place) -> _Cells:
-    """All cells and how many are in each row, read one by one."""
+    """The cells of all rows, split row by row."""
     lists = [_cells(row, separator, quoted, at, place) for at, row in enumerate(rows)]
     lengths = np.fromiter((len(row) for row in lists), dtype=np.int64, count=len(lists))
     return pa.array([cell for row in lists for cell in row], type=pa.string()), lengths
@@ -146,8 +140,8 @@ def _cells(row: bytes, separator: str, quoted: bool, at: int, place: Place) -> l
     return cells
 
 
-def _split_again(cells: pa.Array, lengths: NDArray[np.int64], separator: str) -> _Cells:
-    """The items of cells that hold several, and how many there are in each line."""
+def _split_cells(cells: pa.Array, lengths: NDArray[np.int64], separator: str) -> _Cells:
+    """Split cells that hold several items."""
     lists = split_lists(cells, separator, lambda at: "")
     items = lists.flatten()
     rows = np.repeat(np.repeat(np.arange(len(lengths)), lengths), list_lengths(lists))
@@ -159,7 +153,7 @@ def _split_again(cells: pa.Array, lengths: NDArray[np.int64], separator: str) ->
 
 
 def looks_like_msweb(first_row: bytes) -> bool:
-    """Whether the first line is that of UCI's anonymous web data."""
+    """Whether the first line is that of UCI's "anonymous Microsoft web data"."""
     return first_row.startswith(b'I,4,"www.microsoft.com"')
 
 

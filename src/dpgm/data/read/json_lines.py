@@ -1,7 +1,7 @@
-"""JSON lines, or one JSON array: one object per row, or a bare list of items per record.
+"""JSON files (one value per line, or one array) as named columns: an object per row, or a list of items per record.
 
-The members that are read come from the options and the domain; every value is read by itself, so that a row of
-other types changes no other row.
+The options and the domain say which members are read. Every value is converted by itself, so that a row with other
+types changes no other row.
 """
 
 import json
@@ -9,24 +9,25 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from dpgm.data.domain import Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import UTF8, blocks_of
+from dpgm.data.read.lines import blocks_of
 from dpgm.data.read.opening import Input, read_all
-from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.options import UTF8, ReadOptions
 from dpgm.data.values import Place, Reader, any_type, in_column, numbered, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
-_BARE = "items"
-_ROWS = 32_768  # at a time: a short line takes a hundred times its bytes as objects
+_DEFAULT_NAME = "items"  # of a list that is not a member of an object
+_ROWS = 32_768  # per chunk: as objects, a short line takes a hundred times its bytes
 _MAX_ARRAY = 1 << 30  # bytes of one array
 _SPACE = re.compile(r"[ \t\r\n]*")
-_Row = dict[str, Any]
+_Object: TypeAlias = dict[str, Any]
+_Value: TypeAlias = _Object | list[Any]
 
 
 def _refuse(_: str) -> None:
@@ -37,9 +38,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def json_columns(source: Input, options: ReadOptions, *, array: bool = False, draft: bool = False) -> Columns:
-    """A file of JSON lines, or of one array, as named columns: those that the options and the domain name.
+    """A file of JSON lines, or of one array, as named columns: the members that the options and the domain name.
 
-    For a `draft`, members of objects or of lists beside other values are columns of a type that is not modelled.
+    For a `draft`, a member with objects, or with both lists and other values, is a column that cannot be modelled.
     """
     shape: Shape = options.stated_shape or "basket"
     members: dict[str, Reader] = {}
@@ -47,12 +48,12 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False, dr
     if options.person is not None:
         members[options.person] = object_texts
     if shape == "basket":
-        lists = (options.item or _BARE,)
+        lists = (options.item or _DEFAULT_NAME,)
         members[lists[0]] = object_lists
     elif shape == "long":
         members |= {name: object_texts for name in (options.item, options.count) if name is not None}
         if options.item is not None:
-            members[options.item] = _scalars_or_lists if options.item_separator is None else _texts_to_cut
+            members[options.item] = _scalars_or_lists if options.item_separator is None else _texts_to_split
     else:
         domain = options.public_domain
         if domain is None:
@@ -66,7 +67,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool = False, dr
                 members[field.name] = object_lists if isinstance(field, (ItemSet, Image)) else object_texts
     if draft:
         members = {name: any_type(read) for name, read in members.items()}
-    chunks = _chunks(source, json_rows(source, options.encoding, array=array), options, shape, members)
+    chunks = _chunks(source, json_rows(source, options, array=array), options, shape, members)
     return Columns(str(source), tuple(members), lists, chunks, shape=shape)
 
 
@@ -84,8 +85,8 @@ def _scalars_or_lists(values: Sequence[Any], where: Place) -> Any:
     return object_texts(values, where)
 
 
-def _texts_to_cut(values: Sequence[Any], where: Place) -> Any:
-    """The items of the long shape, several in a text; a list beside them would change the type of the whole column."""
+def _texts_to_split(values: Sequence[Any], where: Place) -> Any:
+    """The items of the long shape, several per text; a list among them would change the type of the whole column."""
     for row, value in enumerate(values):
         if isinstance(value, list):
             raise InputError(
@@ -94,10 +95,10 @@ def _texts_to_cut(values: Sequence[Any], where: Place) -> Any:
     return _scalars_or_lists(values, where)
 
 
-def json_rows(source: Input, encoding: str, *, array: bool) -> Iterator[tuple[list[_Row | list[Any]], Place]]:
-    """The objects and lists of a file, some at a time, and the place of each."""
+def json_rows(source: Input, options: ReadOptions, *, array: bool) -> Iterator[tuple[list[_Value], Place]]:
+    """The objects and lists of a file, `_ROWS` at a time, and the place of each."""
     what, kind = ("file", "element") if array else ("line", "line")
-    values = _elements(source, encoding) if array else _lines(source, encoding)
+    values = _elements(source, options.encoding) if array else _lines(source, options)
     while piece := list(islice(values, _ROWS)):
         place = numbered(f"{source}: {kind}", [number for number, _ in piece])
         rows = [value for _, value in piece]
@@ -107,9 +108,9 @@ def json_rows(source: Input, encoding: str, *, array: bool) -> Iterator[tuple[li
         yield rows, place
 
 
-def _lines(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
+def _lines(source: Input, options: ReadOptions) -> Iterator[tuple[int, Any]]:
     """The number and the value of every line."""
-    for block in blocks_of(source, quoted=False, encoding=encoding):
+    for block in blocks_of(source, options, quoted=False):
         for number, line in enumerate(block.rows(), start=block.first_line):
             if line.strip():
                 try:
@@ -121,7 +122,7 @@ def _lines(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
 
 
 def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
-    """The number and the value of every element of one JSON array; the text is held whole, the objects are not."""
+    """The number and the value of every element of one JSON array; only the text is in memory as a whole."""
     fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
     try:
         text = read_all(source, _MAX_ARRAY).decode("utf-8-sig" if encoding == UTF8 else encoding)
@@ -154,15 +155,15 @@ def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
 
 def _chunks(
     source: Input,
-    pieces: Iterator[tuple[list[_Row | list[Any]], Place]],
+    pieces: Iterator[tuple[list[_Value], Place]],
     options: ReadOptions,
     shape: Shape,
     members: dict[str, Reader],
 ) -> Iterator[Chunk]:
     unseen, field = set(members), options.item_set
-    make = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object
+    as_object = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object
     for rows, place in pieces:
-        objects = [make(row, place, at) for at, row in enumerate(rows)]
+        objects = [as_object(row, place, at) for at, row in enumerate(rows)]
         if unseen:
             unseen -= {name for row in objects for name in row}
         columns = {
@@ -175,15 +176,15 @@ def _chunks(
         )
 
 
-def _object(row: _Row | list[Any], place: Place, at: int) -> _Row:
+def _object(row: _Value, place: Place, at: int) -> _Object:
     if isinstance(row, list):
         raise InputError(f"{place(at)}: is a list where an object is expected; correct the line.")
     return row
 
 
-def _basket(options: ReadOptions, named: str | None, row: _Row | list[Any], place: Place, at: int) -> _Row:
-    """A row with its list of items under the expected name: the member of that name, or its only list."""
-    target = options.item or _BARE
+def _basket(options: ReadOptions, field: str | None, row: _Value, place: Place, at: int) -> _Object:
+    """A row with its list of items under the expected name: the member called as the field, or the only list."""
+    target = options.item or _DEFAULT_NAME
     if isinstance(row, list):
         return {target: row}
     if options.item is not None:
@@ -191,7 +192,7 @@ def _basket(options: ReadOptions, named: str | None, row: _Row | list[Any], plac
             raise InputError(f"{place(at)}: has no member {options.item!r}; correct the line, or --item.")
         return row
     lists = [name for name, value in row.items() if isinstance(value, list)]
-    name = named if named in row else lists[0] if len(lists) == 1 else None
+    name = field if field in row else lists[0] if len(lists) == 1 else None
     if name is None:
         raise InputError(f"{place(at)}: which member holds the list of items? Say so with --item NAME.")
     person = {} if options.person is None else {options.person: row.get(options.person)}

@@ -1,9 +1,7 @@
-"""Text in blocks of whole lines: UTF-8 checked, line ends made one, quoted line breaks respected, lengths capped.
+"""Text files as blocks of whole lines: UTF-8 checked, line ends unified, quoted line breaks respected, lengths limited.
 
-Every text format reads through here, so that a fault is named by its line and never by its content, and memory
-stays that of a few blocks for any file. Text in another encoding is turned into UTF-8 as it is read; only
-encodings in which a character has the same meaning at any position: with the others, such as those that shift between
-alphabets, one row could change how the next is read.
+Every text format is read through `blocks_of`, so that errors name a line and never its content, and so that memory
+is that of a few blocks for a file of any size. Text in another encoding is converted to UTF-8 while it is read.
 """
 
 import codecs
@@ -18,27 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.read.opening import Input, open_bytes
+from dpgm.data.read.options import UTF8, ReadOptions
 from dpgm.data.values import Place
-from dpgm.errors import InputError, UsageError
+from dpgm.errors import InputError
 
 BLOCK = 4 << 20
 MAX_LINE = 32 << 20
-MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
-UTF8 = "utf-8"
-ENCODINGS = (
-    *(UTF8, "utf-16", "utf-16-le", "utf-16-be", "ascii", "latin-1"),
-    *(f"iso-8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16)),
-    *(f"cp{page}" for page in (437, 850, 852, 866, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
-    *("mac-roman", "koi8-r", "koi8-u", "gbk", "gb18030", "big5", "shift-jis", "cp932", "euc-jp", "euc-kr", "cp949"),
-)
-_KNOWN = {codecs.lookup(name).name: name for name in ENCODINGS}
+_DEFAULTS = ReadOptions()
 
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Whole lines, each ended by a newline; `first_line` is the number of the first in the file."""
+    """Whole lines, each ended by a newline; `first_line` is the line number of the first one in the file."""
 
     text: bytes
     first_line: int
@@ -47,84 +39,86 @@ class TextBlock:
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
-        """Where every row ends: its newline, outside of quotes."""
+        """Where every row ends: the position of its newline, which is outside of quotes."""
         return _row_ends(np.frombuffer(self.text, dtype=np.uint8), self.quoted)
 
     def rows(self, first: int = 0, stop: int | None = None) -> list[bytes]:
-        """The rows, or those from `first` to before `stop`, without their newlines."""
+        """The rows from `first` up to but excluding `stop`, without their newlines."""
         ends = self.ends[first:stop]
         starts = [int(self.ends[first - 1]) + 1 if first else 0, *(ends[:-1] + 1).tolist()]
         return [self.text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
 
-    def kept(self, keep: Callable[[bytes], bool]) -> tuple[list[bytes], Place]:
-        """The rows to keep, and the place of each."""
+    def select(self, condition: Callable[[bytes], bool]) -> tuple[list[bytes], Place]:
+        """The rows that meet a condition, and the place of each."""
         rows = self.rows()
-        kept = [at for at, row in enumerate(rows) if keep(row)]
-        return [rows[at] for at in kept], lambda row: self.place(kept[row])
+        selected = [at for at, row in enumerate(rows) if condition(row)]
+        return [rows[at] for at in selected], lambda row: self.place(selected[row])
 
     def line_of(self, row: int) -> int:
-        """The line in the file at which a row starts."""
+        """The line number in the file at which a row starts."""
         start = int(self.ends[row - 1]) + 1 if row else 0
         return self.first_line + self.text.count(b"\n", 0, start)
 
     def place(self, row: int) -> str:
-        """Where a row is, for a message."""
+        """The file and line of a row, for a message."""
         return f"{self.file}: line {self.line_of(row)}"
 
 
+def _outside_quotes(data: NDArray[np.uint8], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the sorted positions that have an even number of quotation marks before them."""
+    quotes = np.flatnonzero(data == _QUOTE)
+    return positions[np.searchsorted(quotes, positions) % 2 == 0] if len(quotes) else positions
+
+
 def _row_ends(data: NDArray[np.uint8], quoted: bool) -> NDArray[np.int64]:
-    ends = np.flatnonzero(data == _NEWLINE)
-    if quoted:
-        quotes = np.flatnonzero(data == _QUOTE)
-        if len(quotes):
-            ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
-    return ends
+    newlines = np.flatnonzero(data == _NEWLINE)
+    return _outside_quotes(data, newlines) if quoted else newlines
 
 
-def _one_line_end(data: bytes, quoted: bool) -> bytes:
-    """Windows and old Mac line ends become newlines, except within quotes."""
+def _unify_line_ends(data: bytes, quoted: bool) -> bytes:
+    """Turn Windows and old Mac line ends into newlines, except within quotes."""
     if b"\r" not in data:
         return data
     if not quoted or b'"' not in data:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     array = np.frombuffer(data, dtype=np.uint8).copy()
-    returns = np.flatnonzero(array == _RETURN)
-    outside = returns[np.searchsorted(np.flatnonzero(array == _QUOTE), returns) % 2 == 0]
-    before_newline = outside[
-        (outside + 1 < len(array)) & (array[np.minimum(outside + 1, len(array) - 1)] == _NEWLINE)
-    ]
-    array[outside] = _NEWLINE
-    return np.delete(array, before_newline).tobytes()
+    returns = _outside_quotes(array, np.flatnonzero(array == _RETURN))
+    following = array[np.minimum(returns + 1, len(array) - 1)]
+    array[returns] = _NEWLINE
+    return np.delete(array, returns[following == _NEWLINE]).tobytes()
 
 
-def _comment_lines(comment: str) -> re.Pattern[bytes]:
-    """What starts like a comment line, up to the end of that line."""
-    return re.compile(rb"(?:\A|(?<=[\r\n]))(?:%b)?%b[^\r\n]*" % (MARK, re.escape(comment.encode())))
+def _comment_pattern(comment: str) -> re.Pattern[bytes]:
+    """Matches a line that starts with the comment text, up to the end of that line."""
+    return re.compile(rb"(?:\A|(?<=[\r\n]))(?:%b)?%b[^\r\n]*" % (BYTE_ORDER_MARK, re.escape(comment.encode())))
 
 
-def _without_marks_in_comments(data: bytes, commented: re.Pattern[bytes]) -> bytes:
-    """Text with apostrophes for the quotation marks of comments; it begins where a row does.
+def _without_quotes_in_comments(data: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """Replace the quotation marks of comment lines by apostrophes; `data` begins at the start of a row.
 
-    A mark in a comment opens no cell: the rows from there to the next mark would go with the comment.
+    Otherwise a single quotation mark in a comment would open a quoted cell, and the rows up to the next quotation mark
+    would be dropped with the comment.
     """
     pieces, at, quotes = [], 0, 0
-    for match in commented.finditer(data):
+    for match in pattern.finditer(data):
         quotes += data.count(b'"', at, match.start())
-        line = match[0].replace(b'"', b"'") if quotes % 2 == 0 else match[0]  # else it is part of a quoted cell
+        inside_cell = quotes % 2 == 1  # then the line is part of a quoted cell and no comment
+        line = match[0] if inside_cell else match[0].replace(b'"', b"'")
         quotes += line.count(b'"')
         pieces += [data[at : match.start()], line]
         at = match.end()
     return b"".join([*pieces, data[at:]]) if pieces else data
 
 
-def _without_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
-    """Text without a byte order mark at the start of a row, be it the first one or any other."""
-    if MARK not in text:
+def _without_byte_order_marks(text: bytes, ends: NDArray[np.int64]) -> bytes:
+    """Remove the byte order mark at the start of any row: files that were joined have several."""
+    if BYTE_ORDER_MARK not in text:
         return text
-    data = np.frombuffer(text + b"\n\n", dtype=np.uint8)
+    data = np.frombuffer(text + b"\n\n", dtype=np.uint8)  # so that three bytes follow every start
     starts = np.concatenate(([0], ends[:-1] + 1))
-    marked = starts[(data[starts] == MARK[0]) & (data[starts + 1] == MARK[1]) & (data[starts + 2] == MARK[2])]
-    return np.delete(data[:-2], (marked[:, None] + np.arange(len(MARK))).ravel()).tobytes()
+    first_bytes = starts[:, None] + np.arange(len(BYTE_ORDER_MARK))
+    marked = (data[first_bytes] == np.frombuffer(BYTE_ORDER_MARK, dtype=np.uint8)).all(axis=1)
+    return np.delete(data[:-2], first_bytes[marked].ravel()).tobytes()
 
 
 def _check_text(text: bytes, first_line: int, file: str) -> None:
@@ -142,36 +136,34 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         ) from None
 
 
-def blocks_of(
-    source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0, comment: str | None = None
-) -> Iterator[TextBlock]:
+def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) -> Iterator[TextBlock]:
     """The text of an input in blocks of whole rows; with `quoted`, a line break within double quotes ends no row.
 
-    The first `skip_lines` lines are left out; lines keep their numbers in messages. A line that starts with `comment`
-    where a row does is a row, whatever quotation marks it holds.
+    Of the options, `encoding`, `skip_lines` and `comment` matter here. Skipped lines still count in the line numbers
+    of messages. Comment lines are rows of their own: the quotation marks in them open no quoted cell.
     """
-    file, carry, first_line = str(source), b"", 1 + skip_lines
-    commented = _comment_lines(comment) if comment is not None and quoted else None
+    file, carry, first_line = str(source), b"", 1 + options.skip_lines
+    comments = _comment_pattern(options.comment) if options.comment is not None and quoted else None
     with open_bytes(source) as stream:
-        pieces: Iterator[bytes] = filter(None, _as_utf8(stream, encoding, file))
-        if skip_lines:
-            pieces = filter(None, chain([_below(pieces, skip_lines, file)], pieces))
-        for raw in chain(pieces, [b""]):  # the last is the end
+        pieces: Iterator[bytes] = filter(None, _as_utf8(stream, options.encoding, file))
+        if options.skip_lines:
+            pieces = filter(None, chain([_after_lines(pieces, options.skip_lines, file)], pieces))
+        for raw in chain(pieces, [b""]):  # the empty piece marks the end
             data = carry + raw
             if not raw and data and data[-1:] not in (b"\n", b"\r"):
                 data += b"\n"
             pending = b""
-            if raw and data.endswith(b"\r"):  # its newline may come with the next block
+            if raw and data.endswith(b"\r"):  # its newline may come with the next piece
                 data, pending = data[:-1], b"\r"
-            if commented is not None:
-                data = _without_marks_in_comments(data, commented)
-            data = _one_line_end(data, quoted)
+            if comments is not None:
+                data = _without_quotes_in_comments(data, comments)
+            data = _unify_line_ends(data, quoted)
             ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
             cut = int(ends[-1]) + 1 if len(ends) else 0
             text, carry = data[:cut], data[cut:] + pending
             if text:
                 _check_text(text, first_line, file)
-                text = _without_marks(text, ends)
+                text = _without_byte_order_marks(text, ends)
                 yield TextBlock(text, first_line, file, quoted)
                 first_line += text.count(b"\n")
             if not raw and carry:
@@ -187,7 +179,7 @@ def blocks_of(
 
 
 def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
-    """The text of a stream as UTF-8, piece by piece."""
+    """The text of a stream converted to UTF-8, piece by piece."""
     decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
     for at, raw in enumerate(chain(iter(partial(stream.read, BLOCK), b""), [b""])):
         if encoding == UTF8:
@@ -206,12 +198,12 @@ def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
         yield text
 
 
-def _below(pieces: Iterator[bytes], count: int, file: str) -> bytes:
-    """The text below the first `count` lines, in the piece in which they end."""
+def _after_lines(pieces: Iterator[bytes], count: int, file: str) -> bytes:
+    """Skip the first `count` lines; returns the rest of the piece in which they end."""
     data, at, left = b"", 0, count
     for piece in chain(pieces, [b""]):
         data, at = data[at:] + piece, 0
-        # A line end at the end of a piece may go on in the next.
+        # A carriage return at the end of a piece may be followed by a newline in the next.
         while left and (end := _LINE_END.search(data, at)) and (end.end() < len(data) or not piece):
             at, left = end.end(), left - 1
         if not left or not piece or len(data) - at > MAX_LINE:
@@ -221,26 +213,9 @@ def _below(pieces: Iterator[bytes], count: int, file: str) -> bytes:
     return data[at:]
 
 
-def first_block(
-    source: Input, *, quoted: bool, encoding: str = UTF8, skip_lines: int = 0, comment: str | None = None
-) -> TextBlock:
-    """The first block alone, to see what the file holds."""
-    blocks = blocks_of(source, quoted=quoted, encoding=encoding, skip_lines=skip_lines, comment=comment)
-    block = next(blocks, None)
+def first_block(source: Input, options: ReadOptions, *, quoted: bool) -> TextBlock:
+    """The first block, for inspection."""
+    block = next(blocks_of(source, options, quoted=quoted), None)
     if block is None:
         raise InputError(f"{source}: the file is empty; give a file with records.")
     return block
-
-
-def checked_encoding(name: str) -> str:
-    """The encoding by the name used here, from any spelling of it.
-
-    >>> checked_encoding("Windows-1252"), checked_encoding("UTF8")
-    ('cp1252', 'utf-8')
-    """
-    try:
-        return _KNOWN[codecs.lookup(name).name]
-    except (LookupError, KeyError, ValueError):
-        raise UsageError(
-            f"`encoding` must be one of {', '.join(ENCODINGS)}; save the file as UTF-8 if it is another."
-        ) from None

@@ -1,8 +1,8 @@
-"""Opening an input: what it is, what is inside, and limits on what it may unpack to.
+"""Opening data files: plain or compressed files, members of zip archives, sheets of workbooks, and pipes.
 
-Data from a pipe are kept in a private temporary file: readers open a file more than once (to look at its header, then
-at its rows), which a pipe does not allow. That file has no name that others could open, belongs to the owner alone, and
-goes with the process, however that ends.
+Compressed data may unpack to a limited size only. Data from a pipe are copied to a temporary file, since readers open a
+file more than once (first for its header, then for its rows). That file has no name that others could open, belongs to
+the owner alone, and disappears when the process ends, however that happens.
 """
 
 import gzip
@@ -21,23 +21,23 @@ from typing import IO, Any
 
 from dpgm.errors import InputError, ResourceError
 
-# Text compresses some ten times; far more than this, and large, is a bomb. What is unpacked is held against the packed
-# bytes read so far and not against the whole file, so that a bomb ends after this much, however large its file is.
+# Text compresses about ten times; a large file that compresses more than this is taken for a decompression bomb. The
+# ratio is that of the bytes read so far, not of the whole file, so that a bomb is stopped early however large it is.
 MAX_RATIO = 200
 RATIO_FROM = 16 << 20
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
-_HEAD = 1 << 16  # bytes by which a format is told
+_HEAD = 1 << 16  # bytes from which a format is detected
 _MAGIC = ((b"PAR1", ".parquet"), (b"PK\x03\x04", ".xlsx"), (b"\x93NUMPY", ".npy"))
-_HANDLES = "/proc/self/fd"  # where Linux shows open files, those without a name as well
+_OPEN_FILES = "/proc/self/fd"  # where Linux lists open files, also those without a name
 
 
 @dataclass(frozen=True)
 class Input:
-    """A path, and the member of it if it is a zip archive, or the sheet of a workbook.
+    """A file to read: its path, and the member if it is a zip archive or the sheet if it is a workbook.
 
-    Of data from a pipe it is the path of a copy, for as long as this value lives: `label` is how messages call them,
-    and the ending of `alias` tells the format, if it has one.
+    Data from a pipe are a temporary `copy`, which lives as long as this value; `label` is its name in messages, and the
+    ending of `alias` says its format, if known.
     """
 
     path: Path
@@ -59,30 +59,34 @@ class Input:
 
     @property
     def name(self) -> str:
-        """The name whose ending tells the format."""
+        """The file name whose ending says the format."""
         return self.alias or os.path.basename(self.member or self.path)
 
     def refuse_member(self, what: str) -> None:
-        """Refuse a member of an archive, for formats of which any part may be asked for."""
+        """Refuse a member of an archive, for formats that need random access."""
         if self.member is not None:
             raise InputError(f"{self}: {what} are read from the disk; unpack the archive first.")
 
 
 def spooled(
-    stream: IO[bytes], label: str, *, look: bool = False, folder: str | os.PathLike[str] | None = None
+    stream: IO[bytes],
+    label: str,
+    *,
+    detect_format: bool = False,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Input:
-    """All bytes of a stream in a file that only this process can open.
+    """Copy all bytes of a stream to a file that only this process can open.
 
     Args:
         stream: read to its end.
-        label: how messages call it, such as `stdin`.
-        look: find out the format from the first bytes: for a curator who looks at the data, never for a fit.
-        folder: where the file is kept; by default that of temporary files.
+        label: its name in messages, such as `stdin`.
+        detect_format: detect the format from the first bytes. For inspection and evaluation; never for a fit.
+        folder: the folder of the file; by default that of temporary files.
 
     Raises:
-        InputError: the stream holds nothing.
+        InputError: the stream is empty.
     """
-    make = tempfile.TemporaryFile if os.path.isdir(_HANDLES) else tempfile.NamedTemporaryFile
+    make = tempfile.TemporaryFile if os.path.isdir(_OPEN_FILES) else tempfile.NamedTemporaryFile
     file: Any = make(dir=folder)  # mode 0600; removed when it is closed
     try:
         shutil.copyfileobj(stream, file, 1 << 20)
@@ -90,8 +94,8 @@ def spooled(
         if not file.tell():
             raise InputError(f"{label}: holds nothing; pipe a file with records into the command.")
         file.seek(0)
-        alias = label + (_ending_of(file.read(_HEAD), label) if look else "")
-        path = file.name if isinstance(file.name, str) else f"{_HANDLES}/{file.fileno()}"
+        alias = label + (_ending_of(file.read(_HEAD), label) if detect_format else "")
+        path = file.name if isinstance(file.name, str) else f"{_OPEN_FILES}/{file.fileno()}"
         return Input(Path(path), label=label, alias=alias, copy=file)
     except BaseException:
         file.close()
@@ -99,7 +103,7 @@ def spooled(
 
 
 def _ending_of(head: bytes, label: str) -> str:
-    """The ending that a file would have which begins like this.
+    """The usual file ending of data that begin like this.
 
     >>> _ending_of(b"age,sex", "stdin"), _ending_of(b'{"age": 5}', "stdin"), _ending_of(b"[[1, 2],", "stdin")
     ('.csv', '.jsonl', '.json')
@@ -119,7 +123,7 @@ def _ending_of(head: bytes, label: str) -> str:
 
 
 def check_regular(path: Path) -> int:
-    """The size of a file that is there, is a plain file and is not empty."""
+    """The size of a file; refuses one that does not exist, is not a regular file, is empty or cannot be read."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -138,7 +142,7 @@ def check_regular(path: Path) -> int:
 
 
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
-    """The file, and the member of a zip archive or sheet of a workbook to read (`archive.zip::member` says it, too)."""
+    """The file to read, with a member of a zip archive or a sheet; `archive.zip::member` names a member as well."""
     if isinstance(path, Input):
         return path
     text = os.fspath(path)
@@ -176,7 +180,7 @@ def _choose_member(file: Path, member: str | None) -> str:
 
 
 def zip_members(path: Path, fault: str) -> list[zipfile.ZipInfo]:
-    """What a zip file claims to hold; `fault` is the message if it cannot be opened."""
+    """The members that a zip file lists; `fault` is the message if it cannot be opened."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()
@@ -184,12 +188,15 @@ def zip_members(path: Path, fault: str) -> list[zipfile.ZipInfo]:
         raise InputError(fault) from None
 
 
-class _Guarded(io.RawIOBase):
-    """A stream of unpacked bytes that ends in a plain sentence where the file is damaged or unpacks to too much."""
+class _GuardedStream(io.RawIOBase):
+    """A stream of unpacked bytes that raises an `InputError` if the file is damaged or unpacks to too much.
 
-    def __init__(self, stream: IO[bytes], source: Input, packed: Callable[[], int]) -> None:
-        self._stream, self._source, self._packed = stream, source, packed  # packed bytes read so far
-        self._given = 0
+    `packed_size` returns how many packed bytes were read so far.
+    """
+
+    def __init__(self, stream: IO[bytes], source: Input, packed_size: Callable[[], int]) -> None:
+        self._stream, self._source, self._packed_size = stream, source, packed_size
+        self._unpacked_size = 0
 
     def readable(self) -> bool:
         return True
@@ -203,8 +210,8 @@ class _Guarded(io.RawIOBase):
             raise InputError(
                 f"{self._source}: cannot be read to its end; check the disk or get it again."
             ) from None
-        self._given += len(data)
-        if self._given > RATIO_FROM and self._given > MAX_RATIO * max(1, self._packed()):
+        self._unpacked_size += len(data)
+        if self._unpacked_size > max(RATIO_FROM, MAX_RATIO * max(1, self._packed_size())):
             raise InputError(
                 f"{self._source}: unpacks to over {MAX_RATIO} times its size; unpack it yourself if you trust it."
             )
@@ -229,7 +236,7 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
         if source.name.lower().endswith(".gz"):
             unpacking: Any = gzip.GzipFile(fileobj=stream)
             stream = stack.enter_context(unpacking)
-        guarded = _Guarded(stream, source, lambda: raw.tell() - start)
+        guarded = _GuardedStream(stream, source, lambda: raw.tell() - start)
         yield io.BufferedReader(guarded, 1 << 20)
         if os.fstat(raw.fileno()).st_size != size:
             raise InputError(f"{source}: the file changed while it was read; run again when it is complete.")

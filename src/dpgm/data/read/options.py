@@ -1,8 +1,9 @@
-"""How a file is to be read: one frozen value, from the command line to the readers.
+"""The options that say how a file is read, as one frozen value that goes from the command line to the readers.
 
 What a row is read as depends on that row, the domain and these options, and on nothing else.
 """
 
+import codecs
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +14,23 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.read.gathering import Room
-from dpgm.data.read.lines import UTF8, checked_encoding
+from dpgm.data.read.gathering import MemoryLimit
 from dpgm.data.values import NumberStyle, checked_style
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
-MOST_SKIPPED = 10_000  # lines above a header
-MOST_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
-
+_MAX_SKIPPED_LINES = 10_000
+_MAX_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
+UTF8 = "utf-8"
+# Only encodings in which bytes mean the same at any position: in those that shift between alphabets, one row could
+# change how the next is read.
+_ENCODINGS = (
+    *(UTF8, "utf-16", "utf-16-le", "utf-16-be", "ascii", "latin-1"),
+    *(f"iso-8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16)),
+    *(f"cp{page}" for page in (437, 850, 852, 866, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
+    *("mac-roman", "koi8-r", "koi8-u", "gbk", "gb18030", "big5", "shift-jis", "cp932", "euc-jp", "euc-kr", "cp949"),
+)
+_ENCODING_OF_CODEC = {codecs.lookup(name).name: name for name in _ENCODINGS}
 NEEDS_DOMAIN = (
     "the set of items must be public, and reading it from the file would tell about the people in it; either pass"
     " --discover (discover=True) to find privately the items that many people hold, or give --domain FILE (domain=)"
@@ -35,40 +44,40 @@ class ReadOptions:
     r"""How a file is read. What is not stated is taken from the format, the header or the schema, never from rows.
 
     Attributes:
-        domain: The public domain: a `Domain`, a mapping, or the YAML or JSON file of it.
+        domain: The public domain: a `Domain`, a mapping, or the path of a YAML or JSON file.
         assume_public_items: Declare that the set of items occurring in the file is public knowledge.
         assume_public_domain: Declare that a domain that `inspect` drafted from the data is public knowledge.
-        discover: Find items privately when a generator is fitted, instead of listing them; of a table without a domain
-            (Parquet), the names and types of columns are taken from the schema, and all else is found privately.
-        format: Only where the ending does not tell: `parquet`, `csv`, `tsv`, `jsonl`, `json`, `xlsx`, `fimi`, `npz`,
-            `npy`, `idx`, `msweb` or `msnbc`.
+        discover: Find items privately when a generator is fitted, instead of listing them. For a Parquet table without
+            a domain, names and types of columns are taken from the schema, and all else is found privately.
+        format: Needed only where the file's ending does not say it: `parquet`, `csv`, `tsv`, `jsonl`, `json`, `xlsx`,
+            `fimi`, `npz`, `npy`, `idx`, `msweb` or `msnbc`.
         shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
             column per field, or one 0/1 column per item).
-        person: The column of persons. In the long shape their rows are grouped; in the others it must be distinct.
-        rows_per_person: Rows that a person keeps at most, by a fresh secret choice, where every row is a record and
-            `person` is named: the fit then protects the person with all of them.
+        person: The column of persons. In the long shape, rows are grouped by it; in the others, its values must differ.
+        rows_per_person: Where every row is a record and `person` is given: keep at most this many rows per person,
+            chosen at random in secret. The fit then protects persons with all their rows.
         item: The column of items (long) or of lists of items (basket).
-        count: In the long shape, a column of counts: 0 means that the item is not there.
-        threshold: For numbers where 0 and 1 are expected: above it means present (idx images: 127).
-        labels: For idx images, the idx file of their labels; they become a field named `label`.
+        count: In the long shape, a column of counts: 0 means that the person does not have the item.
+        threshold: Where 0 and 1 are expected: numbers above it mean present (default for idx images: 127).
+        labels: For idx images, the idx file of their labels, which become a field named `label`.
         member: The file to read within a .zip, or the sheet of a workbook.
-        separator: The character between cells (by default the comma, in .tsv the tab, or the one that the header
-            line is written with).
-        item_separator: The text between the items of one cell, such as `;` in `bread; milk`. The empty text says
-            that a cell is one item whatever it holds.
-        header: Whether the first line names the columns. Not needed where the line holds all the names that the
+        separator: The character between cells (default: the one that the header line uses; else the comma, in .tsv
+            files the tab).
+        item_separator: The text between the items of one cell, such as `;` in `bread; milk`. With the empty text
+            every cell is one item, whatever it contains.
+        header: Whether the first line names the columns. Not needed where that line contains all names that the
             domain or the other options give.
         missing: Texts that stand for a missing value, besides the empty cell.
-        comment: Lines that start with this text are left out.
-        skip_lines: Lines at the top of a text file or sheet that are left out, such as a title above the header.
-        encoding: The encoding of a text file, such as `cp1252` or `utf-16` (by default UTF-8).
+        comment: Lines that start with this text are ignored.
+        skip_lines: How many lines to ignore at the top of a text file or sheet, such as a title above the header.
+        encoding: The encoding of a text file, such as `cp1252` or `utf-16` (default: UTF-8).
         decimal: The decimal mark of numbers in text files: the point, or the comma.
-        thousands: The mark between thousands of numbers in text files, such as `.`, `,` or a space.
-        strip_from_numbers: Texts that stand before or after numbers in text files and are left out, such as `€`, `%`.
-        strip_suffix: Taken off the end of category values, such as a dot.
-        memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a file
-            that has no name and goes with the process, and are read from there.
-        cache: The folder of that file; by default that of temporary files.
+        thousands: The thousands separator of numbers in text files, such as `.`, `,` or a space.
+        strip_from_numbers: Texts to remove before or after numbers in text files, such as `€` or `%`.
+        strip_suffix: Text to remove from the end of category values, such as a dot.
+        memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a nameless
+            temporary file.
+        cache: The folder of that file (default: the folder of temporary files).
 
     >>> ReadOptions(person="who", item="what").stated_shape
     'long'
@@ -114,15 +123,15 @@ class ReadOptions:
             format_of("", self.format)
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
-        object.__setattr__(self, "encoding", checked_encoding(self.encoding))
+        object.__setattr__(self, "encoding", _canonical_encoding(self.encoding))
         style = checked_style(self.decimal, self.thousands, self.strip_from_numbers)
         object.__setattr__(self, "strip_from_numbers", style.signs)
-        validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=MOST_SKIPPED)
+        validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=_MAX_SKIPPED_LINES)
         if self.threshold is not None:
             validation.finite(threshold=self.threshold)
         if self.comment is not None and (not self.comment or set(self.comment) & set('"\n\r')):
             raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
-        Room.within(self.memory)  # refuses what is not a size
+        MemoryLimit.for_rows(self.memory)  # refuses what is not a size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()
@@ -130,7 +139,7 @@ class ReadOptions:
     def _check_rows_per_person(self) -> None:
         if self.rows_per_person is None:
             return
-        validation.whole(rows_per_person=self.rows_per_person, at_least=1, at_most=MOST_ROWS_PER_PERSON)
+        validation.whole(rows_per_person=self.rows_per_person, at_least=1, at_most=_MAX_ROWS_PER_PERSON)
         if self.person is None:
             raise UsageError("`rows_per_person` needs `person`: the column that says whose row it is.")
         if self.stated_shape == "long":
@@ -152,23 +161,23 @@ class ReadOptions:
         return NumberStyle(self.decimal, self.thousands, tuple(self.strip_from_numbers))
 
     @property
-    def room(self) -> Room:
-        """How much memory rows may take, and where the others go."""
-        return Room.within(self.memory, self.cache)
+    def memory_limit(self) -> MemoryLimit:
+        """How much memory rows may take, and where further rows are stored."""
+        return MemoryLimit.for_rows(self.memory, self.cache)
 
     @property
     def item_set(self) -> ItemSet | Image | None:
-        """The only field of the domain, where that is an item set or an image."""
+        """The only field of the domain, if that is an item set or an image."""
         return None if self.public_domain is None else self.public_domain.item_set
 
     @cached_property
     def table_domain(self) -> Domain | None:
-        """The domain where it has several fields, or one that is not an item set: a table."""
+        """The domain if it describes a table: several fields, or one that is not an item set."""
         return self.public_domain if self.item_set is None else None
 
     @property
     def stated_shape(self) -> Shape | None:
-        """The shape that the options and the domain say, if they say one."""
+        """The shape that the options and the domain imply, if any."""
         if self.shape is not None:
             return self.shape  # type: ignore[return-value]
         if self.person is not None and self.item is not None:
@@ -184,7 +193,7 @@ class ReadOptions:
         return tuple(dict.fromkeys(named))
 
     def columns_to_read(self, names: Sequence[str], lists: Sequence[str] = ()) -> list[str]:
-        """Which of a file's columns will be looked at, of which some hold `lists`; the others need not be unpacked."""
+        """The columns of a file that will be used; the others need not be unpacked. `lists` are its list columns."""
         needed = {self.person, self.item, self.count}
         if self.table_domain is not None:
             needed |= {field.name for field in self.table_domain.fields}
@@ -228,5 +237,19 @@ class ReadKeywords(TypedDict, total=False):
 
 
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:
-    """The options given, with the keywords given besides them."""
+    """The options, with the fields replaced that are given as keywords."""
     return ReadOptions(**keywords) if options is None else replace(options, **keywords)
+
+
+def _canonical_encoding(name: str) -> str:
+    """The name of an encoding as used here, from any spelling.
+
+    >>> _canonical_encoding("Windows-1252"), _canonical_encoding("UTF8")
+    ('cp1252', 'utf-8')
+    """
+    try:
+        return _ENCODING_OF_CODEC[codecs.lookup(name).name]
+    except (LookupError, ValueError):
+        raise UsageError(
+            f"`encoding` must be one of {', '.join(_ENCODINGS)}; save the file as UTF-8 if it is another."
+        ) from None

@@ -1,4 +1,4 @@
-"""Parquet files as named columns, streamed; what the footer claims is checked before anything is unpacked."""
+"""Parquet files as named columns, read in batches; the footer is checked before any data are unpacked."""
 
 import os
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import is_text, numbered
 from dpgm.errors import InputError, ResourceError
 
-_BATCH, _SMALL_BATCH = 65_536, 8_192  # rows at once; where memory is limited
+_BATCH, _SMALL_BATCH = 65_536, 8_192  # rows; the small batch is for limited memory
 _MAX_ROWS = 2**40
 _MAX_UNPACKED = 1 << 38
 _MAX_RATIO = 2000
 _RATIO_FROM = 4 << 30
-_MANY_VALUES = 50_000_000  # of one column: repeated values take next to no space in the file
-_MAX_TEXT = 1 << 30  # bytes of text in one batch: long texts repeat by number in the file
+_MANY_VALUES = 50_000_000  # in one column; repeated values take next to no space in the file
+_MAX_TEXT = 1 << 30  # bytes of text in one batch; a repeated long text is stored once in the file
 
 
 def row_groups(source: Input) -> list[int]:
@@ -46,14 +46,14 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
     names = tuple(field.name for field in schema if not is_nested(field.type))
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    # Flat columns of texts are read as numbers of distinct texts before they are written out.
+    # Flat text columns are read dictionary-encoded, so that their size can be checked before they are decoded.
     texts = [name for name, kind in kinds.items() if is_text(kind) and "." not in name]
     chunks = _chunks(source, options, options.columns_to_read(names, lists), texts, groups)
     return Columns(str(source), names, lists, chunks, truths=truths, schema=schema)
 
 
-def _with_texts(batch: Any, source: Input) -> Any:
-    """The batch with its columns of distinct texts written out, if they are not too long for that."""
+def _decode_texts(batch: Any, source: Input) -> Any:
+    """Decode dictionary-encoded texts; refuses a batch in which they would be too long."""
     columns = []
     for column in batch.columns:
         if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
@@ -76,28 +76,28 @@ def _open(source: Input, texts: list[str] | None = None) -> Any:
         ) from None
 
 
-def _survives(metadata: Any) -> bool:
-    """Whether what the footer says of every column can be read; tried in a child, since damage there ends the process.
+def _footer_is_readable(metadata: Any) -> bool:
+    """Whether the footer's column metadata can be read; tried in a child process, since damage there kills the process.
 
-    Arrow throws an exception of C++ on sizes that contradict each other, at a place where Python cannot catch it.
+    On contradictory sizes, Arrow throws a C++ exception at a place where Python cannot catch it.
     """
     if not hasattr(os, "fork"):
         return True
     child = os.fork()
     if child == 0:
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the last words of the library
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # silences the library's message
             for at in range(metadata.num_row_groups):
                 group = metadata.row_group(at)
                 for column in range(group.num_columns):
                     group.column(column)
         finally:
-            os._exit(0)  # what Python can catch is reported by the reader
+            os._exit(0)  # exceptions that Python can catch are reported by the reader
     return os.waitpid(child, 0)[1] == 0
 
 
 def _check_footer(metadata: Any, source: Input) -> None:
-    if not _survives(metadata):
+    if not _footer_is_readable(metadata):
         raise InputError(f"{source}: its footer is damaged; write the file again.")
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     unpacked, rows = sum(group.total_byte_size for group in groups), sum(group.num_rows for group in groups)
@@ -123,7 +123,7 @@ def _chunks(
             try:
                 batch = next(batches, None)
                 if batch is not None:
-                    batch.validate(full=True)  # texts are UTF-8, lists lie within their values
+                    batch.validate(full=True)  # that texts are UTF-8, and lists within their values
             except MemoryError:
                 raise ResourceError(f"{source}: there is too little memory to read it; give --memory.") from None
             except (pa.ArrowException, OSError, ValueError):
@@ -133,5 +133,5 @@ def _chunks(
             if batch is None:
                 return
             rows = range(start + 1, start + 1 + batch.num_rows)
-            yield Chunk(pa.Table.from_batches([_with_texts(batch, source)]), numbered(f"{source}: row", rows))
+            yield Chunk(pa.Table.from_batches([_decode_texts(batch, source)]), numbered(f"{source}: row", rows))
             start += batch.num_rows

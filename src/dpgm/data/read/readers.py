@@ -1,8 +1,7 @@
-"""Reading records from files of every format and shape: all of them, or one process's share.
+"""Reading the records of a file of any format and shape, or one process's share of them.
 
-Values may still be unknown (`discover`): item sets without a list of items, tables of which only the schema is known.
-Kinds and names of columns come from the user, from the domain file or from the schema of a Parquet file or frame: never
-from the values.
+With `discover` values may still be unknown: item sets without a list of items, tables with no more than a schema. Names
+and kinds of columns come from the user, the domain file or the schema of a Parquet file or frame, never from values.
 """
 
 import os
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import (
@@ -45,8 +45,8 @@ from dpgm.data.records import Records
 from dpgm.data.values import is_text
 from dpgm.errors import InputError, UsageError
 
-_BASKETS = ("fimi", "msweb", "msnbc")
-_DRAFT = (
+_BASKET_FORMATS = ("fimi", "msweb", "msnbc")
+_DRAFT_ADVICE = (
     "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it with --domain"
 )
 
@@ -54,36 +54,35 @@ _DRAFT = (
 def read_source(
     path: Paths | Sequence[Paths], options: ReadOptions | None = None, **keywords: Unpack[ReadKeywords]
 ) -> tuple[Records, Source]:
-    """Records of a file, and the facts about the reading that a certificate must state.
+    """Records of a file, and the facts about how they were read that a certificate must state.
 
     Args:
-        path: The file (`archive.zip::member` for one in a zip), a folder of Parquet parts, or several files of one
+        path: The file (`archive.zip::member` for one in a zip), a folder of Parquet files, or several files of one
             table.
-        options: How it is to be read.
-        keywords: The fields of `ReadOptions`, one by one; they go before `options`.
+        options: How it is read.
+        keywords: Single fields of `ReadOptions`, which replace those of `options`.
 
     Raises:
-        InputError: the file cannot be read as asked.
+        InputError: the file cannot be read with these options.
         UsageError: the items are not declared public, or the shape is not clear.
     """
-    chosen = options_from(options, **keywords)
-    files = [locate(one, chosen.member) for one in parts_of(path)]
+    options = options_from(options, **keywords)
+    files = [locate(one, options.member) for one in parts_of(path)]
     if not files:
         raise UsageError("no file to read; give at least one.")
-    _tell_left_out(files[0], chosen)
-    return read_files(files, chosen)
+    _warn_of_unread_columns(files[0], options)
+    return read_files(files, options)
 
 
 def read_records(
     path: Paths | Sequence[Paths], options: ReadOptions | None = None, **keywords: Unpack[ReadKeywords]
 ) -> Records:
-    """Records of a file; see `read_source`, which also tells how they were read."""
-    records, _ = read_source(path, options, **keywords)
-    return records
+    """Records of a file; see `read_source`, which also returns how they were read."""
+    return read_source(path, options, **keywords)[0]
 
 
 def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
-    """The files of a data set: those named, or the Parquet files of a folder by name."""
+    """The files of a data set: those given, or the Parquet files of a folder in the order of their names."""
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
     if not os.path.isdir(path):
@@ -95,7 +94,7 @@ def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
 
 
 def format_name(source: Input, options: ReadOptions) -> str:
-    """The format, from the file's ending; the log of msweb by its name."""
+    """The format as stated, or by the ending of the file name; the msweb log is known by its name."""
     name = format_of(source.name, options.format).name
     if options.format is None and name == "csv":
         if "msweb" in source.name.lower():
@@ -110,22 +109,22 @@ def format_name(source: Input, options: ReadOptions) -> str:
 
 
 def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, Source]:
-    """Records of one file, or of several of one table; with values still to be found where that was said."""
+    """Records of one file, or of several files of one table; open records if values are to be discovered."""
     if options.discover and options.domain is None:
-        options = _with_schema(files[0], options)
+        options = _with_schema_domain(files[0], options)
     name = format_name(files[0], options)
 
-    def read(stated: ReadOptions) -> tuple[Records, Source]:
+    def read(options: ReadOptions) -> tuple[Records, Source]:
         if len(files) == 1 and name in ARRAYS:
-            _refuse_options(files[0], name, stated)
-            return read_array(files[0], name, stated)
-        return read_columns(join_files(columns_of(file, stated) for file in files), stated)
+            _refuse_options(files[0], name, options)
+            return read_array(files[0], name, options)
+        return read_columns(join_files(columns_of(file, options) for file in files), options)
 
-    return discovering(options, read)
+    return read_with_discovery(options, read)
 
 
-def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
-    """A Parquet table whose columns are described by its schema; lists alone, or columns of truths, are an item set."""
+def _with_schema_domain(source: Input, options: ReadOptions) -> ReadOptions:
+    """The options with the domain of a Parquet table's schema; one list column, or boolean columns, are an item set."""
     if format_name(source, options) != "parquet" or options.item is not None:
         return options
     columns = parquet_columns(source, options)
@@ -133,40 +132,40 @@ def _with_schema(source: Input, options: ReadOptions) -> ReadOptions:
     only_lists = len(names) == 1 and names <= set(columns.lists)
     if options.stated_shape in ("basket", "long") or only_lists or names <= set(columns.truths):
         return options
-    leave_out = () if options.person is None else (options.person,)
-    domain = domain_of_schema(columns.schema, leave_out=leave_out)
+    domain = domain_of_schema(columns.schema, person=options.person)
     return replace(options, domain=domain, shape="wide", discover=False)
 
 
-def _tell_left_out(source: Input, options: ReadOptions) -> None:
-    """Say what is left out where lists of items alone are read, although neither the options nor a domain say so.
+def _warn_of_unread_columns(source: Input, options: ReadOptions) -> None:
+    """Warn if only a list of items will be read, although neither the options nor a domain say so.
 
-    Members of JSON objects are known from rows alone, on which what is said must not depend: it is said of every file.
+    Messages must not depend on rows, and the members of JSON objects are known from rows only: for JSON the warning is
+    always given.
     """
     if options.domain is not None or options.stated_shape is not None or options.item is not None:
         return
     name = format_name(source, options)
     if name in ("jsonl", "json"):
-        told = (
+        warning = (
             f"of JSON objects the only list is read, as a set of items, and no other member; to have a table of all of"
-            f" them, {_DRAFT}; if the lists are all you want, say --shape basket"
+            f" them, {_DRAFT_ADVICE}; if the lists are all you want, say --shape basket"
         )
     elif name == "parquet" and not options.discover:
         columns = parquet_columns(source, options)
         others = [repr(one) for one in columns.names if one not in (*columns.lists, options.person)]
         if len(columns.lists) != 1 or not others:
             return
-        told = (
+        warning = (
             f"only the lists of {columns.lists[0]!r} are read; left out: {', '.join(others)}; to have a table of all"
-            f" columns, {_DRAFT}; if the lists are all you want, say --shape basket"
+            f" columns, {_DRAFT_ADVICE}; if the lists are all you want, say --shape basket"
         )
     else:
         return
-    warnings.warn(f"{source}: {told}.", UserWarning, stacklevel=3)
+    warnings.warn(f"{source}: {warning}.", UserWarning, stacklevel=3)
 
 
 def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
-    """A file as named columns; for a `draft`, those of a table that has no domain yet."""
+    """The named columns of a file; for a `draft`, those of a table that has no domain yet."""
     name = format_name(source, options)
     _refuse_options(source, name, options)
     separator = "\t" if name == "tsv" else ","
@@ -191,14 +190,14 @@ def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> C
 
 
 def _refuse_options(source: Input, name: str, options: ReadOptions) -> None:
-    """Refuse options that mean nothing in a format."""
+    """Refuse options that have no meaning in a format."""
     if options.labels is not None and name != "idx":
         raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")
     if options.skip_lines and name not in ("csv", "tsv", "fimi", "xlsx"):
         raise UsageError(f"{source}: --skip-lines is for text files and Excel sheets; leave it out.")
-    if name in _BASKETS and options.shape not in (None, "basket"):
+    if name in _BASKET_FORMATS and options.shape not in (None, "basket"):
         raise UsageError(f"{source}: {name.upper()} files hold baskets; leave out the shape.")
-    if name in (*_BASKETS, *ARRAYS) and (options.person is not None or options.item is not None):
+    if name in (*_BASKET_FORMATS, *ARRAYS) and (options.person is not None or options.item is not None):
         raise UsageError(f"{source}: {name.upper()} files have no columns; leave out --person and --item.")
     if name in ("jsonl", "json", "xlsx") and not options.number_style.is_plain:
         raise UsageError(
@@ -207,13 +206,13 @@ def _refuse_options(source: Input, name: str, options: ReadOptions) -> None:
         )
 
 
-def discovering(
+def read_with_discovery(
     options: ReadOptions, read: Callable[[ReadOptions], tuple[Records, Source]]
 ) -> tuple[Records, Source]:
-    """What `read` finds; where items are to be discovered, it reads those that occur, and the records then keep them.
+    """The result of `read`; if items are to be discovered, all items that occur are read, into open records.
 
-    Where the list of items did not come from the rows (0/1 columns, array files), it is public by nature and stays,
-    unless the domain says otherwise.
+    A list of items that does not come from the rows (0/1 columns, array files) is public and stays closed, unless the
+    domain says otherwise.
     """
     domain = options.public_domain
     if domain is not None:
@@ -235,19 +234,19 @@ def discovering(
     return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
 
 
-def domain_of_schema(schema: pa.Schema, *, leave_out: Sequence[str] = ()) -> Domain:
-    """An open domain from the names and types of columns alone; types that cannot be modelled are left out and told.
+def domain_of_schema(schema: pa.Schema, *, person: str | None = None) -> Domain:
+    """An open domain from names and types of columns; warns of types that cannot be modelled. `person` is ignored.
 
     >>> import pyarrow as pa
     >>> [field.kind for field in domain_of_schema(pa.schema({"age": pa.int64(), "ward": pa.string()})).fields]
     ['numeric', 'categorical']
     """
     fields: list[Field | Unread] = [
-        Ignored(entry.name) if entry.name in leave_out else _field_of(entry.name, entry.type) for entry in schema
+        Ignored(entry.name) if entry.name == person else _field_of(entry.name, entry.type) for entry in schema
     ]
     if all(isinstance(field, (Ignored, Identifier)) for field in fields):
         raise UsageError("no column has a type that can be modelled; state a domain.")
-    for kind, what in (
+    for kind, reason in (
         (
             Ignored,
             "of a type that cannot be modelled, so samples do not have it; turn it into numbers, texts or dates (a"
@@ -259,9 +258,9 @@ def domain_of_schema(schema: pa.Schema, *, leave_out: Sequence[str] = ()) -> Dom
             " name or state a domain.",
         ),
     ):
-        named = [repr(one.name) for one in fields if isinstance(one, kind) and one.name not in leave_out]
-        if named:
-            warnings.warn(f"{', '.join(named)}: {what}", UserWarning, stacklevel=3)
+        names = [repr(one.name) for one in fields if isinstance(one, kind) and one.name != person]
+        if names:
+            warnings.warn(f"{', '.join(names)}: {reason}", UserWarning, stacklevel=3)
     return Domain(tuple(fields))  # type: ignore[arg-type]
 
 
@@ -291,10 +290,10 @@ def _field_of(name: str, kind: Any) -> Field | Unread:
 def read_share(
     path: Paths | Sequence[Paths], options: ReadOptions, share: int, shares: int
 ) -> tuple[Records, Source]:
-    """Share number `share` out of `shares` of the records of a file, or of a folder of Parquet parts.
+    """Share number `share` out of `shares` of the records of a file, or of a folder of Parquet files.
 
-    Of Parquet data with a domain that leaves nothing open a process reads its own row groups alone. Anything else is
-    read whole by every process, which keeps its rows: the items of a file, or the rows of a person, may lie anywhere.
+    From Parquet files with a closed domain, a process reads only its own row groups. Anything else is read whole by
+    every process, which then keeps its own rows: the items of a file, or the rows of a person, may be anywhere in it.
     """
     paths = parts_of(path)
     if shares == 1:
@@ -302,24 +301,24 @@ def read_share(
     if options.rows_per_person is not None:
         raise UsageError("`rows_per_person` chooses rows by a secret order of one process; fit with one process.")
     files = [locate(one, options.member) for one in paths]
-    stated = options.public_domain is not None and not options.public_domain.is_open
-    alone = stated and options.stated_shape != "long" and options.person is None
-    groups = _groups(files, options) if alone else []
+    closed = options.public_domain is not None and not options.public_domain.is_open
+    rows_are_records = options.stated_shape != "long" and options.person is None
+    groups = _row_groups(files, options) if closed and rows_are_records else []
     if len(groups) < shares:
         records, source = read_source(paths, options)
         return records.rows(len(records) * share // shares, len(records) * (share + 1) // shares), source
     mine = _share_of(groups, share, shares)
-    chosen = mine or groups[:1]  # a process without rows still has to know their columns
+    selected = mine or groups[:1]  # a process without rows still needs the columns
     columns = join_files(
-        parquet_columns(file, options, [number for one, number, _ in chosen if one == file])
-        for file in dict.fromkeys(one for one, _, _ in chosen)
+        parquet_columns(file, options, [number for one, number, _ in selected if one == file])
+        for file in dict.fromkeys(one for one, _, _ in selected)
     )
     records, source = read_columns(columns, options)
     return (records if mine else records.rows(0, 0)), source
 
 
-def _groups(files: Sequence[Input], options: ReadOptions) -> list[tuple[Input, int, int]]:
-    """File, number and rows of every row group that has some; none if a file is not Parquet."""
+def _row_groups(files: Sequence[Input], options: ReadOptions) -> list[tuple[Input, int, int]]:
+    """File, number and size of every row group that is not empty; none if a file is not Parquet."""
     if any(format_name(file, options) != "parquet" for file in files):
         return []
     return [(file, number, rows) for file in files for number, rows in enumerate(row_groups(file)) if rows]
@@ -327,10 +326,6 @@ def _groups(files: Sequence[Input], options: ReadOptions) -> list[tuple[Input, i
 
 def _share_of(groups: Sequence[tuple[Input, int, int]], share: int, shares: int) -> list[tuple[Input, int, int]]:
     """The row groups whose middle falls into this share of all rows."""
-    total, before, mine = sum(rows for _, _, rows in groups), 0, []
-    for group in groups:
-        middle = before + group[2] / 2
-        before += group[2]
-        if int(middle * shares // max(total, 1)) == share:
-            mine.append(group)
-    return mine
+    sizes = np.array([rows for _, _, rows in groups])
+    owners = (np.cumsum(sizes) - sizes / 2) * shares // sizes.sum()
+    return [group for group, owner in zip(groups, owners, strict=True) if owner == share]
