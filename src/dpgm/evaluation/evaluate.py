@@ -1,15 +1,16 @@
-"""Compare real and synthetic records by every metric that applies; nothing is dropped silently.
+"""Compare real and synthetic data by every metric that applies; metrics that cannot be computed are listed.
 
-`Evaluation` holds everything measured, as one value that a report or a machine can read.
+`evaluate` is the public entry; `Evaluation` holds all results, for the report and as JSON.
 """
 
 import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -57,19 +58,20 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
 Workload: TypeAlias = Literal["popular", "paper", "yours"]
-SYNTHETIC = "synthetic"  # the method under evaluation, beside the names of the baselines
+SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
 _SAMPLED_RECORDS = 12
-_MOST_HALVED = 50_000  # records of each half of the real data when chance is measured
-_MOST_DRAWN = 500_000  # enough for counts of 0.1 % of the records; drawing millions would take longer than the rest
+_MOST_HALVED = 50_000  # real records in each of the two halves that are compared to estimate chance
+_MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of them; millions would be slow to draw
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class QueryRow:
-    """Errors of one set of queries, by method."""
+    """Relative errors of one set of queries, by method."""
 
     workload: Workload
     length: str
@@ -81,7 +83,7 @@ class QueryRow:
 
 @dataclass(frozen=True)
 class NotComputed:
-    """A metric that is missing, and why."""
+    """A metric that could not be computed, and the reason."""
 
     metric: str
     reason: str
@@ -112,21 +114,20 @@ class Evaluation:
     frequent_sets: marginals.FrequentSets | None
     table: marginals.TablePairs | None
     downstream: tuple[Accuracy, ...]
-    held_out: bool  # whether the downstream test records were set apart before any fit
+    held_out: bool  # whether the user gave separate records for the downstream test
     not_computed: tuple[NotComputed, ...]
-    columns: tuple[ColumnComparison, ...]  # raw values of tables
+    columns: tuple[ColumnComparison, ...]  # raw columns of tables
     correlations: Correlations | None
-    orders: tuple[BrokenOrder, ...]  # kept by the real rows, not by the synthetic ones
+    orders: tuple[BrokenOrder, ...]  # pairs of columns that are in order in the real rows only
     lost_items: marginals.LostItems | None
     copies: Copies | None
     images: marginals.ImageFigures | None
     outside: Outside | None
-    # What the same figures are for a fresh sample of the same people: "pop1", "pop2", "pairs", "lengths".
-    chance: Mapping[str, float]
-    row_samples: tuple[Rows, Rows] | None  # some rows of a table on both sides, as texts
+    chance: Mapping[str, float]  # "pop1", "pop2", "pairs", "lengths": expected for a new sample of real records
+    row_samples: tuple[Rows, Rows] | None  # some real and synthetic rows of a table, as texts
     real_sample: Records
     synthetic_sample: Records
-    label_images: tuple[Any, Any] | None = None  # mean image of every label, real and synthetic
+    label_images: tuple[Any, Any] | None = None  # mean images of the labels, real and synthetic
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,7 +135,7 @@ class Evaluation:
         return position_names(self.real_sample.domain)
 
     def query_means(self, length: int | str, workload: str = "popular") -> Mapping[str, float]:
-        """Mean errors by method of the queries of one length; empty if they were not computed."""
+        """Mean errors of the queries of one length, by method; empty if they were not computed."""
         for row in self.queries:
             if (row.workload, row.length, row.reading) == (workload, str(length), "all"):
                 return row.mean
@@ -150,7 +151,7 @@ class Evaluation:
         return f"Evaluation({self._verdict.headline!r})"
 
     def __str__(self) -> str:
-        """The verdict in words, line by line."""
+        """The headline and the sentences of the verdict, one per line."""
         lines = [f"{mark:>6}  {text}" for mark, text in self._verdict.marked]
         return "\n".join([f"{self._verdict.headline}  (curator only)", *lines])
 
@@ -198,7 +199,7 @@ def evaluate(
     delta: float | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """How close synthetic records are to real ones, beside baselines.
+    """Measure how close synthetic data is to real data, with baselines for comparison.
 
     >>> import pandas
     >>> people = pandas.DataFrame({"age": [20, 30, 40, 50] * 50, "town": ["a", "b"] * 100})
@@ -208,18 +209,18 @@ def evaluate(
     Args:
         real: the real data: records, a frame or matrix of pandas, polars, pyarrow, numpy or scipy, or a file.
             Everything returned is for the curator only.
-        synthetic: the synthetic data, likewise; any number of records.
+        synthetic: the synthetic data, in any of these forms and with any number of records.
         domain: the domain of both (a domain, a mapping or a file). By default that of the records; frames and
-            tables without one are compared column by column as they stand.
-        person: of long data (one row per person and item), the column of persons.
-        item: of long data, the column of items.
-        test: real records no fit has seen, for downstream accuracy; by default a quarter of `real`.
+            files of tables without a domain are compared column by column.
+        person: for long data (one row per person and item), the column of persons.
+        item: for long data, the column of items.
+        test: real records that no fit has seen, for downstream accuracy; by default a quarter of `real`.
         queries: the user's own counting queries (see `read_workload`).
         baselines: synthetic records of other methods by name; by default independent noisy marginals at
-            (epsilon, delta). "answer 0" is always added.
-        epsilon: budget of the default baseline: give the release's own.
-        delta: likewise; by default 1 / (10 x number of records).
-        seed: of queries, splits and the baseline's draws (not of its noise).
+            (epsilon, delta). "answer 0" is always added, except for tables.
+        epsilon: privacy budget of the default baseline; use that of the release.
+        delta: delta of the default baseline; by default 1 / (10 x number of records).
+        seed: seed of queries, splits and the baseline's samples (not of its noise).
 
     Raises:
         UsageError: no records, different domains, or an empty workload.
@@ -247,11 +248,11 @@ def evaluate_inputs(
     delta: float | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """`evaluate` for data that were made comparable before (see `inputs_of` and `file_inputs`)."""
+    """`evaluate` for data that has been made comparable (see `inputs_of` and `file_inputs`)."""
     real, synthetic, raw = inputs.real, inputs.synthetic, inputs.raw
     check_comparable(real, synthetic)
     if raw is not None and raw.columns and kind_of(real) == "table" and not (test or queries or baselines):
-        # Bins that follow the real values, instead of those of a fit: what its bins hide is measured, too.
+        # Bins derived from the real values instead of the domain's, which hide differences within a bin.
         real, synthetic = compared_records(raw.columns, label=real.domain.label)
     validation.positive(epsilon=epsilon)
     delta = 1 / (10 * len(real)) if delta is None else delta
@@ -265,27 +266,29 @@ def evaluate_inputs(
     if kind != "table":
         others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
     methods = {SYNTHETIC: synthetic} | others
-    rows_of = raw.columns if raw is not None and kind == "table" else None
+    table_columns = raw.columns if raw is not None and kind == "table" else None
     metrics = _Metrics()
 
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
-    lengths = metrics("record lengths", partial(marginals.record_lengths, real, synthetic))
-    by_method = (
-        {} if lengths is None else {name: marginals.record_lengths(real, one) for name, one in methods.items()}
-    )
-    singles = marginals.one_way(real, synthetic)
-    best, worst = marginals.best_and_worst(singles, real.domain)
-    table = metrics("pairs of columns", partial(marginals.table_pairs, real, synthetic))
+    lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
+    length_variation = {}
+    if lengths is not None:
+        length_variation = {
+            name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()
+        }
+    one_way = marginals.one_way(real, synthetic)
+    best, worst = marginals.best_and_worst(one_way, real.domain)
+    table = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
     columns, correlated = _raw_metrics(raw, kind, metrics)
-    accuracies = metrics("downstream accuracy", partial(downstream, real, synthetic, test, seed))
-    together = frequent = pictures = None
+    accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
+    co_occurrence = frequent_sets = label_images = None
     if kind == "images":
         metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
         metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
-        pictures = marginals.mean_images(real), marginals.mean_images(synthetic)
+        label_images = marginals.mean_images(real), marginals.mean_images(synthetic)
     else:
-        together = metrics("co-occurrence heat maps", partial(marginals.co_occurrence, real, synthetic))
-        frequent = metrics("frequent item sets", partial(marginals.frequent_sets, real, synthetic))
+        co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
+        frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
     return Evaluation(
         kind=kind,
         records=len(real),
@@ -296,13 +299,13 @@ def evaluate_inputs(
         baselines=tuple(others),
         queries=rows,
         lengths=lengths,
-        length_variation={name: distance.total_variation for name, distance in by_method.items()},
-        one_way=singles,
+        length_variation=length_variation,
+        one_way=one_way,
         best_items=best,
         worst_items=worst,
-        two_way=metrics("pairs of items", partial(marginals.two_way, real, synthetic)),
-        co_occurrence=together,
-        frequent_sets=frequent,
+        two_way=metrics("pairs of items", marginals.two_way, real, synthetic),
+        co_occurrence=co_occurrence,
+        frequent_sets=frequent_sets,
         table=table,
         downstream=accuracies or (),
         held_out=test is not None,
@@ -310,23 +313,23 @@ def evaluate_inputs(
         columns=columns,
         correlations=correlated,
         orders=() if raw is None else broken_orders(raw.columns),
-        lost_items=marginals.lost_items(singles, real.domain, len(synthetic)),
-        copies=copies_of_records(real, synthetic) if rows_of is None else copies_of_rows(rows_of),
+        lost_items=marginals.lost_items(one_way, real.domain, len(synthetic)),
+        copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
         outside=inputs.outside,
         chance=chance_level(real, len(synthetic), kind, seed),
-        images=None if pictures is None else marginals.image_figures(real, synthetic, pictures),
-        row_samples=None if rows_of is None else sample_rows(rows_of, _SAMPLED_RECORDS, seed),
-        real_sample=_pick(real, kind, seed),
-        synthetic_sample=_pick(synthetic, kind, seed),
-        label_images=pictures,
+        images=None if label_images is None else marginals.image_figures(real, synthetic, label_images),
+        row_samples=None if table_columns is None else sample_rows(table_columns, _SAMPLED_RECORDS, seed),
+        real_sample=_random_records(real, kind, seed),
+        synthetic_sample=_random_records(synthetic, kind, seed),
+        label_images=label_images,
     )
 
 
 def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -> dict[str, float]:
-    """How far a fresh sample of the same people would be off, by chance alone.
+    """The figures to expect, by chance alone, for a new sample from the same population.
 
-    Two halves of the real data are compared; chance falls with the square root of the number of records, so what
-    the halves show is scaled to the numbers at hand.
+    Two halves of the real data are compared. Differences by chance fall with the square root of the number of records,
+    so the figures of the halves are scaled to the actual numbers of records.
     """
     size = min(len(real) // 2, _MOST_HALVED)
     if size < 2 or kind == "images":
@@ -335,22 +338,21 @@ def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -
     first, second = real.take(order[:size]), real.take(order[size : 2 * size])
     scale = float(np.sqrt((1 / len(real) + 1 / synthetic_records) / (2 / size)))
 
-    def popular(length: int) -> float:
-        return query_error(first, second, popular_queries(real, length, seed=seed)).mean
-
-    figures: dict[str, Callable[[], float]] = {
+    computations: dict[str, Callable[[], float]] = {
         "lengths": lambda: marginals.record_lengths(first, second).total_variation,
         "pairs": lambda: marginals.table_pairs(first, second).mean_total_variation,
-        "pop1": partial(popular, 1),
-        "pop2": partial(popular, 2),
+        "pop1": lambda: query_error(first, second, popular_queries(real, 1, seed=seed)).mean,
+        "pop2": lambda: query_error(first, second, popular_queries(real, 2, seed=seed)).mean,
     }
-    metrics = _Metrics()
-    computed = {name: metrics(name, compute) for name, compute in figures.items()}
-    return {name: scale * value for name, value in computed.items() if value is not None}
+    figures = {}
+    for name, compute in computations.items():
+        with suppress(UsageError, MemoryError):
+            figures[name] = scale * compute()
+    return figures
 
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
-    """Header and one row per method: errors of popular queries of 1-4 items and the distance of record lengths."""
+    """Header and one row per method: errors of popular queries of 1-4 items, and distance of record lengths."""
     header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
     rows: list[tuple[str | float | None, ...]] = []
     for method in (SYNTHETIC, *evaluation.baselines):
@@ -360,23 +362,23 @@ def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[s
 
 
 def kind_of(records: Records) -> Kind:
-    """Sets, a table, images, or a mixture of sets and columns."""
+    """Sets, a table, images, or a mixture of sets and columns; the label does not count."""
     fields = [field for field in records.domain.fields if field.name != records.domain.label]
     if any(isinstance(field, Image) for field in fields):
         return "images"
-    softmax = [field.kind != "items" for field in fields]
-    return "table" if softmax and all(softmax) else "mixed" if any(softmax) else "sets"
+    is_column = [field.kind != "items" for field in fields]
+    return "table" if is_column and all(is_column) else "mixed" if any(is_column) else "sets"
 
 
 class _Metrics:
-    """Runs metrics; keeps the reason of every one that cannot be computed."""
+    """Computes metrics, and keeps the reasons why some cannot be computed."""
 
     def __init__(self) -> None:
         self.missing: list[NotComputed] = []
 
-    def __call__(self, metric: str, compute: Callable[[], T]) -> T | None:
+    def __call__(self, metric: str, compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
-            return compute()
+            return compute(*args, **kwargs)
         except UsageError as error:
             self.skip(metric, str(error))
         except MemoryError:
@@ -395,25 +397,25 @@ def _query_rows(
     seed: int,
     metrics: _Metrics,
 ) -> tuple[QueryRow, ...]:
-    asked: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
+    workloads: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
     for length in LENGTHS:
-        popular = metrics(f"popular queries of {length} items", partial(popular_queries, real, length, seed=seed))
+        popular = metrics(f"popular queries of {length} items", popular_queries, real, length, seed=seed)
         if popular is not None:
-            asked.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
+            workloads.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
     if kind == "sets":
-        parts = paper_workload(real, seed)
-        asked += [("paper", f"{20 * part} %", chosen, ("all",)) for part, chosen in enumerate(parts, 1)]
+        subsets = paper_workload(real, seed)
+        workloads += [("paper", f"{20 * part} %", subset, ("all",)) for part, subset in enumerate(subsets, 1)]
     else:
         metrics.skip("the paper's random queries", "they are defined for sets of items only.")
     if queries is not None:
-        asked.append(("yours", "all", queries, ("all", "any")))
+        workloads.append(("yours", "all", queries, ("all", "any")))
     rows = []
-    for workload, name, chosen, readings in asked:
+    for workload, name, chosen, readings in workloads:
         for reading in readings:
             truth = count_queries(real, chosen, reading)
             errors = {
-                method: query_error(real, one, chosen, reading=reading, real_counts=truth)
-                for method, one in methods.items()
+                method: query_error(real, records, chosen, reading=reading, real_counts=truth)
+                for method, records in methods.items()
             }
             means = {method: error.mean for method, error in errors.items()}
             medians = {method: error.median for method, error in errors.items()}
@@ -432,10 +434,10 @@ def _raw_metrics(
     for name, reason in raw.left_out:
         metrics.skip(f"raw values of the column {name!r}", reason)
     columns = tuple(compare_column(column) for column in raw.columns)
-    return columns, metrics("correlations of numbers", partial(correlations, raw.columns))
+    return columns, metrics("correlations of numbers", correlations, raw.columns)
 
 
-def _pick(records: Records, kind: Kind, seed: int) -> Records:
+def _random_records(records: Records, kind: Kind, seed: int) -> Records:
     count = min(_SAMPLED_RECORDS if kind != "images" else 4 * _SAMPLED_RECORDS, len(records))
     chosen = np.random.default_rng([seed, 12]).choice(len(records), count, replace=False)
     return records.take(np.sort(chosen))
