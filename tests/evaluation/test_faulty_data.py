@@ -58,7 +58,7 @@ TABLE_FAULTS = {
     "tie of numbers turned": (lambda f: f.assign(stay=shuffled(f, "stay").stay, cost=f.cost.sort_values(ascending=False).to_numpy()), "cost"),
     "tie of categories lost": (lambda f: shuffled(f, "smokes"), "smokes"),
     "all rows equal": (lambda f: pandas.concat([f.iloc[:1]] * len(f), ignore_index=True), "column"),
-    "few rows repeated": (lambda f: repeated(f, 300), "again and again"),
+    "few rows repeated": (lambda f: repeated(f, 300), "Records are repeated"),
     "one row in twenty copied": (lambda f: pandas.concat([patients().iloc[:200], f.iloc[200:]], ignore_index=True), "equal a real record"),
 }  # fmt: skip
 
@@ -124,11 +124,11 @@ SET_FAULTS = {
     "records too long": (lambda h: h | baskets(seed=5) & (np.random.default_rng(0).random((len(h), 1)) < 0.5), "items on average"),
     "long records cut": (lambda h: cut(h, 3), "items on average"),
     "a popular item dropped": (lambda h: without(h, [1]), "item 1"),
-    "rare items dropped": (lambda h: without(h, np.arange(45, WIDTH)), "hardly ever occur"),
+    "rare items dropped": (lambda h: without(h, np.arange(45, WIDTH)), "nearly missing"),
     "items independent": (independent, "two items together"),
     "all records equal": (lambda h: np.repeat(h[np.argmax(h.sum(axis=1))][None], len(h), axis=0), "single item"),
     "all records empty": (lambda h: h & False, "single item"),
-    "few records repeated": (lambda h: h[np.random.default_rng(0).integers(0, 150, len(h))], "again and again"),
+    "few records repeated": (lambda h: h[np.random.default_rng(0).integers(0, 150, len(h))], "Records are repeated"),
     "records copied": (lambda h: copied(h, 600), "equal a real record"),
     "items relabelled": (lambda h: h[:, ::-1], "single item"),
 }  # fmt: skip
@@ -171,7 +171,7 @@ def prototypes(images, label):
 IMAGE_FAULTS = {
     "one image per label": (prototypes, "vary"),
     "labels permuted": (lambda i, y: (i, (y + 1) % 3), "trained on synthetic"),
-    "a label missing": (lambda i, y: (i[y > 0], y[y > 0]), "share of a label"),
+    "a label missing": (lambda i, y: (i[y > 0], y[y > 0]), "shares of the labels"),
     "noise": (lambda i, y: (np.random.default_rng(0).random(i.shape) < 0.3, y), "trained on synthetic"),
     "inverted": (lambda i, y: (~i, y), "per pixel"),
     "moved": (lambda i, y: (np.roll(i, 2, axis=1), y), "per pixel"),

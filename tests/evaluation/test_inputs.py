@@ -86,7 +86,7 @@ def test_records_that_hold_nothing_are_told():
     domain = dpgm.Domain.of_items(["a", "b"])
     real = dpgm.Records.from_lists([[0], [1]] * 100, domain)
     synthetic = dpgm.Records.from_lists([[0], [1], [], [0, 1]] * 50, domain)
-    assert "25.0 % of them hold nothing; real: 0 %" in str(evaluate(real, synthetic))
+    assert "25.0 % of them are empty (real: 0 %)" in str(evaluate(real, synthetic))
 
 
 def stays(seed=0):

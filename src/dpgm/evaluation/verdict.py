@@ -1,7 +1,8 @@
-"""The evaluation in words: a grade, one headline, and what is good and what is off, for people who skip numbers.
+"""The verdict on an evaluation: a grade, a headline, and sentences that say what is off and what is good.
 
-`VerdictRules` holds every limit with its reason (but for copies: see `copies.py`). A check looks at one kind of figure
-and yields what it finds; no grade is better than the worst finding.
+The sentences are for people who do not read statistics. `VerdictRules` holds every limit with its reason (except that
+for copies, which is in `copies.py`). Each check looks at one kind of figure and yields findings; the grade is that of
+the worst finding.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.fields import OTHER
 from dpgm.evaluation.column_metrics import ColumnComparison
-from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
+from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
 from dpgm.evaluation.raw_columns import value_text
 
 Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
@@ -22,22 +23,23 @@ _CLOSE, _USEFUL, _ROUGH, _COPIES = range(4)
 HEADLINES: dict[Grade, str] = {
     "close": "The synthetic data is a close stand-in for the real data.",
     "useful": "The synthetic data is useful for common patterns; check rare ones before relying on them.",
-    "rough": "The synthetic data shows the outline only; do not draw detailed conclusions from it.",
+    "rough": "The synthetic data gives a rough outline only; do not draw detailed conclusions from it.",
     "copies": "The synthetic data holds copies of real records: do not publish it.",
 }
-_NAMED = 3  # columns named in the headline
-_MOST_TIMES = 999  # times as accurate, in words
+_NAMED = 3  # columns named in the headline, and examples named in a sentence
+_MOST_TIMES = 999  # largest "times as accurate" that is printed
+_SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Up to `close` a figure is good, up to `useful` it is usable with care, beyond that it is bad."""
+    """A figure up to `close` is good, one up to `useful` is usable with care, a larger one is bad."""
 
     close: float
     useful: float
 
     def level(self, value: float) -> int:
-        """0, 1 or 2.
+        """The level of a figure: 0 (close), 1 (useful) or 2 (rough).
 
         >>> [Limits(0.05, 0.2).level(value) for value in (0.05, 0.1, 0.3)]
         [0, 1, 2]
@@ -49,53 +51,55 @@ class Limits:
 class VerdictRules:
     """Limits of the verdict.
 
-    Relative errors and shares are fractions (0.05 = 5 %, or 5 points for a difference of shares).
+    Relative errors and shares are fractions (0.05 = 5 %, or 5 percentage points for a difference of shares).
     """
 
-    # Mean relative error of popular counts: 5 % is what a survey of a few thousand people has by chance alone.
+    # Mean relative error of popular counts: 5 % is the sampling error of a survey of a few thousand people.
     single_counts: Limits = Limits(0.05, 0.15)
-    # Pairs are rarer than single values, so the same survey is off by about three times as much.
+    # Pairs are rarer than single values, so the same survey has about three times that error.
     pair_counts: Limits = Limits(0.15, 0.35)
     # Share of the rows that would have to change for a pair of columns to match, averaged over pairs.
     column_pairs: Limits = Limits(0.08, 0.2)
-    # Share of what a model can learn beyond guessing that is lost by learning from synthetic records.
+    # Accuracy of a model beyond guessing: the share of it that is lost by training on synthetic records.
     learning_lost: Limits = Limits(0.1, 0.35)
-    # Share of the records that would have to change their length.
+    # Share of the records whose length would have to change.
     lengths: Limits = Limits(0.1, 0.3)
-    # Difference in the share of records that hold nothing from which on the report says so.
+    # Difference in the share of empty records above which it is mentioned.
     empty_gap: float = 0.01
-    # A difference of 5 points in the share of one value, or of missing values, changes what a reader concludes.
+    # A difference of 5 points in the share of one value, or of missing values, changes a reader's conclusions.
     share_gap: float = 0.05
-    # A tenth of a standard deviation: what is called a negligible effect in statistics.
+    # A tenth of a standard deviation: called a negligible effect in statistics.
     median_shift: float = 0.1
     mean_shift: float = 0.1
-    # Kolmogorov distance (or total variation of categories): a tenth of the rows is on the wrong side of some value.
+    # Kolmogorov distance (total variation of categories): at least a tenth of the rows would have to change.
     column_distance: float = 0.1
-    # Standard deviation of a column relative to the real one: tails that are cut off or invented.
+    # Standard deviation relative to that of the real column: outside of this, tails are cut off or invented.
     deviation_ratio: tuple[float, float] = (2 / 3, 1.5)
-    # Share of columns that may be off before the whole is no more than an outline.
+    # Share of columns that may be off before the grade is "rough".
     columns_off: float = 1 / 3
-    # Difference of association (0 to 1) of one pair of columns: a tie that is lost or invented.
+    # Difference in the association (0 to 1) of any pair of columns: a dependence that is lost or invented.
     association_gap: Limits = Limits(0.15, 0.4)
-    # Share of the rows in which two columns are in an order that (nearly) no real row has: discharged, then admitted.
+    # Share of the rows in which two columns are in an order that (nearly) no real row has: discharged before admitted.
     out_of_order: Limits = Limits(0.01, 0.25)
-    # Items or values of at least 0.1 % of the records that hardly ever occur, as a share of all such items.
+    # Lost items or values (see `marginals.LostItems`), as a share of those in at least 0.1 % of the real records.
     lost_items: Limits = Limits(0.05, 0.3)
-    # Share of what real records hold that the domain does not list, so that it is missing from every synthetic record.
+    # Share of the real records' items that the domain does not list, so that no synthetic record holds them.
     outside: Limits = Limits(0.05, 0.2)
-    # Distinct records relative to the real data: below, the same records come again and again.
-    distinct_ratio: Limits = Limits(0.2, 0.5)  # of the missing part: 1 - ratio
-    # Relative error of the worst item from which it is named, and share of the most frequent sets that should be found.
+    # 1 - (share of distinct synthetic records / share of distinct real records): records that are repeated.
+    distinct_ratio: Limits = Limits(0.2, 0.5)
+    # Relative error above which the worst item is named.
     rare_error: float = 0.25
+    # Share of the most frequent sets that should be found.
     sets_found: float = 0.8
-    # How many times as accurate as items drawn independently the data must be before the report says so, and the error
-    # of the simple method, as a part of ours, below which it is called better rather than as good.
+    # How many times as accurate as independent items the data must be before that is mentioned.
     worth_saying: float = 1.5
+    # Error of independent items, relative to that of the data, below which they are called better rather than as good.
     simple_is_better: float = 0.9
-    # What a model must learn beyond guessing (share of right answers) before a loss of it can be judged.
+    # Accuracy that a model must gain over guessing before a loss of it can be judged.
     least_learned: float = 0.01
-    # Images: how much the pixels of one label vary, relative to the real images; and mean difference of a pixel.
-    image_variety: Limits = Limits(0.3, 0.6)  # of |1 - ratio|
+    # |1 - variety of the images of one label relative to the real ones|.
+    image_variety: Limits = Limits(0.3, 0.6)
+    # Mean difference per pixel between the mean images of the labels.
     pixel_difference: Limits = Limits(0.03, 0.08)
 
 
@@ -104,7 +108,7 @@ RULES = VerdictRules()
 
 @dataclass(frozen=True)
 class Verdict:
-    """A grade, a sentence that says it, and sentences that explain it: first what is off, then what is good."""
+    """A grade, a headline, and the sentences that explain it: what is off, and what is good."""
 
     grade: Grade
     headline: str
@@ -118,12 +122,12 @@ class Verdict:
 
     @property
     def marked(self) -> list[tuple[str, str]]:
-        """All sentences, each after the word "off" or "good"."""
+        """All sentences, each with the word "off" or "good" before it."""
         return [*(("off", text) for text in self.bad), *(("good", text) for text in self.good)]
 
 
 class _Finding(NamedTuple):
-    """A sentence, whether it says that something is off, and the level of the grade that it asks for, if any."""
+    """A sentence, whether it says that something is off, and the best level that it allows, if it limits the grade."""
 
     text: str
     off: bool
@@ -136,74 +140,71 @@ _Findings: TypeAlias = Iterator[_Finding]
 def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
     """Judge an evaluation: no grade is better than the worst of its figures."""
     findings = [finding for check in _CHECKS for finding in check(evaluation, rules)]
-    findings.sort(key=lambda finding: finding.level != _COPIES)  # copies are said first
+    findings.sort(key=lambda finding: finding.level != _COPIES)  # copies come first
     grade = GRADES[max((finding.level for finding in findings if finding.level is not None), default=_ROUGH)]
     bad, good = (tuple(finding.text for finding in findings if finding.off == off) for off in (True, False))
     return Verdict(grade, _headline(grade, evaluation, rules), bad, good)
 
 
 def percent(share: float) -> str:
-    """A share in words that fit its size.
+    """A share or relative error in percent, with two significant digits below 10 %.
 
-    >>> percent(0.0042), percent(0.137), percent(3.0)
-    ('0.42 %', '14 %', '300 %')
+    >>> percent(0.0042), percent(0.137), percent(3.0), percent(8.6e-11)
+    ('0.42 %', '14 %', '300 %', 'under 0.01 %')
     """
     value = 100 * share
+    if 0 < value < _SMALLEST_PERCENT:
+        return f"under {_SMALLEST_PERCENT} %"
     return "0 %" if value == 0 else f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
 
 
 def share_text(share: float) -> str:
-    """A share with one place, so that 99.9 % does not become 100 %.
+    """A share in percent with one decimal, so that 99.9 % does not become 100 %.
 
     >>> share_text(0.917), share_text(0.0005), share_text(0.0), share_text(1.0)
     ('91.7 %', '0.05 %', '0 %', '100 %')
     """
-    value = 100 * share
-    if value in (0, 100):
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %" if share >= 0.01 else percent(share)
 
 
 def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
-    """What is off in one column, the worst kind of fault first; empty if nothing is.
+    """What is off in one column; empty if nothing is.
 
-    Of a column in which hardly any row has a value, only the share of missing values counts.
+    A column that is empty in nearly all real rows is judged by its share of missing values alone.
     """
     figures = _column_figures(column, rules)
     if 1 - column.real.missing < rules.share_gap:
-        return tuple(text for times, text in figures[1:2] if times > 1)
-    faults = [text for times, text in figures if times > 1]
+        return tuple(text for ratio, text in figures[1:2] if ratio > 1)
+    faults = [text for ratio, text in figures if ratio > 1]
     if column.lost:
-        faults.append(f"the value {column.lost[0]} hardly ever occurs")
+        faults.append(f"the value {column.lost[0]} is missing or nearly missing")
     if column.distance > rules.column_distance and not faults:
-        what = "values are" if column.kind == "category" else "values lie"
-        faults.append(f"{percent(column.distance)} of the {what} in the wrong place")
+        at_least = "" if column.kind == "category" else "at least "  # the Kolmogorov distance is a lower bound
+        faults.append(f"{at_least}{percent(column.distance)} of the values would have to change to match")
     return tuple(faults)
 
 
 def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[ColumnComparison, ...]:
-    """The columns with a fault, first that whose worst figure is farthest beyond its limit."""
+    """The columns with a fault, sorted by how far their worst figure exceeds its limit."""
 
     def badness(column: ColumnComparison) -> float:
-        times = [times for times, _ in _column_figures(column, rules)]
-        return max(*times, column.distance / rules.column_distance)
+        ratios = [ratio for ratio, _ in _column_figures(column, rules)]
+        return max(*ratios, column.distance / rules.column_distance)
 
     off = [column for column in evaluation.columns if column_faults(column, rules)]
     return tuple(sorted(off, key=badness, reverse=True))
 
 
 def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple[float, str]]:
-    """How many times its limit each figure of a column is, and what to say beyond; missing values come second."""
+    """Each figure of a column as a multiple of its limit, and its fault in words; missing values come second."""
     sides = (column.synthetic, column.real)
     gaps = [share_text(side.missing) for side in sides]
-    mode = (
-        f"the value {column.mode} makes up {share_text(column.synthetic_mode_share)} instead of"
-        f" {share_text(column.real_mode_share)}"
-    )
+    synthetic_share, real_share = share_text(column.synthetic_mode_share), share_text(column.real_mode_share)
+    mode = f"the value {column.mode} makes up {synthetic_share} instead of {real_share}"
     if column.mode == OTHER and not column.real_mode_share:
-        mode = (
-            f"{share_text(column.synthetic_mode_share)} of the values are too rare to be published, and are {OTHER}"
-        )
+        mode = f"{synthetic_share} of the values are {OTHER}, because they were too rare to be published"
     figures = [
         (column.mode_gap / rules.share_gap, mode),
         (column.missing_gap / rules.share_gap, f"{gaps[0]} of the values are missing instead of {gaps[1]}"),
@@ -221,7 +222,7 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
             (ratio, f"the standard deviation is {deviations[0]} instead of {deviations[1]}"),
         ]
     if (clock := column.clock_distance) is not None:
-        text = f"{percent(clock)} of the times lie at the wrong hour of the day"
+        text = f"at least {percent(clock)} of the times are at the wrong hour of the day"
         figures.append((clock / rules.column_distance, text))
     return figures
 
@@ -233,8 +234,8 @@ def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
     names = ", ".join(column.name for column in off[:_NAMED])
     listed = f"{names} and {len(off) - _NAMED} more" if len(off) > _NAMED else names
     if grade == "useful":
-        return f"The synthetic data is useful, but not for every column: mistrust {listed}."
-    return f"The synthetic data shows the outline only; worst columns: {listed}."
+        return f"The synthetic data is useful, except for some columns: {listed}."
+    return f"The synthetic data gives a rough outline only; worst columns: {listed}."
 
 
 def _graded(level: int, text: str) -> _Finding:
@@ -248,15 +249,12 @@ def _columns(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         yield _Finding(f"{column.name}: {'; '.join(column_faults(column, rules))}.", True, level)
     if len(off) > 2 * _NAMED:
         yield _Finding(f"{len(off) - 2 * _NAMED} more columns are off; see the table of columns.", True)
-    if count == 1 and not off:
-        kept = "The column keeps its median and mean, its most frequent value and its share of missing values."
-        yield _graded(_CLOSE, kept)
-    elif len(off) < count:
-        fine = count - len(off) if off else "All"
+    if len(off) < count:
+        good = f"{count - len(off)} of the {count} columns match" if off else f"All {count} columns match"
         yield _graded(
             _CLOSE,
-            f"{fine} of the {count} columns keep their medians and means (within a tenth of a "
-            "standard deviation), their most frequent value and their share of missing values (within 5 points).",
+            f"{good if count > 1 else 'The column matches'} the real data: median and mean within a tenth of a"
+            " standard deviation, shares of the most frequent value and of missing values within 5 percentage points.",
         )
 
 
@@ -270,49 +268,53 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         yield _beyond_chance(evaluation, "pop1", ours, rules.single_counts, counts, text)
     if pair := evaluation.query_means(2):
         ours, counts = pair[SYNTHETIC], f"counts of two {what}s together"
-        text = f"{counts.capitalize()} are off by {percent(ours)}"
-        beside = _beside_independent(ours, pair.get("independent"), what, rules)
-        yield _beyond_chance(evaluation, "pop2", ours, rules.pair_counts, counts, text, beside)
+        text = f"{counts.capitalize()} are off by {percent(ours)} on average"
+        comparison = _with_independent(ours, pair.get(INDEPENDENT), what, rules)
+        yield _beyond_chance(evaluation, "pop2", ours, rules.pair_counts, counts, text, comparison)
     if evaluation.kind == "sets" and evaluation.worst_items:
         worst = evaluation.worst_items[0]
         if worst.error > rules.rare_error:
             yield _Finding(
-                f"Rare items are less exact: {worst.name} is held by {share_text(worst.synthetic)} of the records "
-                f"instead of {share_text(worst.real)}.",
+                f"The least exact item is {worst.name}: {share_text(worst.synthetic)} of the synthetic records hold it,"
+                f" and {share_text(worst.real)} of the real ones.",
                 True,
             )
     if evaluation.frequent_sets is not None and evaluation.kind != "table":
-        found, of = evaluation.frequent_sets.recall, len(evaluation.frequent_sets.real)
-        yield _Finding(f"{percent(found)} of the {of} most frequent sets are found.", found < rules.sets_found)
+        found, number = evaluation.frequent_sets.recall, len(evaluation.frequent_sets.real)
+        yield _Finding(
+            f"Of the {number} most frequent item sets of the real data, {percent(found)} are also among the most"
+            " frequent of the synthetic data.",
+            found < rules.sets_found,
+        )
 
 
-def _beside_independent(ours: float, alone: float | None, what: str, rules: VerdictRules) -> str:
-    """What drawing items independently would give."""
-    if alone is None:
+def _with_independent(ours: float, independent: float | None, what: str, rules: VerdictRules) -> str:
+    """Compare an error with that of items drawn independently."""
+    if independent is None:
         return ""
-    text = f"; {what}s drawn independently, at the same privacy, by {percent(alone)}"
-    better = alone / max(ours, 1e-12)
-    if better >= rules.worth_saying and ours:
-        return f"{text} (the synthetic data is {min(better, _MOST_TIMES):.2g} times as accurate)"
-    if better < 1 and ours:
-        return f"{text}: here the simple method is {'better' if better < rules.simple_is_better else 'as good'}"
+    text = f"; {what}s drawn independently, with the same privacy, are off by {percent(independent)}"
+    times = independent / max(ours, 1e-12)
+    if times >= rules.worth_saying and ours:
+        return f"{text} (the synthetic data is {min(times, _MOST_TIMES):.2g} times as accurate)"
+    if times < 1 and ours:
+        return f"{text}: here this simple method is {'better' if times < rules.simple_is_better else 'as good'}"
     return text
 
 
 def _beyond_chance(
     evaluation: Evaluation, figure: str, value: float, limits: Limits, what: str, text: str, rest: str = ""
 ) -> _Finding:
-    """The level of what chance does not explain, and what to say of chance where it matters.
+    """Grade the part of a figure that chance does not explain; `text` and `rest` are the sentence.
 
-    There is no level where there are too few records for the figure to say anything.
+    If there are too few records for the figure to mean anything, the sentence says that instead, without a level.
     """
     chance = evaluation.chance.get(figure, 0.0)
     level = limits.level(max(0.0, value**2 - chance**2) ** 0.5)
     by = percent(chance) if chance <= 1 else "more than 100 %"
     if not level and value > limits.close and max(value, chance) > limits.useful:
-        few = f"There are too few records to judge {what}: a fresh sample of the same people would be off by {by}."
+        few = f"There are too few records to judge {what}: even a new sample of real records would be off by {by}."
         return _Finding(few, True)
-    aside = f" (a fresh sample of the same people: {by})" if chance > value / 3 else ""
+    aside = f" (for a new sample of real records: {by})" if chance > value / 3 else ""
     return _graded(level, f"{text}{aside}{rest}.")
 
 
@@ -320,35 +322,36 @@ def _lost(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     outside, lost = evaluation.outside, evaluation.lost_items
     if outside is not None and outside.items:
         yield _Finding(
-            f"{outside.items:,} items of the real data are not in the domain, {percent(outside.share)} of all that"
-            " real records hold: no synthetic record holds them.",
+            f"{outside.items:,} items of the real data are not in the domain ({percent(outside.share)} of all items in"
+            " real records), so no synthetic record holds them.",
             True,
             rules.outside.level(outside.share),
         )
     if lost is not None and lost.count and evaluation.kind != "images":
         level = rules.lost_items.level(lost.count / lost.of)
+        what = "values" if evaluation.kind == "table" else "items"
         yield _Finding(
-            f"{lost.count:,} of the {lost.of:,} {'values' if evaluation.kind == 'table' else 'items'} that at least"
-            f" 0.1 % of the real records hold hardly ever occur (such as {', '.join(lost.names[:_NAMED])}).",
+            f"Of the {lost.of:,} {what} in at least 0.1 % of the real records, {lost.count:,}"
+            f" {'is' if lost.count == 1 else 'are'} missing or nearly missing from the synthetic data"
+            f" ({'for example ' if lost.count > _NAMED else ''}{', '.join(lost.names[:_NAMED])}).",
             True,
             max(level, _USEFUL) if lost.largest > rules.share_gap else level,
         )
 
 
-def _table(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
+def _column_pairs(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if (table := evaluation.table) is None:
         return
     gap = table.mean_total_variation
     text = (
-        f"For a pair of columns, {percent(gap)} of the rows would have to change on average to match the real data"
+        f"For a pair of columns to match the real data, {percent(gap)} of the rows would have to change on average"
     )
-    hardest = f"{' and '.join(table.worst_pair)} ({percent(table.largest_total_variation)})"
-    rest = f"; the hardest pair is {hardest}"
+    rest = f"; the worst pair is {' and '.join(table.worst_pair)} ({percent(table.largest_total_variation)})"
     yield _beyond_chance(evaluation, "pairs", gap, rules.column_pairs, "pairs of columns", text, rest)
 
 
-def _ties(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
-    """The pair of columns whose association differs most, by bins or by ranks of the raw values."""
+def _associations(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
+    """The pair of columns whose association differs most, measured on bins or as rank correlation of raw values."""
     pairs = []
     if (table := evaluation.table) is not None:
         pairs.append(_widest(table.fields, table.real_association, table.synthetic_association))
@@ -356,17 +359,17 @@ def _ties(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         pairs.append(_widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic))
     if not pairs:
         return
-    gap, columns, ours, theirs = max(pairs, key=lambda pair: pair[0])
+    gap, columns, real, synthetic = max(pairs, key=lambda pair: pair[0])
     level = rules.association_gap.level(gap)
-    text = f"Columns are tied as in the real data: no strength is off by more than {gap:.2f}."
+    text = f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
     if level:
-        strengths = f"{theirs:.2f} instead of {ours:.2f} (0: not at all, 1: one tells the other)"
-        text = f"{columns} are tied with strength {strengths}."
+        scale = "0: no association, 1 or -1: one determines the other"
+        text = f"The association of {columns} is {synthetic:.2f} instead of {real:.2f} ({scale})."
     yield _graded(level, text)
 
 
 def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
-    """Pairs of columns in an order that real rows do not have, and the rule that would keep it."""
+    """Pairs of columns that are out of order, and the rule to state so that a fit keeps their order."""
     off = [order for order in evaluation.orders if rules.out_of_order.level(order.synthetic - order.real)]
     for order in off[:_NAMED]:
         rule = f"`{order.first} <= {order.last}` under `constraints`"
@@ -374,8 +377,8 @@ def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             rule = f"`after: {order.first}` in the line of {order.last}, or {rule},"
         yield _Finding(
             f"{order.first} is {'later' if order.kind == 'date' else 'greater'} than {order.last} in"
-            f" {share_text(order.synthetic)} of the rows, in {share_text(order.real)} of the real ones; if that is a"
-            f" rule, state {rule} in the domain before the fit (docs/constraints.md).",
+            f" {share_text(order.synthetic)} of the synthetic rows and {share_text(order.real)} of the real ones; if"
+            f" their order is a rule, state {rule} in the domain before the fit (docs/constraints.md).",
             True,
             rules.out_of_order.level(order.synthetic - order.real),
         )
@@ -386,9 +389,10 @@ def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
 def _widest(
     names: tuple[str, ...], real: NDArray[np.float64], synthetic: NDArray[np.float64]
 ) -> tuple[float, str, float, float]:
+    """The largest gap between two matrices, the names of its pair of columns, and both values."""
     gaps = np.abs(real - synthetic)
     first, second = (int(at) for at in np.unravel_index(int(gaps.argmax()), gaps.shape))
-    if first == second:
+    if first == second:  # only on the diagonal if all gaps are 0
         second = 1 if first == 0 else 0
     at = (first, second)
     return float(gaps[at]), f"{names[first]} and {names[second]}", float(real[at]), float(synthetic[at])
@@ -401,8 +405,8 @@ def _learning(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     gain = best.real - best.majority
     yield _graded(
         rules.learning_lost.level((best.real - best.synthetic) / gain if gain > rules.least_learned else 0.0),
-        f"A {best.model} trained on synthetic records is right on {percent(best.synthetic)} of real ones; "
-        f"trained on real records, on {percent(best.real)}.",
+        f"A {best.model} trained on synthetic records predicts the label of {percent(best.synthetic)} of real records"
+        f" correctly; trained on real records, of {percent(best.real)}.",
     )
 
 
@@ -410,12 +414,12 @@ def _images(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if (measured := evaluation.images) is None:
         return
     variety, gap, label_gap = measured.variety, measured.pixel_difference, measured.label_gap
-    text = f"Images of one label vary {percent(variety)} as much as real ones do."
+    text = f"Images with the same label vary {percent(variety)} as much as real ones do."
     yield _graded(rules.image_variety.level(abs(1 - variety)), text)
-    text = f"The mean image of a label differs by {percent(gap)} per pixel."
+    text = f"The mean images of the labels differ from the real ones by {percent(gap)} per pixel."
     yield _graded(rules.pixel_difference.level(gap), text)
     if label_gap is not None:
-        text = f"The share of a label is off by at most {100 * label_gap:.1f} points."
+        text = f"The shares of the labels are off by at most {100 * label_gap:.1f} percentage points."
         yield _graded(Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap), text)
 
 
@@ -425,12 +429,13 @@ def _lengths(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     gap = lengths.total_variation
     text = (
         f"Records hold {lengths.synthetic_mean:.2f} items on average (real: {lengths.real_mean:.2f}); {percent(gap)} of"
-        " them would have to change their length to match"
+        " them would need a different number of items to match"
     )
     empty, real_empty = float(lengths.synthetic[0]), float(lengths.real[0])
+    rest = ""
     if abs(empty - real_empty) > rules.empty_gap:
-        text += f" ({share_text(empty)} of them hold nothing; real: {share_text(real_empty)})"
-    yield _beyond_chance(evaluation, "lengths", gap, rules.lengths, "lengths of records", text)
+        rest = f"; {share_text(empty)} of them are empty (real: {share_text(real_empty)})"
+    yield _beyond_chance(evaluation, "lengths", gap, rules.lengths, "lengths of records", text, rest)
 
 
 def _copies(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
@@ -442,15 +447,15 @@ def _copies(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if level:
         yield _graded(
             level,
-            f"The same records come again and again: {percent(measured.synthetic_distinct)} of them are distinct, "
-            f"of as many real ones {percent(measured.real_distinct)}.",
+            f"Records are repeated: {percent(measured.synthetic_distinct)} of the synthetic records are distinct, and"
+            f" {percent(measured.real_distinct)} of equally many real ones.",
         )
     if measured.copied > measured.limit:
         yield _graded(
             _COPIES,
-            f"Of the {measured.records:,} synthetic records that are rare enough to tell, {percent(measured.copied)} "
-            f"equal a real record that occurs only once; chance alone would give {percent(measured.expected)}. Were "
-            "they made from the rows?",
+            f"Of the {measured.records:,} synthetic records that are rare enough to judge, {percent(measured.copied)}"
+            f" equal a real record that occurs only once; by chance it would be {percent(measured.expected)}. Were they"
+            " copied from the real data?",
         )
 
 
@@ -458,8 +463,8 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], _Findings], ...] = (
     _columns,
     _queries,
     _lost,
-    _table,
-    _ties,
+    _column_pairs,
+    _associations,
     _orders,
     _learning,
     _images,
