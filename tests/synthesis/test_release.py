@@ -33,6 +33,21 @@ def test_a_release_holds_these_files_and_no_others(folder):
     }
 
 
+@pytest.mark.parametrize("epsilon", [1, 2, np.int64(1), np.float32(1.5), np.float64(0.5)])
+def test_a_release_of_any_kind_of_number_verifies(epsilon, tmp_path):
+    records = dpgm.Records.from_lists([[0, 1], [1]] * 100, dpgm.Domain.of_items(3))
+    dpgm.Synthesizer(epsilon=epsilon, delta=np.float64(1e-4)).fit(records).save(tmp_path / "r")
+    assert dpgm.verify(tmp_path / "r").ok
+    assert dpgm.load(tmp_path / "r").certificate.plan["target_epsilon"] == float(epsilon)
+
+
+def test_a_release_of_a_stated_whole_mean_length_verifies(tmp_path):
+    records = dpgm.Records.from_lists([[0, 1], [1]] * 100, dpgm.Domain.of_items(3))
+    fitted = dpgm.Synthesizer(epsilon=1, model="rbm", preset="paper", clusters=1, mean_length=2).fit(records)
+    fitted.save(tmp_path / "r")
+    assert dpgm.verify(tmp_path / "r").ok
+
+
 def test_an_existing_release_is_not_replaced_unless_forced(folder, tmp_path):
     with pytest.raises(UsageError, match="exists"):
         some_release().save(folder)

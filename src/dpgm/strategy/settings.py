@@ -8,6 +8,8 @@ import types
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from dpgm import validation
 from dpgm.errors import UsageError
 
@@ -40,6 +42,10 @@ class Config:
     rows_per_person: int = 1
 
     def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, np.generic):  # numpy's numbers are no Python numbers, which JSON needs
+                object.__setattr__(self, entry.name, value.item())
         validation.positive(epsilon=self.epsilon, advice="A usual choice is 1.")
         if self.delta is not None:
             validation.probability(delta=self.delta, advice="A usual choice is 1 / (10 x number of records).")
@@ -49,6 +55,9 @@ class Config:
         if self.mean_length is not None:
             validation.positive(mean_length=self.mean_length)
         validation.whole(rows_per_person=self.rows_per_person, at_least=1)
+        for name in ("epsilon", "delta", "mean_length"):  # plans hold floats: 1 is written as 1.0
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))
 
 
 def default_delta(records: int) -> float:
