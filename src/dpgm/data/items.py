@@ -1,7 +1,7 @@
-"""From item labels to codes: against a public list, or numbered as they occur; and the columns that hold items.
+"""Item labels to codes: looked up in a public list or numbered as they occur; and reading columns that hold items.
 
-Labels come chunk after chunk. Code -1 means "drop silently", since counting or naming what falls outside a public list
-would tell about the rows.
+The code -1 means "drop silently", because counting or naming labels outside the public list would reveal something
+about the rows.
 """
 
 import json
@@ -26,7 +26,7 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 def escape_formula(label: str) -> str:
-    """A label as it goes into CSV: a spreadsheet must not run it as a formula.
+    """A label as written to CSV, with an apostrophe in front if a spreadsheet would run it as a formula.
 
     >>> escape_formula("=1+1"), escape_formula("plain")
     ("'=1+1", 'plain')
@@ -35,82 +35,83 @@ def escape_formula(label: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A column name without the apostrophe that protects spreadsheets from formulas."""
+    """A column name without the apostrophe added by `escape_formula`."""
     return name[1:] if name.startswith("'") and escape_formula(name[1:]) == name else name
 
 
 def natural_labels(texts: Sequence[str]) -> list[Label]:
-    """Whole numbers where all texts are such, written plainly and within 64 bits; else the texts.
+    """Integers if all texts are 64-bit whole numbers without sign or leading zeros; otherwise the texts.
 
     >>> natural_labels(["5", "12"]), natural_labels(["5", "012"])
     ([5, 12], ['5', '012'])
     """
-    plain = all(
+    numeric = all(
         text.isascii() and text.isdigit() and len(text) < 20 and str(int(text)) == text and int(text) < 2**63
         for text in texts
     )
-    return [int(text) for text in texts] if plain else list(texts)
+    return [int(text) for text in texts] if numeric else list(texts)
 
 
 class Items(Protocol):
-    """Turns labels into codes, chunk after chunk."""
+    """Turns labels into codes, one chunk at a time."""
 
     integers: bool
 
     def is_listed(self, label: str) -> bool:
-        """Whether a public list names this label."""
+        """Whether a public list has this label."""
 
     def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
-        """Codes of whole numbers that are not negative; -1 for those to drop."""
+        """Codes of non-negative integers; -1 for those to drop."""
 
     def from_texts(self, values: pa.Array, place: Place) -> Codes:
         """Codes of texts (no nulls); -1 for those to drop."""
 
 
 class KnownItems:
-    """The public list of a domain; item numbers below 0 are refused, unless they may be values (`negative`)."""
+    """A public list of labels; negative numbers are refused unless `negative` is set (values of categories)."""
 
     def __init__(self, labels: Sequence[Label], *, negative: bool = False) -> None:
         self.labels = labels
         self._negative = negative
         self.integers = isinstance(labels[0], int)
         if self.integers:
-            known = np.asarray(labels, dtype=np.int64)
-            self._table: NDArray[np.int64] | None = None
-            if known.min() >= 0 and known.max() < LOOKUP_LIMIT:
-                self._table = np.full(int(known.max()) + 2, -1, dtype=np.int64)
-                self._table[known] = np.arange(len(known))
+            numbers = np.asarray(labels, dtype=np.int64)
+            self._table: NDArray[np.int64] | None = None  # codes of numbers; the last entry is always -1
+            if numbers.min() >= 0 and numbers.max() < LOOKUP_LIMIT:
+                self._table = np.full(int(numbers.max()) + 2, -1, dtype=np.int64)
+                self._table[numbers] = np.arange(len(numbers))
 
     @cached_property
     def _by_text(self) -> dict[str, int]:
-        # A label escaped by our own CSV writer comes first, so that what we write reads back exactly.
-        known = {escape_formula(str(label)): at for at, label in enumerate(self.labels)}
+        # Labels as our CSV writer escapes them take precedence, so that what it writes reads back exactly.
+        codes = {escape_formula(str(label)): at for at, label in enumerate(self.labels)}
         for at, label in enumerate(self.labels):
-            known.setdefault(str(label), at)
-        return known
+            codes.setdefault(str(label), at)
+        return codes
 
     @cached_property
-    def _known(self) -> tuple[pa.Array, Codes]:
+    def _value_set(self) -> tuple[pa.Array, Codes]:
+        """All ways to write a label, and their codes."""
         if self.integers:
             return pa.array(self.labels, type=pa.int64()), np.arange(len(self.labels))
-        known = self._by_text
-        return pa.array(list(known), type=pa.string()), np.fromiter(known.values(), np.int64, count=len(known))
+        codes = self._by_text
+        return pa.array(list(codes), type=pa.string()), np.fromiter(codes.values(), np.int64, count=len(codes))
 
     def is_listed(self, label: str) -> bool:
-        """Whether the list names this label."""
+        """Whether the list has this text as a label."""
         return not self.integers and (label in self._by_text or label.strip() in self._by_text)
 
     def from_integers(self, values: NDArray[Any], place: Place) -> Codes:
-        """Codes of whole numbers; -1 outside the list."""
+        """Codes of integers; -1 outside the list."""
         if not self.integers:
             return self.from_texts(pa.array(values).cast(pa.string()), place)
         if self._table is not None:
-            last = len(self._table) - 1  # always -1: for everything above
+            last = len(self._table) - 1
             return self._table[np.where(values < 0, last, np.minimum(values, last))]
         return self._look_up(pa.array(values, type=pa.int64()))
 
     def from_texts(self, values: pa.Array, place: Place) -> Codes:
-        """Codes of texts: exactly, else without the white space around them; -1 outside the list."""
+        """Codes of texts, matched exactly or else after trimming white space; -1 outside the list."""
         if self.integers:
             numbers = parse_integers(values, place)
             if not self._negative:
@@ -123,19 +124,19 @@ class KnownItems:
         return codes
 
     def _look_up(self, values: pa.Array) -> Codes:
-        known, codes = self._known
-        index = pc.fill_null(pc.index_in(values, value_set=known), -1).to_numpy(zero_copy_only=False)
+        value_set, codes = self._value_set
+        index = pc.fill_null(pc.index_in(values, value_set=value_set), -1).to_numpy(zero_copy_only=False)
         return np.where(index >= 0, codes[index], -1)
 
 
 class OccurringItems(Vocabulary):
-    """Items as they occur, sorted at the end.
+    """Items numbered as they occur, and sorted at the end.
 
-    Only for a custodian who has declared the set of items in the file public knowledge, or to be made private.
+    Only if the custodian has declared the items of the file public knowledge, or if they will be discovered privately.
     """
 
     def code(self, label: str, place: Place | None = None) -> int:
-        """The number of a label; one that could be no item is refused."""
+        """The code of a label, added if new; raises if it cannot be an item."""
         known = self.codes.get(label)
         if known is not None:
             return known
@@ -147,7 +148,7 @@ class OccurringItems(Vocabulary):
         return self.codes.setdefault(label, len(self.codes))
 
     def finish(self) -> tuple[list[Label], NDArray[np.int64]]:
-        """The labels in their natural order, and the position of every code."""
+        """The sorted labels, and the position of every code among them."""
         labels = natural_labels(self.labels)
         order = sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
         position = np.empty(len(order), dtype=np.int64)
@@ -159,45 +160,45 @@ class OccurringItems(Vocabulary):
 
 
 def flat_column(table: pa.Table, name: str) -> pa.Array:
-    """A table's column as one array."""
-    places = table.schema.get_all_field_indices(name)  # by a hash table: names may be many
-    if len(places) > 1:
+    """A column of a table as a single array."""
+    indices = table.schema.get_all_field_indices(name)  # by a hash table: there may be many names
+    if len(indices) > 1:
         raise InputError("two columns have the same name; names must differ (or say --no-header).")
-    column = table.column(places[0]).combine_chunks()
+    column = table.column(indices[0]).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
     return column.cast(pa.string()) if is_text(column.type) and not pa.types.is_string(column.type) else column
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds lists of items: texts, numbers or dates, not lists or structures again."""
+    """Whether a column of this type holds lists of items: of texts, numbers or dates, not of lists or structures."""
     kinds = pa.types
     if not (kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)):
         return False
     item = kind.value_type.value_type if kinds.is_dictionary(kind.value_type) else kind.value_type
-    return is_text(item) or is_written(item) or bool(kinds.is_integer(item) or kinds.is_null(item))
+    return is_text(item) or _is_matched_as_text(item) or bool(kinds.is_integer(item) or kinds.is_null(item))
 
 
 def is_nested(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds structures or lists that are no lists of items."""
+    """Whether a column of this type holds structures, or lists other than lists of items."""
     return bool(pa.types.is_nested(kind)) and not is_list(kind)
 
 
-def is_written(kind: pa.DataType) -> bool:
-    """Whether items of this type are known by how they are written: fractions and dates."""
+def _is_matched_as_text(kind: pa.DataType) -> bool:
+    """Whether items of this type are compared with labels as texts: fractions and dates."""
     kinds = pa.types
     numbers = kinds.is_floating(kind) or kinds.is_decimal(kind)
     return bool(numbers or kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 
 def list_lengths(column: pa.Array) -> NDArray[np.int64]:
-    """How many items every list of a column holds; a null holds none."""
+    """Number of items in every list of a column; 0 for null."""
     lengths: NDArray[Any] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
 def set_codes(column: pa.Array, items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
-    """Codes row after row and their number in each row, from a column of lists; unknown items dropped."""
+    """Concatenated codes of a column of lists, and the number per row; unknown items are dropped."""
     if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
     lengths = list_lengths(column)
@@ -205,13 +206,13 @@ def set_codes(column: pa.Array, items: Items, where: Place) -> tuple[Codes, NDAr
 
 
 def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
-    """The place of an item by its number, from how many items each row has and the place of a row."""
+    """The place of an item by its number in the concatenated rows, from row lengths and the places of rows."""
     ends = np.cumsum(lengths)
     return lambda at: where(int(np.searchsorted(ends, at, side="right")))
 
 
 def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
-    """Codes of a flat array of items of any type; a null is dropped."""
+    """Codes of a flat array of items of any type; -1 for null."""
     kinds = pa.types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -222,7 +223,7 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
         return codes
     if kinds.is_null(values.type):
         return np.empty(0, dtype=np.int64)
-    if is_written(values.type):
+    if _is_matched_as_text(values.type):
         texts = as_texts(values, place)
         refuse_negative(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place)
         return items.from_texts(texts, place)
@@ -240,13 +241,13 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
 
 
 def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:
-    """Item numbers count from zero."""
+    """Raise if an item number is negative."""
     if negative.any():
         raise InputError(f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file.")
 
 
 def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
-    """Texts (no nulls) that were promised to be whole numbers."""
+    """Texts (no nulls) as integers; raises if one is not a 64-bit whole number."""
     if digits_only(values):
         with suppress(pa.ArrowInvalid):
             plain: NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -266,7 +267,7 @@ def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
 
 
 def digits_only(values: pa.Array) -> bool:
-    """Whether no character lies above '9': then Arrow's cast can meet no hexadecimal number."""
+    """Whether no character is above '9', so that Arrow's cast cannot find a hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     if values.buffers()[2] is None:
         return False
@@ -275,7 +276,7 @@ def digits_only(values: pa.Array) -> bool:
 
 
 def empty_as_null(column: pa.Array) -> pa.Array:
-    """A text column in which empty cells are null."""
+    """A text column with empty texts replaced by null."""
     if pa.types.is_string(column.type) and len(column):
         lengths = pc.binary_length(column)
         if pc.min(lengths).as_py() == 0:
@@ -284,7 +285,7 @@ def empty_as_null(column: pa.Array) -> pa.Array:
 
 
 def split_lists(column: pa.Array, separator: str, where: Place) -> pa.Array:
-    """Lists of items from the cells of a text column: cut at `separator`; the empty text leaves a cell whole."""
+    """Lists of items from cells of text, split at `separator`; with an empty separator each cell is one item."""
     column = pc.fill_null(as_texts(column, where), "")
     if not separator:
         empty = pc.equal(pc.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
@@ -296,22 +297,22 @@ def split_lists(column: pa.Array, separator: str, where: Place) -> pa.Array:
 
 
 def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Items | None = None) -> pa.Array:
-    """Lists of items from text cells: cut at the separator if one is stated, else JSON lists; an empty cell has none.
+    """Lists of items from cells of text: split at the separator if stated, otherwise JSON lists; empty for no items.
 
     Args:
         column: the cells.
-        separator: the text between items, if one is stated.
-        where: where a row is, for messages.
-        items: where given, a cell may also be one item without brackets, unless it looks like several.
+        separator: the text between items, if stated.
+        where: the place of a row, for messages.
+        items: if given, a cell may also be a single item without brackets, unless it looks like several.
     """
     if separator is not None:
         return split_lists(column, separator, where)
     texts = as_texts(column, where).to_pylist()
     bare = [(text or "").strip() for text in texts]
     if items is not None:
-        alone = [row for row, text in enumerate(bare) if not text.startswith("[")]
-        cells = pa.array([texts[row] or "" for row in alone], type=pa.string())
-        refuse_joined(cells, items, lambda at: where(alone[at]))
+        single = [row for row, text in enumerate(bare) if not text.startswith("[")]
+        cells = pa.array([texts[row] or "" for row in single], type=pa.string())
+        refuse_joined(cells, items, lambda at: where(single[at]))
     lists = []
     for row, text in enumerate(bare):
         if items is not None and not text.startswith("["):
@@ -331,9 +332,9 @@ def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Ite
 
 
 def refuse_joined(values: pa.Array, items: Items, place: Place) -> None:
-    """Refuse texts (no nulls) that hold a mark people put between items, where no separator is stated.
+    """Raise if a text (no nulls) contains a usual separator of items, unless the public list has the whole text.
 
-    Unless a public list names the cell exactly. Otherwise `bread, milk, eggs` would be one item, held by one person.
+    Otherwise `bread, milk, eggs` would silently be a single item that only one person has.
     """
     marked = pc.match_substring_regex(values, "[,;|\t]").to_numpy(zero_copy_only=False)
     for at in np.flatnonzero(marked).tolist():

@@ -1,9 +1,9 @@
-"""Columns of any type as texts, numbers or dates: each value is read by itself, whatever its neighbours are.
+"""Converting Arrow columns of any type to texts, numbers or dates, each value independently of its neighbours.
 
-A whole number is written with digits whatever type holds it (5, 5.0 and a decimal 5.00 are all `5`), so that a column
-that became one of doubles because another row has a gap or a fraction reads as it did before. Numbers may be written
-with a decimal comma, marks between thousands or signs such as €, where the options say so. Dates are seconds since
-1970; time zones are ignored.
+As a text, a whole number has no decimal places whatever its type (5, 5.0 and a decimal 5.00 are all `5`): a column of
+integers reads the same if a gap or a fraction in another row turned it into doubles. Numbers may be written with a
+decimal comma, thousands separators or signs such as €, if the options say so. Dates are seconds since 1970; time zones
+are ignored.
 """
 
 import datetime
@@ -23,33 +23,33 @@ from numpy.typing import NDArray
 from dpgm.data.records import row_pointers
 from dpgm.errors import InputError, UsageError
 
-Place: TypeAlias = Callable[[int], str]  # where a row is, for messages
-Reader: TypeAlias = Callable[[Sequence[Any], Place], pa.Array]  # how values of any kinds become a column
+Place: TypeAlias = Callable[[int], str]  # from a row number to the place that messages name
+Reader: TypeAlias = Callable[[Sequence[Any], Place], pa.Array]  # makes a column of Python values
 
 _INT64 = 2.0**63
-_GAPS = ("NAType", "NaTType")  # what pandas puts where a value is missing
-_BLANK = "[ \t\u00a0\u202f]"  # a no-break space looks like a space to whoever states it
+_PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
+_BLANK = "[ \t\u00a0\u202f]"  # users who state a space also mean no-break spaces
 _LONGEST_SIGN = 20
-# How dates are written besides ISO's way, tried in this order where a curator looks at a file: years of two digits
-# first, which would else be taken for those of the first century.
+# Date formats besides ISO, in the order in which `inspect` tries them: two-digit years first, because they would
+# otherwise be read as years of the first century.
 _SHORT_YEARS = ("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%d-%b-%y")
 _YEARS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y", "%Y/%m/%d", "%Y%m%d")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 DATE_PATTERNS = tuple(day + clock for clock in _CLOCKS for day in (*_SHORT_YEARS, *_YEARS))
-# Ways of ISO in which samples would otherwise not be written again: 2020-01-31 12:00:00 is how they are by default.
+# ISO formats that must be stated for samples to use them, because the default is 2020-01-31 12:00:00.
 ISO_PATTERNS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
-_FIRST = 20  # texts that tell most patterns apart, before all are read
-_ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2}(:[0-9]{2})?)?"  # of old moments to the second
+_FIRST = 20  # texts that rule out most patterns, before all texts are tried
+_ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2}(:[0-9]{2})?)?"  # offsets of old dates have seconds
 ISO = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,9}})?)?)?{_ZONE}$"
 
 
 def numbered(prefix: str, numbers: Sequence[int]) -> Place:
-    """Places such as `x.xlsx: row 7`, from the number of each row."""
+    """Places such as `x.xlsx: row 7`, from a prefix and the number of each row."""
     return lambda row: f"{prefix} {numbers[row]}"
 
 
 def in_column(place: Place, name: str | int) -> Place:
-    """Places that also tell the column."""
+    """Places that also name the column."""
     return lambda row: f"{place(row)}, column {name!r}"
 
 
@@ -60,6 +60,13 @@ def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds texts."""
     kinds = pa.types
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """The column without dictionary encoding, with texts of type string."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if is_text(column.type) else column
 
 
 def float_text(value: float) -> str:
@@ -81,7 +88,7 @@ def decimal_text(value: Decimal) -> str:
 
 
 def scalar_text(value: Any) -> str | None:
-    """One value of a JSON object or of a frame as text; None where it is missing.
+    """A Python value from JSON or a frame as text; None if it is missing.
 
     Raises:
         TypeError: it is not a text, number, boolean or date.
@@ -92,7 +99,7 @@ def scalar_text(value: Any) -> str | None:
     if isinstance(value, str):
         value.encode()
         return value
-    if value is None or type(value).__name__ in _GAPS:
+    if value is None or type(value).__name__ in _PANDAS_MISSING:
         return None
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
@@ -112,10 +119,8 @@ def scalar_text(value: Any) -> str | None:
 
 
 def as_texts(column: pa.Array, where: Place) -> pa.Array:
-    """A column of texts, numbers, booleans or dates as texts, value by value."""
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    """A column of texts, numbers, booleans or dates as texts."""
+    kinds, column = pa.types, plain_column(column)
     kind = column.type
     if kinds.is_string(kind):
         return column
@@ -123,19 +128,18 @@ def as_texts(column: pa.Array, where: Place) -> pa.Array:
         return _float_texts(column, where)
     if kinds.is_decimal(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind):
         encoded = column.dictionary_encode()
-        try:  # as Python writes each, whatever unit the column has
-            written = [scalar_text(value) for value in encoded.dictionary.to_pylist()]
+        try:  # by way of Python values, so that the text does not depend on the column's unit
+            texts = [scalar_text(value) for value in encoded.dictionary.to_pylist()]
         except (ValueError, OverflowError):
             raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
-        return pa.array(written, type=pa.string()).take(encoded.indices)
-    plain = kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
-    if not plain and not is_text(kind):
+        return pa.array(texts, type=pa.string()).take(encoded.indices)
+    if not (kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)):
         raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
     return column.cast(pa.string())
 
 
 def _float_texts(column: pa.Array, where: Place) -> pa.Array:
-    """A column of floating numbers as texts; a value that is not finite is refused."""
+    """A column of floating-point numbers as texts; raises if one is not finite."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
     _refuse_infinite(values, where)
@@ -143,11 +147,11 @@ def _float_texts(column: pa.Array, where: Place) -> pa.Array:
     texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
     if not is_integer.all():
         distinct, which = np.unique(values[~is_integer], return_inverse=True)
-        # str of a 32-bit number is its own shortest form; of a 64-bit one it is Python's
-        written = pa.array([str(value) for value in distinct], type=pa.string())
+        # str gives the shortest text that reads back as the same number, in 32 or 64 bits.
+        fractions = pa.array([str(value) for value in distinct], type=pa.string())
         at = np.zeros(len(values), dtype=np.int64)
         at[~is_integer] = which
-        texts = pc.if_else(pa.array(is_integer), texts, written.take(pa.array(at)))
+        texts = pc.if_else(pa.array(is_integer), texts, fractions.take(pa.array(at)))
     return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
 
 
@@ -158,9 +162,9 @@ def _refuse_infinite(values: NDArray[Any], where: Place) -> None:
 
 
 def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
-    """Values of any kinds side by side as texts, one by one."""
-    if (known := _of_one_type(values)) is not None:
-        return known.cast(pa.string())
+    """Python values of mixed types as a column of texts."""
+    if (column := _typed_column(values)) is not None:
+        return column.cast(pa.string())
     texts = []
     for row, value in enumerate(values):
         try:
@@ -174,14 +178,15 @@ def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
 
 
 def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
-    """Lists of items of any kinds as lists of whole numbers or of texts; None is an empty list.
+    """Python lists of items of mixed types as lists of integers or of texts; None is an empty list.
 
-    Whole numbers alone stay numbers, which is faster and means the same: items know `5` and 5 as one.
+    Lists of integers stay integers, which is faster; the items 5 and `5` are the same.
     """
     flat: list[Any] = []
     lengths = []
     for row, items in enumerate(rows):
-        if items is None or type(items).__name__ in _GAPS or (isinstance(items, float) and math.isnan(items)):
+        is_nan = isinstance(items, float) and math.isnan(items)
+        if items is None or is_nan or type(items).__name__ in _PANDAS_MISSING:
             lengths.append(0)
         elif isinstance(items, (list, tuple, set, frozenset, np.ndarray)):
             flat.extend(items)
@@ -189,7 +194,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
         else:
             raise InputError(f"{where(row)}: must hold a list of items; correct the file, or choose another shape.")
     offsets = row_pointers(np.array(lengths, dtype=np.int64))
-    values = _of_one_type(flat)
+    values = _typed_column(flat)
     if values is None:
         texts = []
         for at, value in enumerate(flat):
@@ -204,8 +209,8 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
-def _of_one_type(values: Sequence[Any]) -> pa.Array | None:
-    """Texts alone, or whole numbers alone, at once, None being missing; None for all that is read one by one."""
+def _typed_column(values: Sequence[Any]) -> pa.Array | None:
+    """A fast path for values that are all texts, or all integers (and None); None if they are anything else."""
     kinds = set(map(type, values)) - {NoneType}
     try:
         return pa.array(values, type={str: pa.string(), int: pa.int64()}[kinds.pop()]) if len(kinds) == 1 else None
@@ -222,7 +227,7 @@ def _item_text(value: Any) -> str | None:
 
 
 def any_type(read: Reader) -> Reader:
-    """A reader that makes a column of structures of values that `read` refuses: for drafts, which leave it out."""
+    """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
 
     def reader(values: Sequence[Any], where: Place) -> pa.Array:
         try:
@@ -238,44 +243,46 @@ def any_type(read: Reader) -> Reader:
 
 @dataclass(frozen=True)
 class NumberStyle:
-    """How a text file writes numbers: the decimal mark, the mark between thousands, and signs beside them."""
+    """How a text file writes numbers: decimal mark, thousands separator, and signs before or after (€, %)."""
 
     decimal: str = "."
     thousands: str | None = None
-    signs: tuple[str, ...] = ()
+    signs: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        mark = self.thousands
+        if self.decimal not in (".", ","):
+            raise UsageError("`decimal` must be the point or the comma.")
+        if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in '+-"' + self.decimal):
+            raise UsageError(
+                "`thousands` must be one character that is not a digit, letter, sign or the decimal mark."
+            )
+        if isinstance(self.signs, str) or not all(isinstance(sign, str) for sign in self.signs):
+            raise UsageError(
+                "`strip_from_numbers` must be a list of texts that stand beside numbers, such as € or %."
+            )
+        for sign in self.signs:
+            numeric = any(one.isdigit() or one in "+-.," for one in sign.strip())
+            if not sign.strip() or numeric or len(sign) > _LONGEST_SIGN:
+                raise UsageError(
+                    f"`strip_from_numbers` takes signs of at most {_LONGEST_SIGN} characters, without digits, points,"
+                    " commas, plus and minus."
+                )
+        object.__setattr__(self, "signs", tuple(sign.strip() for sign in self.signs))
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written with digits and a point alone."""
+        """Whether numbers have a decimal point and neither separators nor signs."""
         return self == NumberStyle()
-
-
-def checked_style(decimal: str, thousands: str | None, signs: Sequence[str]) -> NumberStyle:
-    """The style; refuses marks and signs by which numbers cannot be read."""
-    if decimal not in (".", ","):
-        raise UsageError("`decimal` must be the point or the comma.")
-    if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"' + decimal):
-        raise UsageError("`thousands` must be one character that is not a digit, letter, sign or the decimal mark.")
-    if isinstance(signs, str) or not all(isinstance(sign, str) for sign in signs):
-        raise UsageError("`strip_from_numbers` must be a list of texts that stand beside numbers, such as € or %.")
-    for sign in signs:
-        bare = sign.strip()
-        digits = any(one.isdigit() or one in "+-.," for one in bare)
-        if not bare or digits or len(sign) > _LONGEST_SIGN:
-            raise UsageError(
-                f"`strip_from_numbers` takes signs of at most {_LONGEST_SIGN} characters, without digits, points,"
-                " commas, plus and minus."
-            )
-    return NumberStyle(decimal, thousands, tuple(sign.strip() for sign in signs))
 
 
 def with_plain_numbers(
     table: pa.Table, names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
 ) -> pa.Table:
-    """The table with the texts of some columns written with digits and a point; missing values stay as they are.
+    """The table with the numbers of some text columns rewritten with a decimal point only; `missing` texts stay.
 
     Raises:
-        InputError: a text is not a number in this style, such as 1.5 where the decimal mark is the comma.
+        InputError: a text is not a number in this style, such as 1.5 if the decimal mark is the comma.
     """
     if style.is_plain:
         return table
@@ -288,12 +295,12 @@ def with_plain_numbers(
 
 
 def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], where: Place) -> pa.Array:
-    """Texts of numbers written with digits and a point; raises InputError at one that is none in this style."""
+    """Numbers rewritten with a decimal point only; raises InputError if a text is not a number in this style."""
     mark, text = re.escape(style.decimal), pc.utf8_trim_whitespace(column)
-    integer_part, between = "[0-9]+", ""
+    integer_part, separator = "[0-9]+", ""
     if style.thousands is not None:
-        between = _BLANK if style.thousands == " " else f"[{re.escape(style.thousands)}]"
-        integer_part = f"([0-9]{{1,3}}({between}[0-9]{{3}})+|[0-9]+)"
+        separator = _BLANK if style.thousands == " " else f"[{re.escape(style.thousands)}]"
+        integer_part = f"([0-9]{{1,3}}({separator}[0-9]{{3}})+|[0-9]+)"
     bare = without_signs(text, style.signs)
     is_number = pc.match_substring_regex(
         bare, f"^[+-]?({integer_part}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -305,40 +312,38 @@ def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], wh
             f"{where(int(np.argmin(readable)))}: the value is not a number written with the marks of --decimal,"
             " --thousands and --strip-from-numbers; correct them or the file."
         )
-    plain = bare if style.thousands is None else pc.replace_substring_regex(bare, between, "")
+    plain = bare if style.thousands is None else pc.replace_substring_regex(bare, separator, "")
     return pc.if_else(absent, text, pc.replace_substring(plain, style.decimal, "."))
 
 
 def without_signs(text: pa.Array, signs: Sequence[str]) -> pa.Array:
-    """Texts without a sign before (-€ 5, € -5) and one after (5 %) the number."""
+    """Texts without one of the signs before (-€ 5, € -5) and after (5 %) the number."""
     if not signs:
         return text
-    one = "|".join(re.escape(sign) for sign in sorted(signs, key=len, reverse=True))
-    text = pc.replace_substring_regex(text, f"^([+-]?){_BLANK}*(?:{one}){_BLANK}*", r"\1")
-    return pc.replace_substring_regex(text, f"{_BLANK}*(?:{one})$", "")
+    any_sign = "|".join(re.escape(sign) for sign in sorted(signs, key=len, reverse=True))
+    text = pc.replace_substring_regex(text, f"^([+-]?){_BLANK}*(?:{any_sign}){_BLANK}*", r"\1")
+    return pc.replace_substring_regex(text, f"{_BLANK}*(?:{any_sign})$", "")
 
 
 def written_numbers(column: pa.Array) -> NDArray[np.bool_]:
-    """Which texts are numbers written with digits and a point (nulls count as such)."""
+    """Mask of the texts that are numbers with a decimal point, or null."""
     plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     numbers: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
     return numbers
 
 
-def _stated_texts(column: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Texts without the white space around them; null where one stands for a missing value."""
+def _present_texts(column: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Trimmed texts; null if a text stands for a missing value."""
     column = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
     return pc.if_else(absent, pa.scalar(None, type=column.type), column)
 
 
 def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The finite numbers of a column (0 where missing), and which are missing."""
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if is_text(column.type):
-        column = _stated_texts(column.cast(pa.string()), missing)
+    """The finite numbers of a column (0 if missing), and a mask of the missing ones."""
+    kinds, column = pa.types, plain_column(column)
+    if kinds.is_string(column.type):
+        column = _present_texts(column, missing)
         plain = written_numbers(column)
         if not plain.all():
             raise InputError(
@@ -362,7 +367,7 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
 
 
 def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
-    """The finite numbers of a column; a missing one is refused."""
+    """The finite numbers of a column; raises if one is missing."""
     values, absent = floats(column, where, ("",))
     if absent.any():
         raise InputError(f"{where(int(np.argmax(absent)))}: the value is missing; correct the file.")
@@ -375,20 +380,16 @@ def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
 def seconds_of(
     column: pa.Array, where: Place, missing: Sequence[str], pattern: str | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Seconds since 1970 (0 where missing), and which are missing.
+    """Seconds since 1970 (0 if missing), and a mask of the missing values.
 
     Raises:
-        InputError: a cell holds no date in the pattern, or in ISO's way of writing.
+        InputError: a value is not a date in the pattern, or in an ISO format if there is no pattern.
     """
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if is_text(column.type):
-        column = column.cast(pa.string())
+    kinds, column = pa.types, plain_column(column)
     if kinds.is_integer(column.type) or kinds.is_floating(column.type):
-        column = as_texts(column, where)  # 20200131, in a column of numbers or beside texts
+        column = as_texts(column, where)  # such as 20200131
     if kinds.is_string(column.type):
-        texts = _stated_texts(column, missing)
+        texts = _present_texts(column, missing)
         column = parse_dates(texts, pattern)
         bad = pc.and_(texts.is_valid(), column.is_null()).to_numpy(zero_copy_only=False)
         if bad.any():
@@ -404,8 +405,8 @@ def seconds_of(
     try:
         if kinds.is_timestamp(column.type):
             if column.type.tz is not None:
-                column = pc.local_timestamp(column)  # what a clock shows there, as in texts
-            column = pc.floor_temporal(column, unit="second")  # a cast would cut toward 1970
+                column = pc.local_timestamp(column)  # local time, as texts have it
+            column = pc.floor_temporal(column, unit="second")  # a cast would round toward 1970
         seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(no_dates) from None
@@ -413,10 +414,10 @@ def seconds_of(
 
 
 def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:
-    """Texts as moments in seconds; null where a text is not a date."""
+    """Texts as timestamps in seconds, by a pattern or in an ISO format; null if a text is not a date."""
     if pattern is not None:
         return pc.strptime(texts, format=pattern, unit="s", error_is_null=True)
-    plain = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
+    is_iso = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
     day = pc.utf8_slice_codeunits(texts, 0, 10)
     clock = pc.utf8_slice_codeunits(texts, 11, 19)
     full = pc.match_substring_regex(clock, r"^[0-9]{2}:[0-9]{2}:[0-9]{2}$")
@@ -424,15 +425,15 @@ def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:
     minutes = pc.binary_join_element_wise(pc.utf8_slice_codeunits(clock, 0, 5), "00", ":")
     clock = pc.if_else(full, clock, pc.if_else(short, minutes, "00:00:00"))
     joined = pc.binary_join_element_wise(day, clock, " ")
-    joined = pc.if_else(plain, joined, pa.scalar(None, type=pa.string()))
+    joined = pc.if_else(is_iso, joined, pa.scalar(None, type=pa.string()))
     return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
 
 
 def fitting_patterns(texts: pa.Array, patterns: Iterable[str | None]) -> list[str | None]:
-    """Those of the patterns (None: ISO's way) in which all texts are dates; none of them may be null."""
-    few = texts.slice(0, _FIRST)
-    likely = [one for one in patterns if not parse_dates(few, one).null_count]
-    return [one for one in likely if not parse_dates(texts, one).null_count]
+    """The patterns (None for ISO) by which all texts are dates; the texts must not be null."""
+    for part in (texts.slice(0, _FIRST), texts):
+        patterns = [pattern for pattern in patterns if not parse_dates(part, pattern).null_count]
+    return list(patterns)
 
 
 def as_written(dates: pa.Array, pattern: str) -> pa.Array:

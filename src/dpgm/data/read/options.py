@@ -15,7 +15,7 @@ from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
 from dpgm.data.read.gathering import MemoryLimit
-from dpgm.data.values import NumberStyle, checked_style
+from dpgm.data.values import NumberStyle
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
@@ -124,8 +124,7 @@ class ReadOptions:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         object.__setattr__(self, "encoding", _canonical_encoding(self.encoding))
-        style = checked_style(self.decimal, self.thousands, self.strip_from_numbers)
-        object.__setattr__(self, "strip_from_numbers", style.signs)
+        object.__setattr__(self, "strip_from_numbers", self.number_style.signs)
         validation.whole(skip_lines=self.skip_lines, at_least=0, at_most=_MAX_SKIPPED_LINES)
         if self.threshold is not None:
             validation.finite(threshold=self.threshold)
@@ -158,7 +157,7 @@ class ReadOptions:
     @property
     def number_style(self) -> NumberStyle:
         """How a text file writes numbers."""
-        return NumberStyle(self.decimal, self.thousands, tuple(self.strip_from_numbers))
+        return NumberStyle(self.decimal, self.thousands, self.strip_from_numbers)
 
     @property
     def memory_limit(self) -> MemoryLimit:
