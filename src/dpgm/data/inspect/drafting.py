@@ -1,7 +1,7 @@
-"""What the columns of a table seem to be, for its curator: a draft in which every value is left to be found.
+"""Drafting the domain of a table: which kind each column has, judged by its values, for the curator to confirm.
 
-The draft states names and kinds of columns, whole numbers or places after the point, and no value of any person:
-bounds, bins and categories are found privately by the fit. Kinds are judged by the rows, so the curator confirms them.
+The draft states the names and kinds of columns and the decimal places of numbers, but no value of any person: ranges,
+bins and categories are left open, to be found privately by the fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,29 +56,40 @@ from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 KINDS = ("number", "integer", "date", "datetime", "boolean", "categorical", "items", "identifier", "ignored")
-_DISTINCT = 0.9  # share of different values from which texts are no categories
-_FEW = 0.1  # share of different values up to which texts are plainly categories
-_ENOUGH = 20  # rows from which that share says anything
-_WITH = "with --item COLUMN (one row per person and item) or --rows-per-person K"
-_NUMBERED = 1.5  # numbers between the first and the last per row, up to which rows seem to be numbered
-_LONG = 40  # characters of a text that nobody would call an identifier
-_MOST_VALUES = 100_000  # different texts kept per column while looking
-_PARTS = 16  # one is kept beyond: 6,000 texts or more, which tell the number of all to 1.3 %
-_PADDED = 0.05  # share of whole numbers with leading zeros from which they are codes
-_MONEY = 2  # places after the point that whole numbers would not be written with (5.0 is one with a gap near it)
-_TRUTH = ({"true", "false"}, {"t", "f"})
+_NEARLY_UNIQUE = 0.9  # texts are no categories if at least this share of the values is distinct
+_FEW_DISTINCT = 0.1  # texts are clearly categories if at most this share of the rows has a distinct value
+_MIN_ROWS = 20  # from which such a share is meaningful
+_PERSON_OPTIONS = "with --item COLUMN (one row per person and item) or --rows-per-person K"
+_MAX_NUMBERING = 1.5  # rows seem to be numbered if their numbers span at most this many times the number of rows
+_MAX_IDENTIFIER = 40  # characters; a longer text is no identifier
+_MOST_VALUES = 100_000  # distinct texts stored per column
+_SAMPLED = 16  # beyond, one in 16: 6,000 texts or more, which give the number of distinct ones to 1.3 %
+_PADDED_SHARE = 0.05  # whole numbers are codes if at least this share has leading zeros
+_MONEY_DECIMALS = (
+    2  # 5.00 is an amount; 5.0 is a whole number in a column of floats, as pandas writes one with gaps
+)
+_BOOLEANS = ({"true", "false"}, {"t", "f"})
 
 
 @dataclass(frozen=True)
 class Drafted:
-    """A draft, why columns were left out, and what the curator is asked to confirm."""
+    """A drafted domain, and what the curator should know about it.
+
+    Attributes:
+        domain: the draft.
+        left_out: columns that are not modelled, and why.
+        confirm: sentences about the other columns, to be confirmed.
+        orders: rules about the order of dates that every row meets.
+        follows: pairs of dates of which the first comes soon after the second.
+        hints: columns that other options may read better, and which options.
+    """
 
     domain: Domain
     left_out: tuple[tuple[str, str], ...] = ()
     confirm: tuple[str, ...] = ()
-    orders: tuple[str, ...] = ()  # rules on dates that every row meets
-    follows: tuple[tuple[str, str], ...] = ()  # dates that come soon after others, and those
-    hints: tuple[tuple[str, str], ...] = ()  # columns that other options would read as numbers
+    orders: tuple[str, ...] = ()
+    follows: tuple[tuple[str, str], ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
 
 
 def draft_table(
@@ -86,40 +97,27 @@ def draft_table(
 ) -> Drafted:
     """A domain drafted from the columns of a table, everything but names and kinds left open.
 
-    `drop` are columns to ignore; `kinds` say what a column is (one of `KINDS`), where the curator knows better.
+    `drop` are columns to ignore; `kinds` gives the kinds of columns (of `KINDS`) that the curator knows better.
     """
-    stated = dict(kinds or {})
-    for name in (*drop, *stated):
-        if name not in columns.names:
-            raise UsageError(
-                f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
-                f" {columns.listed()}."
-            )
-    stated = {name: "number" if kind == "numeric" else kind for name, kind in stated.items()}  # as domain files say
-    for name, kind in stated.items():
-        if kind not in KINDS:
-            raise UsageError(
-                f"a column is one of {', '.join(KINDS)}; got {kind!r} for {name!r}{near(kind, KINDS)}."
-            )
-    stated |= dict.fromkeys(drop, "ignored")
+    stated = _stated_kinds(columns, drop, kinds or {})
     seen = {name: _Column(name, options) for name in columns.names}
     for chunk in columns.chunks:
         for name, column in seen.items():
-            column.see(flat_column(chunk.table, name), chunk.place)
+            column.update(flat_column(chunk.table, name), chunk.place)
     fields: list[Field | Unread] = []
     left_out, confirm = [], []
     for name, column in seen.items():
         if name == options.person:
-            kind, why = "identifier", "the column of persons: never read into records, samples carry fresh ones"
+            kind, reason = "identifier", "the column of persons: never read into records, samples carry fresh ones"
         elif name in stated:
-            kind, why = stated[name], "as you said" if name in drop else f"{stated[name]}, as you said"
+            kind, reason = stated[name], "as you said" if name in drop else f"{stated[name]}, as you said"
         else:
-            kind, why = column.kind()
+            kind, reason = column.kind()
         fields.append(column.field(kind))
         if kind in ("identifier", "ignored"):
-            left_out.append((name, why))
+            left_out.append((name, reason))
         else:
-            confirm.append(f"{name}: {why}")
+            confirm.append(f"{name}: {reason}")
     schema = () if columns.schema is None else columns.schema.names
     left_out += [(name, "it is nested; flatten it to have it") for name in schema if name not in columns.names]
     if not confirm:
@@ -128,27 +126,55 @@ def draft_table(
             " with --kind COLUMN=KIND."
         )
     domain = Domain(tuple(fields))  # type: ignore[arg-type]
-    dated = [one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].sure]
-    dates = {name: seen[name].dates for name in dated}
-    pairs = ordered_dates(dates)
-    rules = (_rule(first, last, domain) for first, last in pairs)
-    follows: dict[str, str] = {}
-    for first, last in pairs:
-        if first not in follows and last not in (*follows, *follows.values()):
-            follows |= {last: first} if follows_soon(dates[first], dates[last]) else {}
+    orders, follows = _date_orders(domain, seen)
     hints = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
     return Drafted(
         domain,
         tuple(left_out),
         tuple(confirm),
-        orders=tuple(rule for rule in rules if rule is not None),
-        follows=tuple(follows.items()),
+        orders,
+        follows,
         hints=tuple((name, hint) for name, hint in hints if hint is not None),
     )
 
 
+def _stated_kinds(columns: Columns, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
+    """The kinds that the curator states, checked; columns to drop are ignored ones."""
+    for name in (*drop, *kinds):
+        if name not in columns.names:
+            raise UsageError(
+                f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
+                f" {columns.listed()}."
+            )
+    stated = {
+        name: "number" if kind == "numeric" else kind for name, kind in kinds.items()
+    }  # the domain file's word
+    for name, kind in stated.items():
+        if kind not in KINDS:
+            raise UsageError(
+                f"a column is one of {', '.join(KINDS)}; got {kind!r} for {name!r}{near(kind, KINDS)}."
+            )
+    return stated | dict.fromkeys(drop, "ignored")
+
+
+def _date_orders(
+    domain: Domain, seen: Mapping[str, "_Column"]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """`orders` and `follows` of the draft."""
+    dated = [one.name for one in domain.fields if isinstance(one, (Date, DateTime)) and seen[one.name].one_pattern]
+    dates = {name: seen[name].dates for name in dated}
+    pairs = ordered_dates(dates)
+    follows: dict[str, str] = {}
+    for first, last in pairs:
+        is_free = first not in follows and last not in follows and last not in follows.values()
+        if is_free and follows_soon(dates[first], dates[last]):
+            follows[last] = first
+    rules = (_rule(first, last, domain) for first, last in pairs)
+    return tuple(rule for rule in rules if rule is not None), tuple(follows.items())
+
+
 def _rule(first: str, last: str, domain: Domain) -> str | None:
-    """That a date never comes after another, as a domain file states it; None if their names cannot be written so."""
+    """The rule `first <= last` as a domain file states it; None if it cannot state it with these names."""
     rule = " <= ".join(name if name.isidentifier() else f'"{name}"' for name in (first, last))
     try:
         return rule if len(parse_constraint(rule, domain.fields).fields) == 2 else None
@@ -157,79 +183,77 @@ def _rule(first: str, last: str, domain: Domain) -> str | None:
 
 
 class _Column:
-    """What one column of a table looks like so far."""
+    """What is known of one column of a table, updated chunk by chunk."""
 
     def __init__(self, name: str, options: ReadOptions) -> None:
-        self.name, self._tokens, self._style = name, ("", *options.missing), options.number_style
-        self.rows = self.gone = self.decimals = self.padded = 0
-        self.number = self.plain = True
-        self.lists = self.truth = False
+        self.name, self._missing_texts, self._style = name, ("", *options.missing), options.number_style
+        self.rows = self.missing = self.decimals = self.padded = 0
+        self.is_number = self.supported = True
+        self.is_list = self.is_boolean = False
         self.values: set[str] = set()
-        self._part: set[str] = (
-            set()
-        )  # a part of them, chosen by their bytes, for their number where they are too many
+        self._sample: set[str] = set()  # of the values, chosen by hash, to estimate how many there are
         self.temporal: str | None = None
-        self.patterns: list[str | None] = [*ISO_PATTERNS, None, *DATE_PATTERNS]
-        self.sure = True  # dates of all rows were read in one pattern
-        self._read_as: set[str | None] = set()
-        self._numbers: list[NDArray[np.float64]] = []  # those that are not missing
-        self._dates: list[NDArray[np.float64]] = []  # seconds of all rows, NaN where missing or no dates
+        self.patterns: list[str | None] = [*ISO_PATTERNS, None, *DATE_PATTERNS]  # in which all values can be read
+        self.one_pattern = True  # the dates of all rows were read in the same pattern
+        self._patterns_used: set[str | None] = set()
+        self._numbers: list[NDArray[np.float64]] = []  # without missing ones
+        self._dates: list[NDArray[np.float64]] = []  # seconds per row, NaN if missing or not a date
 
-    def see(self, column: Any, place: Any) -> None:
+    def update(self, column: Any, place: Any) -> None:
         self.rows += len(column)
         kinds = pa.types
-        self.lists = self.lists or is_list(column.type)
-        self.truth = self.truth or kinds.is_boolean(column.type)
+        self.is_list = self.is_list or is_list(column.type)
+        self.is_boolean = self.is_boolean or kinds.is_boolean(column.type)
         if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
             self.temporal = "date" if kinds.is_date(column.type) else "datetime"
-            self.gone += column.null_count
+            self.missing += column.null_count
         elif kinds.is_duration(column.type) or kinds.is_time(column.type):
-            self.plain = False
+            self.supported = False
         elif not is_list(column.type):
             try:
-                self._see_texts(as_texts(column, place))
-                if self.number:
-                    self._see_numbers(column, place)
+                self._update_texts(as_texts(column, place))
+                if self.is_number:
+                    self._update_numbers(column, place)
             except InputError:
-                self.plain = False
-        self._dates.append(self._seconds(column, place))
+                self.supported = False
+        self._dates.append(self._dates_in(column, place))
 
-    def _see_texts(self, texts: Any) -> None:
+    def _update_texts(self, texts: Any) -> None:
         texts = pc.utf8_trim_whitespace(texts.cast(pa.string()))
-        absent = pc.or_kleene(texts.is_null(), pc.is_in(texts, value_set=pa.array(self._tokens, type=pa.string())))
-        present = texts.filter(pc.invert(absent))
-        self.gone += len(texts) - len(present)
+        tokens = pa.array(self._missing_texts, type=pa.string())
+        present = texts.filter(pc.invert(pc.or_(texts.is_null(), pc.is_in(texts, value_set=tokens))))
+        self.missing += len(texts) - len(present)
         if not len(present):
             return
         found = present.unique().to_pylist()
-        self._part.update(value for value in found if crc32(value.encode()) % _PARTS == 0)
+        self._sample.update(value for value in found if crc32(value.encode()) % _SAMPLED == 0)
         if len(self.values) <= _MOST_VALUES:
             self.values.update(found)
         if self.patterns:
             self.patterns = fitting_patterns(present, self.patterns)
-        if self.number:
+        if self.is_number:
             self.padded += pc.sum(pc.match_substring_regex(present, "^0[0-9]+$")).as_py()
-            present = self._plain(present)
+            present = self._plain_numbers(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
             exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
             self.decimals = max(self.decimals, MAX_DECIMALS + 1 if exponents else pc.max(places).as_py())
 
-    def _see_numbers(self, column: Any, place: Any) -> None:
+    def _update_numbers(self, column: Any, place: Any) -> None:
         try:
-            numbers, gone = floats(self._plain(column), place, self._tokens)
+            numbers, missing = floats(self._plain_numbers(column), place, self._missing_texts)
         except InputError:
-            self.number = False
+            self.is_number = False
             return
-        self._numbers.append(numbers[~gone])
+        self._numbers.append(numbers[~missing])
 
-    def _plain(self, texts: Any) -> Any:
-        """Texts with the marks that the options state made plain, where they are numbers."""
+    def _plain_numbers(self, texts: Any) -> Any:
+        """Texts with numbers rewritten without the thousands separators and other marks that the options state."""
         if self._style.is_plain or not pa.types.is_string(texts.type):
             return texts
         try:
-            return plain_texts(texts, self._style, self._tokens, lambda row: "")
+            return plain_texts(texts, self._style, self._missing_texts, lambda row: "")
         except InputError:
-            self.number = False
+            self.is_number = False
             return texts
 
     @cached_property
@@ -241,134 +265,138 @@ class _Column:
         return np.concatenate([np.empty(0), *self._dates])
 
     @cached_property
-    def whole(self) -> bool:
-        return self.number and np.array_equal(self.numbers, np.floor(self.numbers))
+    def is_whole(self) -> bool:
+        return self.is_number and np.array_equal(self.numbers, np.floor(self.numbers))
+
+    @property
+    def written_as_whole(self) -> bool:
+        return self.is_whole and self.decimals < _MONEY_DECIMALS
 
     @cached_property
     def unit(self) -> Unit:
-        """The coarsest unit that all moments are whole ones of."""
+        """The coarsest unit of which all times are multiples."""
         present = self.dates[~np.isnan(self.dates)]
         units: tuple[Unit, ...] = ("day", "hour", "minute")
         return next((unit for unit in units if not (present % SECONDS[unit]).any()), "second")
 
     @property
     def is_code(self) -> bool:
-        """Whether whole numbers are codes such as 01067: with leading zeros, all of one width or many of them."""
-        many = self.padded >= _PADDED * (self.rows - self.gone)
-        return self.whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
+        """Whether values are codes such as 01067: whole numbers of equal length, or many of them with leading zeros."""
+        many = self.padded >= _PADDED_SHARE * (self.rows - self.missing)
+        return self.is_whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
 
     @property
-    def _different(self) -> int:
-        """How many different values there are, about so many where not all are kept."""
-        return len(self.values) if len(self.values) <= _MOST_VALUES else _PARTS * len(self._part)
+    def _distinct(self) -> int:
+        """The number of distinct values; an estimate if not all are stored."""
+        return len(self.values) if len(self.values) <= _MOST_VALUES else _SAMPLED * len(self._sample)
 
     @property
     def _repeats(self) -> bool:
-        """Whether there are many values, and most of them occur several times, as persons in a list of visits do."""
-        some = _FEW * self.rows < self._different < _DISTINCT * (self.rows - self.gone)
-        return some and self.rows >= _ENOUGH
+        """Whether there are many values of which most occur several times, like persons in a list of visits."""
+        several = _FEW_DISTINCT * self.rows < self._distinct < _NEARLY_UNIQUE * (self.rows - self.missing)
+        return several and self.rows >= _MIN_ROWS
 
     def hint(self) -> str | None:
-        """Which options may read the column as what it is meant to be."""
-        if self.number and not self.is_code:
+        """Options that may read the column better."""
+        if self.is_number and not self.is_code:
             hint = code_hint(self.numbers)
-            if hint is None and self.whole and names_persons(self.name) and self._repeats:
-                return f"if it tells persons with several rows each, say --person '{self.name}' {_WITH}"
+            if hint is None and self.is_whole and names_persons(self.name) and self._repeats:
+                return f"if it tells persons with several rows each, say --person '{self.name}' {_PERSON_OPTIONS}"
             return hint
-        if self.lists or self.temporal is not None:
+        if self.is_list or self.temporal is not None:
             return None
         if self.patterns and self.values:
             return date_hint(self.values)
-        if self._meant is None and self._repeats:
+        if self._text_hint is None and self._repeats:
             return (
-                f"{self._different:,} different values in {self.rows:,} rows: if they are persons with several rows"
-                f" each, say --person '{self.name}' {_WITH}; else most of them are too rare to be published"
+                f"{self._distinct:,} different values in {self.rows:,} rows: if they are persons with several rows"
+                f" each, say --person '{self.name}' {_PERSON_OPTIONS}; else most of them are too rare to be published"
             )
-        return self._meant
+        return self._text_hint
 
     @cached_property
-    def _meant(self) -> str | None:
-        """What texts that are neither numbers nor dates as they stand seem to be."""
+    def _text_hint(self) -> str | None:
+        """A hint for texts that are read neither as numbers nor as dates, but may be meant so."""
         return number_hint(self.values, self._style.signs) or text_hint(self.name, self.values)
 
-    def _seconds(self, column: Any, place: Any) -> NDArray[np.float64]:
-        """Dates of some rows as seconds, NaN where missing or where they are none."""
-        nothing = np.full(len(column), np.nan)
-        if self.temporal is None and (not self.patterns or not self.values or self.truth):
-            return nothing
+    def _dates_in(self, column: Any, place: Any) -> NDArray[np.float64]:
+        """The dates of a chunk in seconds, NaN if missing or not a date."""
+        no_dates = np.full(len(column), np.nan)
+        if self.temporal is None and (not self.patterns or not self.values or self.is_boolean):
+            return no_dates
         pattern = None if self.temporal is not None else self.patterns[0]
-        self._read_as.add(pattern)
-        self.sure = self.sure and len(self._read_as) == 1
+        self._patterns_used.add(pattern)
+        self.one_pattern = self.one_pattern and len(self._patterns_used) == 1
         try:
-            moments, gone = seconds_of(column, place, self._tokens, pattern)
+            seconds, missing = seconds_of(column, place, self._missing_texts, pattern)
         except InputError:
-            self.sure = False
-            return nothing
-        return np.where(gone, np.nan, moments)
+            self.one_pattern = False
+            return no_dates
+        return np.where(missing, np.nan, seconds)
 
     def kind(self) -> tuple[str, str]:
-        """What the column is, one of `KINDS`, and why: for the curator to confirm, or to see what was left out."""
-        filled = self.rows - self.gone
-        if not self.plain:
+        """The kind of the column, one of `KINDS`, and the reason for the curator."""
+        filled = self.rows - self.missing
+        if not self.supported:
             return "ignored", "its type cannot be modelled"
-        if self.lists:
+        if self.is_list:
             return "items", "lists of items, found privately"
-        if self.truth:
+        if self.is_boolean:
             return "boolean", "true or false"
         if self.temporal is not None:
             days = self.unit == "day" and filled > 0  # a date at midnight is a date
-            return "date" if days else self.temporal, self._about_dates()
+            return "date" if days else self.temporal, self._dates_reason()
         if not self.values:
             return "ignored", "no row has a value in it"
-        telling = self._different >= _DISTINCT * filled and filled >= _ENOUGH
+        nearly_unique = self._distinct >= _NEARLY_UNIQUE * filled and filled >= _MIN_ROWS
         constant = ", always the same" if len(self.values) == 1 else ""
-        if any({value.lower() for value in self.values} <= truth for truth in _TRUTH):
+        if any({value.lower() for value in self.values} <= words for words in _BOOLEANS):
             return "boolean", "true or false"
-        if self.is_code and telling:
+        if self.is_code and nearly_unique:
             return "identifier", "numbers with leading zeros that differ in nearly every row: an identifier"
         if self.is_code:
             codes = "codes with leading zeros; those that many people have are found privately (a number: --kind"
             return "categorical", f"{codes} '{self.name}=integer')"
-        if self.number and not (self.patterns == ["%Y%m%d"] and self.whole):
-            all_differ = filled >= _ENOUGH and len(np.unique(self.numbers)) == filled
-            numbered = np.ptp(self.numbers) < _NUMBERED * filled  # hardly any number between is left out
+        if self.is_number and not (self.patterns == ["%Y%m%d"] and self.is_whole):
+            all_differ = filled >= _MIN_ROWS and len(np.unique(self.numbers)) == filled
+            numbered = np.ptp(self.numbers) < _MAX_NUMBERING * filled  # with few gaps
             rising = (np.diff(self.numbers) > 0).all()
-            if self.whole and all_differ and (rising or called_id(self.name) or numbered):
+            if self.is_whole and all_differ and (rising or called_id(self.name) or numbered):
                 return "identifier", "whole numbers that differ in every row: an identifier"
-            if self.whole and self.decimals < _MONEY:
+            if self.written_as_whole:
                 return "integer", f"whole numbers{constant}; their range is found privately"
             places = f" with {self.decimals} place{'s' if self.decimals != 1 else ''}"
             places = places if self.decimals <= MAX_DECIMALS else ""
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
-            # Spreadsheets write midnight beside a day.
-            return "date" if self.unit == "day" else "datetime", self._about_dates()
-        if telling and self._meant is not None:
+            # Days are dates even if written with a time: spreadsheets write 00:00 after a date.
+            return "date" if self.unit == "day" else "datetime", self._dates_reason()
+        if nearly_unique and self._text_hint is not None:
             return "ignored", "texts that differ in nearly every row, and seem to be no identifiers (see below)"
-        if telling and not any(" " in value or len(value) > _LONG for value in self.values):
+        if nearly_unique and not any(" " in value or len(value) > _MAX_IDENTIFIER for value in self.values):
             return "identifier", "texts that differ in nearly every row: an identifier"
-        if telling:
+        if nearly_unique:
             return "ignored", "free text: nearly every row has another"
         return "categorical", f"categories{constant}; values that many people have are found privately"
 
-    def _about_dates(self) -> str:
+    def _dates_reason(self) -> str:
         pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
         return f"dates{pattern}; the years they lie in are found privately"
 
     def field(self, kind: str) -> Field | Unread:
-        """The column as a field of this kind, everything else left open."""
+        """A field of this kind for the column, everything else left open."""
         pattern = self.patterns[0] if self.patterns else None
         if kind in ("number", "integer"):
-            whole = self.whole and self.decimals < _MONEY and kind != "number"
-            places = self.decimals if 0 < self.decimals <= MAX_DECIMALS and not whole else None
-            return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer" or whole, decimals=places)
+            has_decimals = 0 < self.decimals <= MAX_DECIMALS and (kind == "number" or not self.written_as_whole)
+            decimals = self.decimals if has_decimals else None
+            return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer", decimals=decimals)
         if kind == "date":
             return Date(self.name, DISCOVER, DISCOVER, pattern=pattern)
         if kind == "datetime":
             unit: Unit = "minute" if self.unit == "day" else self.unit
             return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=pattern)
         if kind == "boolean":
-            return Boolean(self.name, missing=self.gone > 0)
+            return Boolean(self.name, missing=self.missing > 0)
         if kind == "items":
             return ItemSet(self.name, discover=True)
         if kind == "identifier":
