@@ -112,7 +112,7 @@ def test_rows_never_reach_the_terminal_or_the_release(capsys, tmp_path):
 def test_help_lists_options_in_groups(capsys, flag):
     assert run(["fit", flag]) == 0
     page = capsys.readouterr().out
-    for group in ("Privacy", "The generator", "How the data are read", "What is written", "Stopping and going on"):
+    for group in ("Privacy", "The generator", "Reading the data", "Output", "Stopping and resuming"):
         assert group in page
     assert run(["sample", flag]) == 0
     assert "[red, blue]" in " ".join(capsys.readouterr().out.split())

@@ -1,7 +1,7 @@
-"""The command line: each command parses, calls one library function, prints.
+"""The `dpgm` command line: each command parses its options, calls one library function and prints the result.
 
-Commands live in the modules of this package, one per group of nouns. Heavy imports (torch, matplotlib, pyarrow)
-happen inside commands, so that `dpgm --help` stays fast.
+The modules `data`, `fitting`, `synthetic` and `privacy` have the commands. Heavy imports (torch, pyarrow, rich) happen
+inside commands, so that `dpgm --help` stays fast.
 """
 
 from dpgm.cli.app import app, main

@@ -1,4 +1,4 @@
-"""The application object, options that several commands share, how errors are printed, and their exit codes."""
+"""The application object of the command line: common options, error messages and exit codes."""
 
 import importlib
 import os
@@ -17,20 +17,20 @@ from dpgm.errors import CheckFailed, DpgmError
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-OUTPUT = "What is written"  # a group of options in help
-PRINTED = "-"  # stands for "on the screen" where an option names a file to write
+OUTPUT = "Output"  # a group of options in help
+PRINTED = "-"  # the file name that stands for stdout
 _OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
 
 
 def option(
     flags: str, help: str, default: Any = None, *, panel: str | None = None, metavar: str | None = None
 ) -> Any:
-    """An option of a command, as the default of its parameter; `...` where it must be given."""
+    """An option of a command, used as the default of its parameter; the default `...` makes it required."""
     return typer.Option(default, *flags.split(), help=help, rich_help_panel=panel, metavar=metavar)
 
 
 def argument(help: str, default: Any = ..., *, metavar: str | None = None) -> Any:
-    """An argument of a command, in the same way."""
+    """A positional argument of a command, used in the same way."""
     return typer.Argument(default, help=help, metavar=metavar)
 
 
@@ -49,9 +49,9 @@ app = typer.Typer(
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Which process this is and out of how many, by what torchrun says; (0, 1) without it.
+    """The rank of this process and the number of processes, as set by torchrun; (0, 1) without it.
 
-    Other programs set RANK as well: it counts only where torchrun has left its own mark.
+    Other programs set RANK as well: it is ignored unless a variable of torchrun is set, too.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 0, 1
@@ -59,13 +59,13 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def is_first() -> bool:
-    """Whether this process writes and speaks: the only one, or the first of several."""
+    """Whether this process writes files and messages: the only one, or the first of several."""
     return rank_and_size()[0] == 0
 
 
 @contextmanager
 def process_group(arguments: Sequence[str]) -> Iterator[None]:
-    """While `dpgm fit` runs in several processes, these can add up their sums."""
+    """Connect the processes of a parallel `dpgm fit`, so that they can add up their sums."""
     if rank_and_size()[1] == 1 or list(arguments[:1]) != ["fit"]:
         yield
         return
@@ -92,7 +92,7 @@ def common(
 
 
 def printable(text: str) -> str:
-    """Text from a file or a file's name on one line, without whatever could drive a terminal or cannot be printed."""
+    """Untrusted text on one line, without control characters that could affect the terminal."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
@@ -102,7 +102,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _with_json_target(arguments: list[str]) -> list[str]:
-    """`evaluate --json` followed by no name that ends in .json means: print it.
+    """The arguments with `-` after an `evaluate --json` that is not followed by a name ending in .json.
 
     >>> _with_json_target(["evaluate", "--json", "a.csv", "b.csv"])
     ['evaluate', '--json', '-', 'a.csv', 'b.csv']
@@ -138,23 +138,23 @@ def run(arguments: list[str]) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Say in one line what ended a command; returns its exit code."""
+    """Print in one line what ended a command; returns its exit code."""
     kind, message = "E-INTERNAL", f"{type(error).__name__}; a fault of dpgm: run again with --debug to see where."
     if isinstance(error, _CommandLineError):
-        if type(error).__name__ == "NoArgsIsHelpError":  # a page to read, not a mistake
+        if type(error).__name__ == "NoArgsIsHelpError":  # prints the help page, without an error
             typer.echo(error.format_message(), err=True)
             return 2
         kind, message = "E-USAGE", str(error.format_message())
     elif isinstance(error, DpgmError):
         kind, message = error.kind, str(error)
-    elif isinstance(error, BrokenPipeError):  # whoever read stdout has enough; its buffer has nowhere to go
+    elif isinstance(error, BrokenPipeError):  # the reader of stdout stopped; discard the rest of its buffer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     elif isinstance(error, MemoryError):
         kind, message = "E-RESOURCE", "not enough memory; use a smaller input or a larger machine."
     elif isinstance(error, OSError):
         kind, message = "E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}."
-    elif isinstance(error, RuntimeError) and rank_and_size()[1] > 1:  # how the end of another process is noticed
+    elif isinstance(error, RuntimeError) and rank_and_size()[1] > 1:  # torch raises it when another process stops
         if not is_first():
             return 2
         kind, message = "E-RESOURCE", "another process of this fit stopped; see its message, then add --resume."
@@ -163,7 +163,7 @@ def _explain(error: Exception) -> int:
 
 
 def load_commands() -> None:
-    """Commands register themselves on import, in the order of the help page; every module must be cheap to import."""
+    """Import the modules with commands, which register themselves, in the order of the help page."""
     for name in ("data", "fitting", "synthetic", "privacy"):
         importlib.import_module(f"dpgm.cli.{name}")
 

@@ -1,4 +1,4 @@
-"""Commands about data: `inspect` and `simulate`."""
+"""Commands about data files: `inspect` and `simulate`."""
 
 import json
 from dataclasses import asdict
@@ -28,18 +28,19 @@ def inspect(
     *,
     options: "dpgm.ReadOptions",
     draft_domain: Path | None = option(
-        "--draft-domain", "Write a draft domain (YAML or JSON) here.", metavar="FILE"
+        "--draft-domain", "Write a draft domain (YAML or JSON) to this file.", metavar="FILE"
     ),
-    drop: list[str] | None = option("--drop", "Leave this column out of the draft (repeatable).", metavar="COLUMN"),
+    drop: list[str] | None = option("--drop", "Omit this column from the draft (repeatable).", metavar="COLUMN"),
     kind: list[str] | None = option(
         "--kind",
-        "What a column is: number, integer, date, datetime, boolean, categorical, items, identifier, ignored.",
+        "Kind of a column: number, integer, date, datetime, boolean, categorical, items, identifier, ignored"
+        " (repeatable).",
         metavar="COLUMN=KIND",
     ),
     force: bool = FORCE,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Look at a data file (curator only): records, fields, lengths; draft a domain file.
+    """Describe a data file (curator only): records, fields, lengths; or draft a domain file.
 
     Example: dpgm inspect visits.parquet --draft-domain domain.yaml
     """
@@ -69,7 +70,7 @@ def inspect(
 
 
 def _kinds(stated: list[str]) -> dict[str, str]:
-    """`COLUMN=KIND` as typed, by column."""
+    """The kinds stated as `COLUMN=KIND`, by column."""
     kinds = {}
     for one in stated:
         name, equals, kind = one.rpartition("=")
@@ -81,10 +82,10 @@ def _kinds(stated: list[str]) -> dict[str, str]:
 
 @app.command()
 def simulate(
-    town: Town = argument("Which data set to stand in for."),
-    out: Path = option("--out", "Where to write, in the format of the ending.", ..., metavar="FILE"),
-    records: int | None = option("--records", "How many people (default: as many as in the paper)."),
-    seed: int = option("--seed", "Draws the people; the city stays the same.", 0),
+    town: Town = argument("The data set to simulate."),
+    out: Path = option("--out", "File to write; its ending determines the format.", ..., metavar="FILE"),
+    records: int | None = option("--records", "Number of people (default: as many as in the paper)."),
+    seed: int = option("--seed", "Seed of the people; the city is always the same.", 0),
     shape: str | None = option("--shape", "basket, long or wide."),
     domain_out: Path | None = option(
         "--domain-out", "Also write the public domain (YAML or JSON).", metavar="FILE"

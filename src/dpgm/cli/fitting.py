@@ -1,4 +1,4 @@
-"""Commands that make releases: plan and fit."""
+"""Commands that make releases: `plan` and `fit`."""
 
 import json
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, r
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 
-_FEW_RECORDS = 300  # times epsilon: below, noise is as large as most counts of a table (docs/guides/pitfalls.md)
-_STOPPING = "Stopping and going on"  # a group of options in help
+_FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
+_STOPPING = "Stopping and resuming"  # a group of options in help
 
 
 @app.command()
@@ -28,11 +28,11 @@ def plan(
     records: int = option("--records", "Public number of records.", ...),
     request: Callable[..., "dpgm.Config"],
     domain: Path | None = option("--domain", "Domain file (YAML or JSON)."),
-    items: int | None = option("--items", "Plan for an item set of this many items."),
-    rows_per_person: int = option("--rows-per-person", "Records that a person has at most.", 1, metavar="K"),
+    items: int | None = option("--items", "Number of items, in place of --domain."),
+    rows_per_person: int = option("--rows-per-person", "Most records of one person.", 1, metavar="K"),
     as_json: bool = AS_JSON,
     rules: bool = option("--rules", "Print every tuned number of the plan, as JSON.", False),
-    out: Path | None = option("--out", "Write the plan for `fit --plan`.", panel=OUTPUT),
+    out: Path | None = option("--out", "File to write the plan to, for `fit --plan`.", panel=OUTPUT),
     force: bool = FORCE,
 ) -> None:
     """Show the privacy plan before any data is opened.
@@ -95,8 +95,8 @@ def _print_plan(made: "dpgm.Plan") -> None:
     columns = ("stage", "what is measured", "sensitivity", "noise", "runs", "records", "share")
     title = "Privacy plan (no data has been opened)"
     print_table(title, columns, rows, left=("what is measured", "sensitivity", "records"))
-    persons = made.rows_per_person
-    unit = "one record" if persons == 1 else f"one person with up to {persons} records"
+    most = made.rows_per_person
+    unit = "one record" if most == 1 else f"one person with up to {most} records"
     Console().print(
         f"model {made.settings.model}; {made.records:,} records; composed epsilon = {figure(made.epsilon)} at delta ="
         f" {made.delta:.3g} ({made.adjacency} of {unit})"
@@ -113,15 +113,15 @@ def fit(
     epsilon: float | None = option(*EPSILON, panel=PRIVACY),
     out: Path | None = option("--out -o", "Release folder to write.", panel=OUTPUT),
     request: Callable[..., "dpgm.Config"],
-    public: Path | None = option("--public", "Public records for initial cluster centres.", panel=GENERATOR),
+    public: Path | None = option("--public", "Public records to start clusters from.", panel=GENERATOR),
     device: str = option("--device", "auto, cpu or cuda.", "auto", panel=GENERATOR),
     plan_file: Path | None = option("--plan", "A plan written by `dpgm plan --out`.", panel=PRIVACY),
     checkpoint: Path | None = option(
-        "--checkpoint", "Folder to save progress in; by default OUT.checkpoint.", panel=_STOPPING
+        "--checkpoint", "Folder in which progress is saved; by default OUT.checkpoint.", panel=_STOPPING
     ),
-    resume: bool = option("--resume", "Go on with a fit that was stopped.", False, panel=_STOPPING),
+    resume: bool = option("--resume", "Resume a fit that was stopped.", False, panel=_STOPPING),
     ledger: Path | None = option("--ledger", "Budget ledger of this population.", panel=PRIVACY),
-    seed: int | None = option("--seed", "Tests only: reproducible, NOT PRIVATE."),
+    seed: int | None = option("--seed", "For tests only: reproducible noise, NOT PRIVATE."),
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
     ),
@@ -139,7 +139,7 @@ def fit(
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
-    # What can be refused cheaply is refused before the file is read.
+    # Refuse what can be refused cheaply before the file is read.
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
     _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
@@ -156,7 +156,7 @@ def fit(
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:
         _announce_fit(total, records.domain, planned, device, options)
-    explained = (UsageError, ArtefactError, BudgetError)  # say by themselves what was spent and what to do
+    explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
     with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
         synthesizer.fit(
             records,
@@ -199,14 +199,14 @@ def _synthesizer(
 def _check_outputs(
     out: Path, folder: Path, *, force: bool, resume: bool, sign: Path | None, seed: int | None
 ) -> None:
-    """Refuse what cannot be written, and say so if nobody would be protected."""
+    """Refuse outputs that cannot be written, and announce that a seeded fit protects nobody."""
     from dpgm.synthesis.checkpoint import check_folder
     from dpgm.synthesis.release import check_target
 
     refuse_pipe(out, "a release")
     if sign is not None:
         _check_signing(sign, seed)
-    if is_first():  # of several processes the first one writes
+    if is_first():  # the process that writes
         _clear_leftovers(out)
         if resume and (out / "certificate.json").is_file() and not folder.exists():
             raise UsageError(
@@ -215,17 +215,17 @@ def _check_outputs(
             )
         check_target(out, force=force)
         check_folder(folder, resume=resume)
-    if seed is not None:  # said even with --quiet
+    if seed is not None:  # announced even with --quiet
         announce("NOT PRIVATE: with --seed the noise can be computed again and taken off; for tests only.")
 
 
 def _default_checkpoint(out: Path) -> Path:
-    """Where a fit keeps its noisy answers until its release is written, if no folder was named."""
+    """The checkpoint folder if none is named: it is removed once the release is written."""
     return out.with_name(f"{out.name}.checkpoint")
 
 
 def _clear_leftovers(out: Path) -> None:
-    """Remove what a process left that was killed while it wrote this release or cleaned up after it."""
+    """Remove files that were left when an earlier process was killed while it wrote or cleaned up this release."""
     from dpgm.synthesis.checkpoint import MODEL_FILE, remove_checkpoint
 
     folder = _default_checkpoint(out)
@@ -237,7 +237,7 @@ def _clear_leftovers(out: Path) -> None:
 
 
 def _check_signing(key: Path, seed: int | None) -> None:
-    """A key that cannot be used is found before anything is spent."""
+    """Refuse a key that cannot be used, before anything is spent."""
     from dpgm.privacy.signatures import read_private_key
 
     read_private_key(key)
@@ -248,7 +248,6 @@ def _check_signing(key: Path, seed: int | None) -> None:
 
 
 def _read_plan(file: Path, epsilon: float | None) -> "dpgm.Plan":
-
     planned = dpgm.read_plan(file)
     if epsilon is not None and epsilon != planned.target_epsilon:
         raise UsageError(f"the plan is for epsilon {planned.target_epsilon}; leave --epsilon out or plan again.")
@@ -256,7 +255,7 @@ def _read_plan(file: Path, epsilon: float | None) -> "dpgm.Plan":
 
 
 def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Records, dpgm.Source]":
-    """The share of the records that this process fits; the curator is told of items that one record alone holds."""
+    """The records that this process fits; the curator is warned of items that only one record has."""
     from dpgm.data.inspect.inspection import rarity_warning
     from dpgm.data.read.readers import read_share
 

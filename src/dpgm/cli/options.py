@@ -1,11 +1,11 @@
-"""Groups of options that several commands share: how a data file is read, and which generator is asked for.
+"""Groups of options that several commands share: reading a data file, and requesting a generator.
 
-A command takes a group as one value; its decorator puts the single options in the place of that parameter:
+A command receives a group as one value; its decorator replaces that parameter by the single options:
 
     @app.command()
     @takes_read_options
-    def inspect(data: str = DATA, options: "ReadOptions", out: ...) -> None:
-        records, source = read_private(data, options)
+    def inspect(data: str = DATA, *, options: "ReadOptions", ...) -> None:
+        found = dpgm.inspect_file(data, options, ...)
 """
 
 import functools
@@ -20,7 +20,7 @@ from dpgm.strategy.settings import Config
 if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
 
-PRIVACY, GENERATOR, _READING = "Privacy", "The generator", "How the data are read"  # groups in help
+PRIVACY, GENERATOR, _READING = "Privacy", "The generator", "Reading the data"  # groups in help
 Command: TypeAlias = Callable[..., None]
 
 EPSILON = ("--epsilon", "Privacy budget; 1 is a usual choice.")
@@ -39,7 +39,7 @@ def _parameter(
 def _takes(
     parameter: str, options: list[inspect.Parameter], made: Callable[..., Any]
 ) -> Callable[[Command], Command]:
-    """A decorator of commands whose `parameter` is made from single options."""
+    """A decorator for commands whose `parameter` is made from single options."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -69,7 +69,7 @@ READ_OPTIONS = [
     _parameter(
         "discover",
         bool,
-        "Find items (and, of a Parquet table, values and ranges) privately instead of listing them.",
+        "Find items (and, in a Parquet table, values and ranges) privately instead of listing them.",
     ),
     _parameter(
         "assume_public_domain",
@@ -79,50 +79,55 @@ READ_OPTIONS = [
     _parameter(
         "format",
         str | None,
-        "Where the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, msweb, msnbc.",
+        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, msweb, msnbc.",
     ),
     _parameter(
         "shape",
         str | None,
         "basket (one row per record), long (one row per person and item) or wide (one column per field).",
     ),
-    _parameter("person", str | None, "The column of persons.", "COLUMN"),
+    _parameter("person", str | None, "The column that identifies persons.", "COLUMN"),
     _parameter(
         "rows_per_person",
         int | None,
-        "Rows that a person keeps at most, by a secret choice; the fit protects all of them together.",
+        "Use at most K rows per person, chosen at random and in secret; the fit protects all of them together.",
         "K",
     ),
-    _parameter("item", str | None, "The column of items or of lists.", "COLUMN"),
-    _parameter("count", str | None, "Long shape: 0 here means not there.", "COLUMN"),
-    _parameter("threshold", float | None, "Numbers above it mean present (images: 127)."),
+    _parameter("item", str | None, "The column of items, or of lists of items.", "COLUMN"),
+    _parameter("count", str | None, "Long shape: the column of counts; 0 means that the item is absent.", "COLUMN"),
+    _parameter("threshold", float | None, "Numbers above it mean that an item is present (images: 127)."),
     _parameter("labels", Path | None, "The idx labels of idx images.", "FILE"),
     _parameter("member", str | None, "The file to read within a .zip, or the sheet of a workbook.", "NAME"),
     _parameter("separator", str | None, "The character between cells (`tab` for a tabulator)."),
-    _parameter("item_separator", str | None, "The text between the items of one cell; '' if a cell is one item."),
+    _parameter("item_separator", str | None, "The text between the items of a cell; '' if a cell is one item."),
     _parameter("header", bool | None, "Whether the first line names columns."),
     _parameter("missing", list[str] | None, "A text that means missing (repeatable).", "TEXT"),
-    _parameter("skip_lines", int, "Leave out so many lines at the top, such as a title.", "N", 0),
-    _parameter("comment", str | None, "Leave out lines that start with it.", "TEXT"),
+    _parameter("skip_lines", int, "Skip this many lines at the top, such as a title.", "N", 0),
+    _parameter("comment", str | None, "Skip lines that start with this text.", "TEXT"),
     _parameter("encoding", str, "The encoding of a text file, such as cp1252 or utf-16.", "NAME", "utf-8"),
     _parameter("decimal", str, "The decimal mark of numbers in text files: . or ,", "MARK", "."),
     _parameter("thousands", str | None, "The mark between thousands in text files.", "MARK"),
     _parameter(
         "strip_from_numbers",
         list[str] | None,
-        "A sign before or after numbers in text files that is left out, such as € or % (repeatable).",
+        "A sign to remove before or after numbers in text files, such as € or % (repeatable).",
         "SIGN",
     ),
-    _parameter("strip_suffix", str, "Taken off the end of values.", "TEXT", ""),
+    _parameter("strip_suffix", str, "Text to remove from the end of values.", "TEXT", ""),
     _parameter(
-        "memory", str | None, "A memory limit, such as 4GB: rows beyond it are kept in a private file.", "SIZE"
+        "memory",
+        str | None,
+        "A memory limit, such as 4GB: rows beyond it are kept in a private temporary file.",
+        "SIZE",
     ),
-    _parameter("cache", Path | None, "The folder of that file (fit: by default that of --out).", "FOLDER"),
+    _parameter(
+        "cache", Path | None, "The folder for the file of --memory (fit: by default the folder of --out).", "FOLDER"
+    ),
 ]
 
 
 def read_options(**chosen: Any) -> "ReadOptions":
-    """The reading options as typed on the command line."""
+    """The `ReadOptions` of the options of a command."""
     from dpgm.data.read.options import ReadOptions
 
     for name in ("separator", "item_separator"):
@@ -132,10 +137,10 @@ def read_options(**chosen: Any) -> "ReadOptions":
     return ReadOptions(**chosen | lists)
 
 
-# What `plan` and `fit` ask for besides epsilon.
+# The options of `plan` and `fit` that request a generator, besides epsilon.
 REQUEST_OPTIONS = [
     _parameter("delta", float | None, "By default 1 / (10 x number of records).", panel=PRIVACY),
-    _parameter("clusters", int | None, "Networks of a vae or rbm mixture.", panel=GENERATOR),
+    _parameter("clusters", int | None, "Number of networks in a mixture of vae or rbm.", panel=GENERATOR),
     _parameter(
         "model",
         str,
@@ -153,5 +158,5 @@ REQUEST_OPTIONS = [
 ]
 
 takes_read_options = _takes("options", READ_OPTIONS, read_options)
-# `request(epsilon)` is a Config.
+# The command calls `request(epsilon)` to get a Config.
 takes_request = _takes("request", REQUEST_OPTIONS, lambda **chosen: functools.partial(Config, **chosen))

@@ -1,4 +1,4 @@
-"""Commands about privacy: what a schedule costs, whether a release keeps its promise, what was spent, an attack."""
+"""Commands about privacy: `cost`, `verify`, `sign`, `keys`, `ledger` and `audit`."""
 
 import json
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpgm.audit import Finding, OneRunFinding
 
 ledger_app = typer.Typer(
-    help="What has been spent on one population of people, over all releases.", no_args_is_help=True
+    help="The budget spent on one population of people, over all releases.", no_args_is_help=True
 )
 app.add_typer(ledger_app, name="ledger")
 keys_app = typer.Typer(help="Keys to sign releases with.", no_args_is_help=True)
@@ -28,16 +28,20 @@ app.add_typer(keys_app, name="keys")
 @app.command()
 def cost(
     sampling_rate: float = option(
-        "--sampling-rate", "Probability of a record to be in a step; 1 is every record.", 1.0
+        "--sampling-rate", "Probability that a record is sampled in a step; 1 for all records.", 1.0
     ),
     noise: float | None = option("--noise", "Noise multiplier of the steps: standard deviation / sensitivity."),
-    steps: int = option("--steps", "Number of steps; 0 for none.", 0),
-    delta: float | None = option("--delta", "Probability the guarantee leaves open."),
-    epsilon: float | None = option("--epsilon", "Target, in place of --noise or --delta, which is solved for."),
-    release: list[str] | None = option("--release", "Plain Gaussian releases z:n, multiplier and how often."),
+    steps: int = option("--steps", "Number of steps.", 0),
+    delta: float | None = option("--delta", "Delta of the guarantee."),
+    epsilon: float | None = option(
+        "--epsilon", "Target epsilon, in place of --noise or --delta, which is then computed."
+    ),
+    release: list[str] | None = option(
+        "--release", "Gaussian releases on all records, as z:n: noise multiplier z, n times (repeatable)."
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Epsilon of a schedule of T Poisson-sampled steps and plain releases; or the noise or delta for an epsilon."""
+    """Compute the epsilon of sampled steps and releases on all records; or the noise or delta for an epsilon."""
     from dpgm.privacy.accountant import delta_at, replace_one_epsilon
     from dpgm.privacy.events import Event, GaussianRelease, SampledSteps
 
@@ -90,10 +94,10 @@ def cost(
 @app.command()
 def verify(
     release: Path = argument("The release folder."),
-    signed_by: Path | None = option("--signed-by", "Public key (.pub) of who must have signed it."),
+    signed_by: Path | None = option("--signed-by", "Public key (.pub) with which the signature is checked."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Check a release from its folder alone; prints "certified" if everything holds, else exit 1 and why.
+    """Check a release from its folder alone; prints "certified" if all checks pass, else exits with 1 and says why.
 
     Example: dpgm verify release --signed-by office.pub
     """
@@ -142,7 +146,7 @@ def verify(
 
 
 def _unsigned(signed: bool) -> str:
-    """What the checks do not say when nobody's signature was asked for."""
+    """The note on signatures if none was checked."""
     if signed:
         return "note: the release is signed; --signed-by KEY.pub checks by whom"
     return "note: not signed: the folder is consistent, but anyone could have written it (docs/guarantee.md)"
@@ -167,9 +171,9 @@ def sign(
 
 @keys_app.command("create")
 def keys_create(
-    name: Path = argument("Name of the pair: NAME.key stays private, NAME.pub is handed out."),
+    name: Path = argument("Name of the pair: keep NAME.key private, give NAME.pub to recipients."),
 ) -> None:
-    """Make a pair of Ed25519 keys to sign releases with."""
+    """Create a pair of Ed25519 keys to sign releases with."""
     from dpgm.privacy.signatures import create_keys, fingerprint, read_public_key
 
     private, public = create_keys(name)
@@ -179,11 +183,11 @@ def keys_create(
 
 @ledger_app.command("create")
 def ledger_create(
-    file: Path = argument("The ledger to make."),
-    epsilon: float = option("--epsilon", "The most all releases together may cost.", ...),
-    delta: float = option("--delta", "The delta at which that is counted.", ...),
+    file: Path = argument("The ledger file to create."),
+    epsilon: float = option("--epsilon", "The largest epsilon of all releases together.", ...),
+    delta: float = option("--delta", "The delta of that epsilon.", ...),
 ) -> None:
-    """Make a ledger for one population of people."""
+    """Create a ledger for one population of people."""
     ledger = dpgm.Ledger.create(file, epsilon, delta)
     typer.echo(f"{file}: population {ledger.population}, at most epsilon {epsilon:g} at delta {delta:g}")
 
@@ -193,7 +197,7 @@ def ledger_show(
     file: Path = argument("The ledger."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """What has been spent, and by what."""
+    """Show what has been spent, entry by entry."""
     ledger = dpgm.Ledger.open(file)
     totals = ledger.totals()
     rows: list[dict[str, Any]] = [
@@ -232,7 +236,7 @@ def ledger_check(
     file: Path = argument("The ledger."),
     releases: list[Path] | None = argument("Release folders that must be in it.", None),
 ) -> None:
-    """Check the ledger's chain, and that known releases are in it; exit 1 if not."""
+    """Check the ledger's chain of hashes, and that releases are in it; exits with 1 if not."""
     from dpgm.privacy.certificate import read_certificate
 
     if not file.is_file():
@@ -253,9 +257,9 @@ def ledger_check(
 @ledger_app.command("void")
 def ledger_void(
     file: Path = argument("The ledger."),
-    entry: str = argument("The entry, as `ledger show` names it."),
+    entry: str = argument("Name of the entry, as `ledger show` prints it."),
 ) -> None:
-    """Give back a reservation that never started."""
+    """Cancel a reservation whose fit never started."""
     dpgm.Ledger.open(file).void(entry)
     typer.echo(f"{file}: entry {entry} is void")
 
@@ -273,7 +277,7 @@ def _parse_release(text: str) -> tuple[float, int]:
 def _solve_noise(
     epsilon: float, delta: float, releases: list[tuple[float, int]], sampling_rate: float, steps: int
 ) -> float:
-    """The smallest multiplier of the steps, rounded up, that meets (epsilon, delta) beside the releases."""
+    """The smallest noise multiplier of the steps with which they and the releases meet (epsilon, delta)."""
     from dpgm import validation
     from dpgm.privacy.accountant import check_rate
     from dpgm.privacy.calibration import Training, gaussian_mu, solve_training
@@ -292,8 +296,8 @@ def _solve_noise(
 
 @app.command()
 def audit(
-    only: list[str] | None = option("--only", "A, B, C or VAE; may be given several times. All by default."),
-    quick: bool = option("--quick", "Fewer fits: finds gross faults, shows less.", False),
+    only: list[str] | None = option("--only", "A, B, C or VAE (repeatable); by default all of them."),
+    quick: bool = option("--quick", "Fewer fits: finds large faults only.", False),
     fits: int | None = option(
         "--fits", "Fits with the canary, and as many without; three times as many for A, about half for the others."
     ),
@@ -301,14 +305,14 @@ def audit(
         "--data", "PUBLIC item sets: one full-size fit with many canaries, instead of tiny fits."
     ),
     domain: Path | None = option("--domain", "The domain of --data (YAML or JSON)."),
-    epsilon: float = option("--epsilon", "With --data: the claim to audit.", 8.0),
+    epsilon: float = option("--epsilon", "With --data: the claimed epsilon to audit.", 8.0),
     model: str = option("--model", "With --data: auto, products, vae or rbm.", "auto"),
-    canaries: int = option("--canaries", "With --data: how many.", 300),
+    canaries: int = option("--canaries", "With --data: number of canaries.", 300),
     as_json: bool = AS_JSON,
     out: Path | None = option("--out", "Write the same JSON to a file."),
     quiet: bool = option("--quiet", "Print nothing but the result.", False),
 ) -> None:
-    """Try to tell from releases whether one record was in the data; exit 1 if that works better than is claimed.
+    """Try to tell from releases whether one record was in the data; exits with 1 if that works better than claimed.
 
     Example: dpgm audit --quick
     """

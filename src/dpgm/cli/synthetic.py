@@ -1,4 +1,4 @@
-"""Commands about synthetic records: sample them, compare them with the real ones, and a demonstration of it all."""
+"""Commands about synthetic records: `sample`, `evaluate`, and `demo`, which shows all steps on simulated data."""
 
 import sys
 from dataclasses import replace
@@ -25,17 +25,19 @@ _SHOWN_COLUMNS = 20
 @app.command()
 def sample(
     release: Path = argument("Release folder."),
-    out: Path = option("--out -o", "File to write; its ending names the format (- for stdout).", ..., panel=OUTPUT),
-    records: int | None = option("--records", "How many synthetic records; by default as many as were fitted."),
-    seed: int | None = option("--seed", "Draw the same records again."),
+    out: Path = option(
+        "--out -o", "File to write; its ending determines the format (- for stdout).", ..., panel=OUTPUT
+    ),
+    records: int | None = option("--records", "Number of synthetic records; by default as many as were fitted."),
+    seed: int | None = option("--seed", "Seed: the same seed draws the same records."),
     where: list[str] | None = option(
         "--where",
-        "Only such records: milk, sex=female, age>=65, 'colour in [red, blue]'; repeatable.",
+        "Condition, such as milk, sex=female, age>=65 or 'colour in [red, blue]' (repeatable).",
         metavar="CONDITION",
     ),
     shape: str | None = option("--shape", "basket, long or wide."),
     format: str | None = option(
-        "--format", "Of --out -: csv (the default), tsv, jsonl, fimi or parquet.", panel=OUTPUT
+        "--format", "Format for --out -: csv (the default), tsv, jsonl, fimi or parquet.", panel=OUTPUT
     ),
     unverified: bool = option("--unverified", "Open the release even if `verify` refuses it.", False),
     force: bool = FORCE,
@@ -145,21 +147,21 @@ def evaluate(
     out: Path | None = option("--out -o", "HTML report to write (- for stdout).", panel=OUTPUT),
     json_output: str | None = option(
         "--json",
-        "The same numbers for machines: printed, or written to FILE.json.",
+        "The numbers as JSON: printed, or written to FILE.json.",
         panel=OUTPUT,
         metavar="[FILE.json]",
     ),
     release: Path | None = option("--release", "The release: its domain is used and its guarantee explained."),
     workload: Path | None = option("--workload", "Your own queries: one per line, items separated by commas."),
-    test: str | None = option("--test", "Real records set apart before the fit, for downstream accuracy."),
+    test: str | None = option("--test", "Real records that were not fitted, for downstream accuracy."),
     test_labels: Path | None = option("--test-labels", "Labels of --test (idx)."),
     mwem: bool = option("--mwem", "Compare with MWEM as well.", False),
     epsilon: float | None = option("--epsilon", "Budget of the baselines; by default the release's, else 1."),
-    seed: int = option("--seed", "Of queries and splits.", 0),
+    seed: int = option("--seed", "Seed of random queries and splits.", 0),
     force: bool = FORCE,
     quiet: bool = QUIET,
 ) -> None:
-    """Compare real and synthetic records; what it says is for the curator only.
+    """Compare real and synthetic records; the result is for the curator only.
 
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
@@ -171,9 +173,9 @@ def evaluate(
     _check_outputs(out, json_output, force, (real, synthetic, test, workload, options.labels, test_labels))
     certificate = None if release is None else read_certificate(release)
     if options.domain is None and certificate is not None and release is not None:
-        # A domain that was discovered privately cannot hold every real value; the stated one can.
-        kept, stated = dpgm.load_domain(release / "domain.json"), stated_domain(certificate)
-        options = replace(options, domain=kept if stated is None else replace(stated, layout=kept.layout))
+        # A domain that was discovered privately lacks rare values of the real data; the stated one does not.
+        released, stated = dpgm.load_domain(release / "domain.json"), stated_domain(certificate)
+        options = replace(options, domain=released if stated is None else replace(stated, layout=released.layout))
     first_file, second_file = read_stdin(real, synthetic, look=True, folder=options.cache)
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
@@ -200,7 +202,6 @@ def _json_file(json_output: str | None) -> Path | None:
 def _check_outputs(
     out: Path | None, json_output: str | None, force: bool, inputs: "Sequence[Paths | None]"
 ) -> None:
-
     if is_pipe(out) and json_output == PRINTED:
         raise UsageError("--out and --json both go to stdout; name a file for one of them.")
     json_file = _json_file(json_output)
@@ -218,7 +219,7 @@ def _write(
     json_output: str | None,
     quiet: bool,
 ) -> None:
-    """The report and the numbers, each to its file or to stdout; else the verdict on the terminal."""
+    """Write the report and the numbers, each to its file or to stdout; else print the verdict."""
     from dpgm.report.html import render_report
 
     json_file = _json_file(json_output)
@@ -240,7 +241,7 @@ def _write(
 
 
 def print_evaluation(made: "dpgm.Evaluation") -> None:
-    """The verdict, the columns that are off, and the errors by method, on the terminal."""
+    """Print the verdict, a table of the columns, and the errors of each method."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -260,7 +261,7 @@ def print_evaluation(made: "dpgm.Evaluation") -> None:
 
 
 def print_columns(made: "dpgm.Evaluation") -> None:
-    """Raw values of every column, real beside synthetic, the worst first."""
+    """Print raw values of every column, real and synthetic, the worst columns first."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape

@@ -1,8 +1,8 @@
-"""What goes to the terminal and what comes in through a pipe.
+"""Messages, progress bars and tables on the terminal; stdin and stdout in place of files.
 
-Progress is a bar per stage, or plain lines when nobody is watching, and shows public numbers only. A fit that stops
-early says whether budget is spent, and how to go on. `-` in the place of a file means stdin or stdout (and then nothing
-else goes there).
+Progress is a bar per stage, or plain lines if stderr is not a terminal, and shows public numbers only. A fit that stops
+early says whether budget is spent, and how to resume it. `-` in place of a file means stdin or stdout, to which nothing
+else is written then.
 """
 
 import os
@@ -25,13 +25,13 @@ PIPE = "-"
 
 
 def announce(text: str) -> None:
-    """One line on stderr, of the first process alone; stdout is for results."""
+    """Print a line on stderr, in the first process only; stdout is for results."""
     if is_first():
         typer.echo(f"dpgm: {printable(text)}", err=True)
 
 
 def figure(epsilon: float) -> str:
-    """An epsilon for people: four decimals, unless those would show a small one as nothing."""
+    """An epsilon as text: four decimals, or three significant digits if it is small."""
     return f"{epsilon:.4f}" if epsilon >= 0.01 else f"{epsilon:.3g}"
 
 
@@ -63,7 +63,7 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def reporting_spent_budget(folder: "Path", *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """If an error ends the block, say what its checkpoint has spent and how to go on, `unless` it does so itself."""
+    """If an error ends the block, print what the checkpoint has spent and how to resume, `unless` its message does."""
     try:
         yield
     except unless:
@@ -96,9 +96,9 @@ def is_pipe(path: "str | os.PathLike[str] | None") -> bool:
 def read_stdin(
     *paths: "Paths", look: bool, format: str | None = None, folder: "Paths | None" = None
 ) -> "tuple[Paths, ...]":
-    """The inputs of a command as they are, with a private copy of stdin, kept in `folder`, in the place of `-`.
+    """The input paths of a command, with `-` replaced by a private copy of stdin in `folder`.
 
-    With `look` the format is found out from the data, as a curator who looks at them may; a fit is told it.
+    With `look` the format is guessed from the data, as a curator may; for a fit it must be stated.
     """
     from dpgm.data.read.opening import spooled
 
@@ -124,7 +124,7 @@ def refuse_pipe(out: "Path", what: str) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str | float | None]], left: Collection[str] = ()
 ) -> None:
-    """A small table; its first column and those named stand to the left, the others to the right."""
+    """Print a small table; the first column and those in `left` are aligned left, the others right."""
     from rich.console import Console
     from rich.table import Table
 
