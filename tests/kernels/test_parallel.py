@@ -85,10 +85,10 @@ def test_every_part_of_a_vector_has_its_owner(nccl, monkeypatch):
 
 def test_a_rank_stays_awake_for_a_while_and_then_sleeps(monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_backend", lambda: "gloo")
-    monkeypatch.setattr(parallel, "AWAKE", 0.01)
+    monkeypatch.setattr(parallel, "BUSY_WAIT", 0.01)
     for looks in (0, 5, 10**9):
         work = _Work(looks)
-        parallel._finish(work)
+        parallel._wait(work)
         assert work.waited
 
 

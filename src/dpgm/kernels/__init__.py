@@ -1,1 +1,1 @@
-"""Kernels on sparse records, and sums over records that may span processes."""
+"""Compiled kernels on sparse records for CPU and GPU, and sums over records that may span processes."""

@@ -1,4 +1,4 @@
-"""Machine code by numba where it is installed; else the functions stay as they are."""
+"""The decorator `compiled`: machine code by numba where it is installed, else the plain Python function."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,28 +7,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 try:
     import numba
-except ImportError:  # a bare GPU machine has torch and numpy alone
+except ImportError:  # a bare GPU machine has only torch and numpy
     numba = None
 
 HAS_NUMBA = numba is not None
 
 
 def wide_vectors() -> None:
-    """Called first in a compiled function: use vectors of 512 bits where there are such.
+    """Use vectors of 512 bits where the processor has them; called first in a compiled function.
 
-    By default the compiler takes half of that on processors that slow down under them, which pays for itself only
-    where a function waits for memory. Interpreted it does nothing.
+    By default the compiler uses half of that on processors that run slower with wide vectors, which is faster only for
+    functions that wait for memory. Without numba it does nothing.
     """
 
 
-def _teach_numba() -> None:
+def _register_wide_vectors() -> None:
     from numba import types
     from numba.extending import intrinsic, overload
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def ask(typing: Any) -> Any:
+    def prefer_wide(typing: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            # llvmlite writes down what is in this set, but lets only attributes in that it knows.
+            # llvmlite writes out every attribute of this set, but its own `add` refuses those it does not know.
             set.add(builder.function.attributes, '"prefer-vector-width"="512"')
             return context.get_dummy_value()
 
@@ -36,15 +36,15 @@ def _teach_numba() -> None:
 
     @overload(wide_vectors, inline="always")  # type: ignore[untyped-decorator]
     def compiled_wide_vectors() -> Any:
-        return lambda: ask()
+        return lambda: prefer_wide()
 
 
 if HAS_NUMBA:
-    _teach_numba()
+    _register_wide_vectors()
 
 
 def compiled(function: Function) -> Function:
-    """Compile with numba, keeping the machine code on disk where that is possible."""
+    """Compile with numba, caching the machine code on disk if possible."""
     if numba is None:
         return function
     options: dict[str, Any] = {
@@ -54,5 +54,5 @@ def compiled(function: Function) -> Function:
     }
     try:
         return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # nowhere to keep it
+    except RuntimeError:  # no writable cache directory
         return numba.njit(**options)(function)  # type: ignore[no-any-return]

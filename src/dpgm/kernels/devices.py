@@ -1,4 +1,4 @@
-"""Work on an accelerator: operations recorded as one CUDA graph, numbers sent ahead, precision of products."""
+"""Helpers for work on an accelerator: CUDA graphs, sending numbers ahead of time, precision of matrix products."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from torch import Tensor
 
 @contextmanager
 def matrix_precision(level: str) -> Iterator[None]:
-    """Multiply matrices with the given precision ("highest": float32 throughout), whatever the caller had set.
+    """Within the block, multiply matrices with the given precision ("highest": float32 throughout).
 
-    It is a setting of the whole process, so it is taken for a while and given back.
+    It is a setting of the whole process, so the caller's value is restored afterwards.
     """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(level)
@@ -24,12 +24,11 @@ def matrix_precision(level: str) -> Iterator[None]:
 
 
 class Recorded:
-    """A function without arguments that reads and writes tensors that stay where they are.
+    """A function without arguments that is recorded as a CUDA graph; it reads and writes tensors at fixed addresses.
 
-    On a CUDA device the first call runs it a few times on the side, records it and replays it from then on: one
-    launch instead of dozens. What it returns must be kept by the function itself (graphs keep nothing alive).
-    Recording runs the function twice on the side; `changes` lists the tensors to be put back after that, if the
-    function reads what it writes.
+    On a CUDA device the first call warms the function up by two runs on a side stream and records it; later calls
+    replay it: one launch instead of dozens. The function itself must hold references to its results (graphs keep
+    nothing alive). `changes` lists the tensors to restore after recording, for a function that reads what it writes.
     """
 
     def __init__(self, function: Callable[[], None], device: torch.device, changes: Sequence[Tensor] = ()) -> None:
@@ -39,7 +38,7 @@ class Recorded:
         self._graph: Any = None
 
     def __call__(self) -> None:
-        """Run, or replay."""
+        """Run or replay."""
         if self._device.type != "cuda":
             self._function()
             return
@@ -64,17 +63,18 @@ class Recorded:
 
 
 class Repeated:
-    """A function of tensors that is recorded from its second call with the very same tensors on."""
+    """A function of tensors that is recorded at its second call with the same tensors."""
 
     def __init__(self, function: Callable[..., None], device: torch.device, changes: Sequence[Tensor] = ()) -> None:
         self._function, self._device, self._changes = function, device, changes
-        self._given: tuple[Tensor, ...] | None = None
+        self._arguments: tuple[Tensor, ...] | None = None
         self._recorded: Recorded | None = None
 
     def __call__(self, *tensors: Tensor) -> None:
-        """Run, or replay."""
-        if self._given is None or any(one is not other for one, other in zip(self._given, tensors, strict=True)):
-            self._given, self._recorded = tensors, None
+        """Run or replay."""
+        last = self._arguments
+        if last is None or any(one is not other for one, other in zip(last, tensors, strict=True)):
+            self._arguments, self._recorded = tensors, None
             self._function(*tensors)
             return
         if self._recorded is None:
@@ -83,31 +83,31 @@ class Repeated:
 
 
 class Upcoming:
-    """Numbers for many coming steps, sent at once; a recorded function takes one line of them at every call."""
+    """Numbers for many coming steps, sent at once; a recorded function reads one row of them per call."""
 
     def __init__(self, lines: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self._there = torch.zeros((lines, width), dtype=dtype, device=device)
-        self.next = torch.zeros(1, dtype=torch.int64, device=device)  # changed by whoever records `take`
+        self.next = torch.zeros(1, dtype=torch.int64, device=device)  # list it in `changes` when recording `take`
         self.lines, self.left = lines, 0
 
     def fill(self, numbers: Tensor) -> None:
-        """All lines anew."""
+        """Replace all rows."""
         self._there.copy_(numbers)
         self.next.zero_()
         self.left = self.lines
 
     def take(self) -> Tensor:
-        """The next line, (width,): part of the recorded function."""
+        """The next row, (width,); called inside the recorded function."""
         line = self._there.index_select(0, self.next)[0]
         self.next.add_(1)
         return line
 
 
 class Staged:
-    """Numbers that the host writes for every step and recorded functions read, at `there`.
+    """Numbers that the host writes for every step and that recorded functions read on the device, at `there`.
 
-    On the host they lie in pinned memory, in several places taken in turn, so that the host can write the next
-    steps' numbers while the device still computes: it waits only where it is `SLOTS` steps ahead.
+    On the host they are in pinned memory, in several slots used in turn, so that the host can write the numbers of the
+    next steps while the device still computes: it waits only when it is `SLOTS` steps ahead.
     """
 
     SLOTS = 8
@@ -124,17 +124,17 @@ class Staged:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """To be written in full before `send`."""
+        """The host's buffer, to be written in full before `send`."""
         if self._read:
-            self._read[self._slot].synchronize()  # at once if nothing was sent from there yet
+            self._read[self._slot].synchronize()  # returns at once if nothing was sent from this slot yet
         return self._arrays[self._slot]
 
     def send(self) -> None:
-        """What was written goes to the device, in the order of its work."""
+        """Copy the buffer to the device, in stream order."""
         self.there.copy_(self._host[self._slot], non_blocking=True)
         if self._stream is None:
             return
-        # Asking for the current stream takes longer than all else here; its number is to be had quickly.
+        # `current_stream` takes longer than everything else here; the raw stream number is quick to get.
         if torch._C._cuda_getCurrentRawStream(self._stream.device_index) != self._stream.cuda_stream:
             self._stream = torch.cuda.current_stream(self.there.device)
         self._read[self._slot].record(self._stream)

@@ -1,11 +1,11 @@
-"""Random Fourier features and Lloyd's pass in whole numbers: the same bits on every backend.
+"""Random Fourier features and the assignment step of k-means in integers: the same bits on every backend.
 
-Angles are int16 parts of a turn (65,536 to the turn), so a record's angle is a sum of whole numbers that wraps as
-angles do; cosines come from a small table of int16; scores, counts and sums of features are whole numbers too.
-Nothing is rounded after the table, hence no result depends on the order of rows, on how they are cut into chunks or
-spread over processes, or on whether numba, torch or a CUDA device did the work.
+Angles are int16 fractions of a turn (65,536 per turn), so a record's angle is a sum of integers that wraps as angles
+do; cosines come from a small table of int16; scores, counts and sums of features are integers too. Nothing is rounded
+after the table, so results do not depend on the order of rows, on their division into chunks or processes, or on
+whether numba, torch or a CUDA device did the work.
 
-On the CPU numba is used where it is installed; torch otherwise (float64 holds every integer that occurs).
+On the CPU numba is used if it is installed, otherwise torch (float64 represents every integer that occurs).
 """
 
 from typing import Any
@@ -22,15 +22,15 @@ from dpgm.kernels.nearest_kernel import assign_rows
 TURN = 1 << 16  # angle units in a full turn
 TABLE = 1 << 12  # entries of a cosine table; small enough to stay in the first-level cache
 _SHIFT = 4  # log2(TURN / TABLE)
-_FLUSH = 1 << 15  # rows whose int16 features surely add up within int32
+_FLUSH = 1 << 15  # rows whose sum of int16 features cannot overflow int32
 
 Array = NDArray[Any]
 
 
 def cosine_table(amplitude: float) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
-    """Cosines and sines of every table angle times `amplitude`, such that no pair is longer than it.
+    """Cosines and sines of every table angle times `amplitude`, such that no pair has a larger norm than it.
 
-    One unit below the amplitude leaves room for rounding to the nearest: an error of at most sqrt(1/2).
+    The radius is one unit below the amplitude, since rounding to the nearest errs by at most sqrt(1/2).
     """
     angles = np.arange(TABLE) * (2 * np.pi / TABLE)
     radius = max(amplitude - 1.0, 0.0)
@@ -44,14 +44,14 @@ def fourier_features(
     tables: tuple[NDArray[np.int16], ...],
     device: str = "cpu",
 ) -> Tensor:
-    """One look-up per table, of (offset + sum of the angles of a record's ones), side by side.
+    """Look up (offset + sum of the angles of a record's positions) in each table, side by side.
 
     Args:
         records: n records of width m.
-        angles: (m, f) parts of a turn, one row per position.
-        offsets: (f,) parts of a turn added to every record.
+        angles: (m, f) fractions of a turn, one row per position.
+        offsets: (f,) fractions of a turn, added for every record.
         tables: cosine tables (`TABLE`,); the result has f columns per table.
-        device: where the work is done and the result lies.
+        device: where to compute and to leave the result.
 
     Returns:
         (n, f x number of tables) int16.
@@ -73,7 +73,7 @@ def fourier_features(
 
 
 def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
-    """The first centre with the largest <feature, centre> - offset, as int64; all operands whole numbers.
+    """The first centre with the largest <feature, centre> - offset for every row, as int64; all operands are integers.
 
     Args:
         features: (n, d) int16.
@@ -83,11 +83,11 @@ def assign(features: Tensor, centers: Tensor, offsets: Tensor) -> Tensor:
     if features.device.type == "cpu" and HAS_NUMBA:
         chosen = np.empty(len(features), dtype=np.int64)
         odd = features.shape[1] % 2
-        rows, many = (torch.nn.functional.pad(each, (0, odd)) if odd else each for each in (features, centers))
-        assign_rows(rows.contiguous().numpy(), many.contiguous().numpy(), offsets.numpy(), chosen)
+        rows, padded = (torch.nn.functional.pad(each, (0, odd)) if odd else each for each in (features, centers))
+        assign_rows(rows.contiguous().numpy(), padded.contiguous().numpy(), offsets.numpy(), chosen)
         return torch.from_numpy(chosen)
     clusters = len(centers)
-    # Ties go to the first centre on every device: the place breaks them inside the whole number.
+    # Ties go to the first centre on every device: the number of the centre is part of the integer that is compared.
     scores = (features.double() @ centers.double().T).long() - offsets
     ranked = scores * clusters + torch.arange(clusters - 1, -1, -1, device=features.device)
     return ranked.argmax(dim=1) if len(features) else torch.empty(0, dtype=torch.int64, device=features.device)
@@ -103,7 +103,7 @@ def add_by_cluster(features: Tensor, chosen: Tensor, counts: Tensor, sums: Tenso
     sums += (one_hot.T @ features.double()).long()
 
 
-# numba widens small integers to 64 bits; the casts back let LLVM use 16- and 32-bit lanes.
+# numba widens small integers to 64 bits; the casts let LLVM use 16- and 32-bit lanes.
 
 
 @compiled

@@ -1,8 +1,9 @@
-"""Kernels of training on an accelerator, each one launch for what would be many. Written in Triton.
+"""Training on an accelerator by fused Triton kernels: one launch each instead of many.
 
 Matrices of records are (tiles, places, width), dense in the last axis; `squared` receives squared norms of rows,
-(tiles, places). Where the kernels cannot run (off CUDA, without Triton, in another precision) plain tensor operations
-give the same up to rounding; functions that return a bool do nothing then, return False and leave that to the caller.
+(tiles, places). Where the kernels cannot run (not on CUDA, without Triton, in another precision) plain tensor
+operations give the same up to rounding; functions that return a bool do nothing then and return False: the caller has
+the fallback.
 """
 
 import os
@@ -13,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LONGEST = 1024  # columns at a time
+LONGEST = 1024  # columns per iteration in kernels with one program per row
 STRETCH = 1024  # numbers per program in flat kernels
-UNCUT = 1 << 20  # columns of what kernels take in one piece
+UNCUT = 1 << 20  # column limit of kernels that take a row in one piece
 
 
 @cache
@@ -27,12 +28,12 @@ def _kernels() -> Any:
 
 @cache
 def _interpreted() -> bool:
-    """Triton's interpreter runs the kernels on the CPU, slowly: for tests."""
+    """Whether Triton's interpreter runs the kernels on the CPU, slowly: for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def usable(*tensors: Tensor) -> bool:
-    """Whether kernels can run on these tensors: floating-point ones in float32, dense in the last axis."""
+    """Whether kernels can run on these tensors: not empty, float32 if floating-point, dense in the last axis."""
     if not (tensors[0].is_cuda or _interpreted()) or _kernels() is None:
         return False
     return all(
@@ -46,7 +47,7 @@ def usable(*tensors: Tensor) -> bool:
 def _by_rows(
     name: str, tensors: Sequence[Tensor], squared: Tensor, width: int, lines: Sequence[Tensor], most: int = LONGEST
 ) -> bool:
-    """Launch a kernel with one program per row; `lines` are the tensors whose rows may lie apart."""
+    """Launch a kernel with one program per row; `lines` are the tensors whose strides it needs."""
     if not usable(*tensors, squared):
         return False
     block, warps = _block(width, most)
@@ -57,31 +58,31 @@ def _by_rows(
 
 
 def gather_rows(source: Tensor, rows: Tensor, out: Tensor, squared: Tensor) -> None:
-    """out[t, i] = row rows[t, i] of a matrix of bytes; squared = 1 + how many ones it has."""
+    """out[t, i] = row rows[t, i] of a matrix of bytes; squared = 1 + its number of ones."""
     if not _by_rows("gather_rows", [source, rows, out], squared, out.shape[2], [out]):
         out.copy_(source.index_select(0, rows.reshape(-1)).view(out.shape))
         torch.sum(out, -1, out=squared).add_(1)
 
 
 def rectify(values: Tensor, width: int, squared: Tensor) -> None:
-    """Set negative values to zero in place; squared = 1 + squared norms."""
+    """ReLU in place; squared = 1 + squared norms."""
     if not _by_rows("rectify", [values], squared, width, [values]):
         _square_rows(values.clamp_(min=0), squared).add_(1)
 
 
 def gate(slopes: Tensor, values: Tensor, width: int, squared: Tensor) -> None:
-    """Zero the slopes in place where values are not above 0."""
+    """Zero the slopes in place where values are not above 0; squared = their squared norms."""
     if not _by_rows("gate", [slopes, values], squared, width, [slopes, values]):
         _square_rows(slopes.mul_(values > 0), squared)
 
 
 def sigmoid_residual(logits: Tensor, records: Tensor, squared: Tensor) -> bool:
-    """Turn logits into sigmoid(logits) - records."""
+    """Turn logits into sigmoid(logits) - records, in place; squared = squared norms."""
     return _by_rows("residual", [logits, records], squared, logits.shape[2], [logits, records])
 
 
 def reparametrise(heads: Tensor, draws: Tensor, latent: int, out: Tensor, squared: Tensor) -> None:
-    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + its squares."""
+    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + squared norms."""
     if draws.is_contiguous() and _by_rows(
         "reparametrise", [heads, draws, out], squared, latent, [heads, out], UNCUT
     ):
@@ -92,7 +93,7 @@ def reparametrise(heads: Tensor, draws: Tensor, latent: int, out: Tensor, square
 
 
 def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, latent: int, out: Tensor, squared: Tensor) -> None:
-    """Gradient of loss + KL at the heads, from the slopes at the latent sample."""
+    """Gradient of loss + KL divergence at the heads, from the slopes at the latent sample."""
     if draws.is_contiguous() and _by_rows(
         "latent_delta", [slopes, heads, draws, out], squared, latent, [slopes, heads, out], UNCUT
     ):
@@ -110,7 +111,7 @@ def _square_rows(values: Tensor, squared: Tensor) -> Tensor:
 
 
 def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms: Tensor, counts: Tensor) -> bool:
-    """Norms, not a number where no row is placed; counts of the finite ones by bin are added to `counts`."""
+    """Norms, NaN at unused places; numbers of finite norms per bin are added to `counts`."""
     if not usable(squares, rows, norms, counts) or not squares.is_contiguous():
         return False
     count, bins = squares.numel(), _block(len(edges) + 1, UNCUT)[0]
@@ -121,7 +122,7 @@ def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms:
 
 
 def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) -> None:
-    """Set weights = min(bound / slack / norm, 1), 0 where a norm is not finite; `bound` is one number in float64."""
+    """Set weights = min(bound / slack / norm, 1), or 0 where a norm is not finite; `bound` is one float64 number."""
     if usable(norms, weights) and norms.is_contiguous():
         grid = (-(-norms.numel() // 256),)
         _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), SLACK=slack, BLOCK=256, num_warps=4)
@@ -131,7 +132,7 @@ def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) ->
 
 
 def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> None:
-    """Set out = narrow x weights by rows; where a weight is 0, rows of `out` and `wide` become 0 whatever they held."""
+    """Set out = narrow x weights by rows; rows of weight 0 become 0 in `out` and `wide`, also if not finite."""
     if usable(narrow, wide, weights, out) and weights.is_contiguous():
         block, warps = _block(narrow.shape[2])
         strides = (*narrow.stride()[:2], *wide.stride()[:2], *out.stride()[:2])
@@ -155,7 +156,7 @@ def update_bound(
     floor: float,
     cap: float,
 ) -> bool:
-    """Do what `AdaptiveNormBound.update` does, on (average, squares, bound) in float64; no quantile means the mode."""
+    """`AdaptiveNormBound.update` on the state (average, squares, bound) in float64; no quantile means the mode."""
     if not (histogram.is_cuda or _interpreted()) or _kernels() is None:
         return False
     bins = len(histogram)
@@ -177,7 +178,7 @@ def update_bound(
 
 
 def add_rounded(exact: Tensor, noise: Tensor, sensitivity: Tensor) -> bool:
-    """Set exact += sensitivity (one number) x noise in float64, rounded to 2^-20 or 2^-21 of the sensitivity."""
+    """Add sensitivity (one number) x noise to `exact` in float64, rounded to 2^-20 or 2^-21 of the sensitivity."""
     if not usable(exact) or not exact.is_contiguous():
         return False
     grid = (-(-exact.numel() // STRETCH),)
@@ -198,9 +199,9 @@ def adam(
     beta2: float,
     tiny: float,
 ) -> bool:
-    """One Adam step in place on (k, P) tensors, gradients of model s times scales[s].
+    """One Adam step in place on (k, P) tensors; gradients of model s are multiplied by scales[s].
 
-    `numbers` holds the rate over 1 - beta1^step, 1 / sqrt(1 - beta2^step), and how far the average moves.
+    `numbers` are the rate over 1 - beta1^step, 1 / sqrt(1 - beta2^step), and the weight of the step in the average.
     """
     if not usable(parameters, gradients, first, second, scales, numbers) or not gradients.is_contiguous():
         return False
@@ -225,7 +226,7 @@ def adam(
 
 
 def _block(width: int, most: int = LONGEST) -> tuple[int, int]:
-    """Columns and warps of a program for rows of that width."""
+    """Columns per iteration and warps of a program for rows of that width."""
     block = 1
     while block < min(width, most):
         block *= 2

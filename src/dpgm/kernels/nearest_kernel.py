@@ -1,9 +1,9 @@
-"""The nearest centre of rows of int16 on the CPU: four rows against sixteen centres at a time.
+"""The nearest centre of int16 rows on the CPU: four rows against sixteen centres at a time.
 
-Processors multiply pairs of 16-bit numbers and add them up in one instruction (vpmaddwd, vpdpwssd), but compilers find
-it only in the simplest of loops, one row against one centre, whose sum over lanes costs as much as the products. Here
-a lane is a centre: a pair of numbers of the row meets the same pair of sixteen centres, and nothing is summed over
-lanes. Said in vectors to LLVM, which knows what the processor at hand has; all of it is whole numbers and exact.
+Processors multiply pairs of 16-bit numbers and add them in one instruction (vpmaddwd, vpdpwssd), but compilers use it
+only in the simplest loops, one row against one centre, where the sum over lanes costs as much as the products. Here a
+lane is a centre: a pair of numbers of the row is multiplied with the same pair of sixteen centres, and nothing is
+summed over lanes. Written as LLVM vector operations, which LLVM maps to the processor at hand; all integers, exact.
 """
 
 # mypy: ignore-errors
@@ -17,22 +17,22 @@ if HAS_NUMBA:
     from numba import types
     from numba.core import cgutils
     from numba.extending import intrinsic
-else:  # the module can be read, its kernel cannot run
+else:  # the module can be imported, but its kernel cannot run
 
     def intrinsic(function):
-        """Leave it alone."""
+        """Do nothing."""
         return function
 
 
 LANES = 16  # centres at a time
-ROWS = 4  # rows at a time, enough to hide how long one instruction takes
-_AHEAD = 2 * ROWS  # how many rows further on are fetched from memory
+ROWS = 4  # rows at a time, enough to hide the latency of an instruction
+_AHEAD = 2 * ROWS  # distance in rows of prefetching
 _NEVER = 1 << 62  # offset of a lane without a centre
 
 
 @intrinsic
 def _best_of_group(typing, features, row, step, packed, offsets, group, best, place):
-    """For features[row + i * step], i < ROWS: the largest score within a group of centres, and the first lane of it."""
+    """For features[row + i * step], i < ROWS: the largest score in a group of centres, and the first lane with it."""
     signature = types.void(features, types.intp, types.intp, packed, offsets, types.intp, best, place)
 
     def code(context, builder, signature, arguments):
@@ -42,7 +42,7 @@ def _best_of_group(typing, features, row, step, packed, offsets, group, best, pl
             ir.VectorType(of, n) for of, n in ((word, 2 * LANES), (word, LANES), (long, LANES))
         )
         evens, odds = (ir.Constant(scores, list(range(first, 2 * LANES, 2))) for first in (0, 1))
-        everywhere = ir.Constant(scores, [0] * LANES)  # as places of a shuffle: the first lane, in every lane
+        everywhere = ir.Constant(scores, [0] * LANES)  # as indices of a shuffle: the first lane, in every lane
 
         def number(value):
             return ir.Constant(long, value)
@@ -73,7 +73,7 @@ def _best_of_group(typing, features, row, step, packed, offsets, group, best, pl
         address = ir.IntType(8).as_pointer()
         fetch = declared("llvm.prefetch.p0", ir.VoidType(), address, word, word, word)
         with cgutils.for_range(builder, half) as loop:
-            # As much as is read here, further on: two numbers of each row.
+            # Prefetch as much as this iteration reads: two numbers of each row.
             ahead = builder.add(next_rows, builder.mul(loop.index, number(2 * ROWS)))
             builder.call(fetch, [memory(0, ahead, ir.IntType(8)), *(ir.Constant(word, flag) for flag in (0, 3, 1))])
             at = builder.add(centers, builder.mul(loop.index, number(2 * LANES)))
@@ -105,21 +105,22 @@ def _best_of_group(typing, features, row, step, packed, offsets, group, best, pl
 def assign_rows(
     features: NDArray[np.int16], centers: NDArray[np.int16], offsets: NDArray[np.int64], chosen: NDArray[np.int64]
 ) -> None:
-    """As `feature_kernels.assign`, into `chosen` (n,) int64; all contiguous, and an even number of columns."""
+    """`feature_kernels.assign` into `chosen` (n,); arrays are contiguous, with an even number of columns."""
     rows, width = features.shape
     groups = (len(centers) + LANES - 1) // LANES
     packed = np.zeros((groups, width // 2, LANES, 2), dtype=np.int16)
-    bars = np.full(groups * LANES, _NEVER, dtype=np.int64)
+    padded_offsets = np.full(groups * LANES, _NEVER, dtype=np.int64)
     for center in range(len(centers)):
-        bars[center] = offsets[center]
+        padded_offsets[center] = offsets[center]
         for j in range(width):
             packed[center // LANES, j // 2, center % LANES, j % 2] = centers[center, j]
     best, place, top = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS, np.int64)
     row = 0
     while row < rows:
-        together = ROWS if row + ROWS <= rows else 1  # a last row alone is four times itself
+        together = ROWS if row + ROWS <= rows else 1  # the last rows one by one, each in all four slots
+        step = 1 if together > 1 else 0
         for group in range(groups):
-            _best_of_group(features, row, 1 if together > 1 else 0, packed, bars, group, best, place)
+            _best_of_group(features, row, step, packed, padded_offsets, group, best, place)
             for i in range(together):
                 if group == 0 or best[i] > top[i]:
                     top[i] = best[i]

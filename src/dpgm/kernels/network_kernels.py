@@ -1,9 +1,9 @@
-"""CPU kernels of networks, compiled by numba: products with sparse records, layers, norms, clipping, Adam, draws.
+"""CPU kernels of networks, compiled by numba: products with sparse records, layers, norms, clipping, Adam, sampling.
 
-Records come as CSR (`indptr`, `indices`) and `rows`, the row numbers wanted, sorted by model: model s owns
-rows[bounds[s]:bounds[s + 1]]. Parameters are one (k, P) array; a block of it starts at `offset` in every row of it: a
-matrix (inputs, width), then the bias. Dense arrays are C-contiguous and may be wider than the `width` columns used;
-`squared` receives squared norms of rows. `fused.py` has the layers for an accelerator, of the same interface.
+Records are CSR (`indptr`, `indices`) and `rows`, the selected row numbers sorted by model: model s has the rows
+rows[bounds[s]:bounds[s + 1]]. Parameters are one (k, P) array; a block starts at `offset` in each of its rows: a matrix
+(inputs, width), then the bias. Dense arrays are C-contiguous and may be wider than the `width` columns used; `squared`
+receives squared norms of rows. `fused.py` has the layers for an accelerator, with the same interface.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
 Array = NDArray[Any]
 Csr = tuple[Array, Array, Array]  # indptr, indices, rows
-Place = tuple[int, int, int]  # of a block of parameters: offset, inputs, width
+Place = tuple[int, int, int]  # of a block in the parameters: offset, inputs, width
 
-STRIP = 512  # records at a time in a sparse outer product: their deltas stay in the cache
+STRIP = 512  # records at a time in a sparse outer product, so that their deltas stay in the cache
 
 
 # -- sparse records -----------------------------------------------------------------------------------------------
 
-# Rows of two-dimensional arrays indexed by a loop's own counter: only then does the compiler know that no index is
-# negative, and use vector instructions.
+# Two-dimensional arrays are indexed by the counter of the loop itself: only then does the compiler know that no index
+# is negative, and use vector instructions.
 
 
 @compiled
 def gather(csr: Csr, pointers: Array, out: Array) -> None:
-    """The wanted rows' indices side by side, row i from pointers[i] to pointers[i + 1].
+    """Copy the indices of the selected rows, row i to pointers[i] .. pointers[i + 1].
 
-    Rows of a large matrix in another order than its own are slow to read, and a training step reads them four times.
+    Scattered rows of a large matrix are slow to read, and a training step reads them four times.
     """
     indptr, indices, rows = csr
     for i in range(len(rows)):
@@ -77,7 +77,7 @@ def sparse_affine(csr: Csr, bounds: Array, flat: Array, place: Place, out: Array
 def sparse_outer(
     csr: Csr, bounds: Array, weights: Array, delta: Array, place: Place, bias: bool, flat: Array
 ) -> None:
-    """Every model's block becomes the sum over its records of weight x (1, record) outer delta."""
+    """Set every model's block to the sum over its records of weight x (record, 1) outer delta."""
     indptr, indices, rows = csr
     offset, inputs, width = place
     end = offset + inputs * width
@@ -93,10 +93,10 @@ def sparse_outer(
     for model in range(len(bounds) - 1):
         matrix = flat[model, offset:end].reshape(inputs, width)
         last = flat[model, end : end + bias * width]
-        flat[model, offset : end + bias * width] = 0  # here, where it stays in the cache
+        flat[model, offset : end + bias * width] = 0  # here, so that it is in the cache
         for first in range(bounds[model], bounds[model + 1], STRIP):
             stop = min(first + STRIP, bounds[model + 1])
-            # The strip's records by item: order[ends[a - 1]:ends[a]] have item a.
+            # Sort the records of the strip by item: order[ends[a - 1]:ends[a]] have item a.
             ends[:] = 0
             for i in range(first, stop):
                 if weights[i] != 0:
@@ -145,9 +145,9 @@ def sparse_outer(
 
 @compiled
 def _exp_minus(x: Any) -> Any:
-    """exp(-x) in float32 as the bits of 2^n and 2^f, f in [0, 1) (relative error below 1e-6).
+    """exp(-x) in float32 as a pair: the bits of 2^n, and 2^f with f in [0, 1) (relative error below 1e-6).
 
-    Plain arithmetic, so that the compiler turns loops of it into vector instructions.
+    Plain arithmetic, so that the compiler vectorises loops of it.
     """
     limit = np.float32(125)
     t = x * np.float32(-1.4426950408889634)
@@ -163,7 +163,7 @@ def _exp_minus(x: Any) -> Any:
 
 @compiled
 def sigmoid_residual(csr: Csr, width: int, logits: Array, squared: Array) -> None:
-    """logits[i] (float32) becomes sigmoid(logits[i]) - record i, squared[i] its squared norm, in one pass."""
+    """Turn logits[i] (float32) into sigmoid(logits[i]) - record i; squared[i] is its squared norm."""
     indptr, indices, rows = csr
     bits = np.empty(width, dtype=np.int32)
     powers = bits.view(np.float32)
@@ -188,9 +188,9 @@ def sigmoid_residual(csr: Csr, width: int, logits: Array, squared: Array) -> Non
 
 @compiled
 def subtract_records(csr: Csr, starts: Array, stops: Array, matrix: Array) -> None:
-    """matrix[i] -= record i; columns of a softmax block first count as often as the record has a value in it.
+    """matrix[i] -= record i; a softmax block is first multiplied by the number of values that the record has in it.
 
-    That is once, or not at all where the value is missing: then the block says nothing about the record.
+    That is 1, or 0 if the value is missing: then the block is not part of the record's loss.
     """
     indptr, indices, rows = csr
     for i in range(len(rows)):
@@ -213,7 +213,7 @@ def subtract_records(csr: Csr, starts: Array, stops: Array, matrix: Array) -> No
 
 @compiled
 def row_squares(matrix: Array, width: int, out: Array) -> None:
-    """out[i] = squared norm of row i, summed in parts so that float32 stays accurate on wide rows."""
+    """out[i] = squared norm of row i, summed in parts so that float32 is accurate on wide rows."""
     for i in range(matrix.shape[0]):
         total = 0.0
         for start in range(0, width, 512):
@@ -227,7 +227,7 @@ def row_squares(matrix: Array, width: int, out: Array) -> None:
 
 @compiled
 def rectify(values: Array, width: int, squared: Array) -> None:
-    """Set negative values to zero in place; squared = 1 + squared norms."""
+    """ReLU in place; squared = 1 + squared norms."""
     for i in range(len(squared)):
         line = values[i, :width]
         part = line[0] * 0
@@ -240,7 +240,7 @@ def rectify(values: Array, width: int, squared: Array) -> None:
 
 @compiled
 def gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
-    """Zero the slopes in place where values are not above 0."""
+    """Zero the slopes in place where values are not above 0; squared = their squared norms."""
     for i in range(len(squared)):
         line, source = slopes[i, :width], values[i, :width]
         part = line[0] * 0
@@ -253,7 +253,7 @@ def gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
 
 @compiled
 def reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
-    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + its squares."""
+    """Latent sample mean + exp(log-variance / 2) x draws of heads (mean, log-variance); squared = 1 + squared norms."""
     for i in range(len(squared)):
         total = 1.0
         for j in range(latent):
@@ -265,7 +265,7 @@ def reparametrise(heads: Array, draws: Array, latent: int, out: Array, squared: 
 
 @compiled
 def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Array, squared: Array) -> None:
-    """Gradient of loss + KL at the heads, from the slopes at the latent sample."""
+    """Gradient of loss + KL divergence at the heads, from the slopes at the latent sample."""
     for i in range(len(squared)):
         total = 0.0
         for j in range(latent):
@@ -280,7 +280,7 @@ def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Ar
 
 @compiled
 def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
-    """Norms, and how many finite ones lie in each bin (edges[j - 1], edges[j]]; returns how many are finite."""
+    """Norms, and the number of finite ones in each bin (edges[j - 1], edges[j]]; returns how many are finite."""
     usable = 0
     for i in range(len(squared)):
         norm = np.sqrt(squared[i])
@@ -300,7 +300,7 @@ def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
 
 @compiled
 def clip_weights(norms: Array, bound: float, out: Array) -> None:
-    """What scales every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
+    """Factors that scale every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
     for i in range(len(norms)):
         weight = min(bound / norms[i], 1.0)
         out[i] = weight if np.isfinite(norms[i]) else 0.0
@@ -342,18 +342,18 @@ def adam(
     tiny: float,
     step: int,
 ) -> None:
-    """One Adam step in place on (k, P) arrays, gradients of model s times scales[s].
+    """One Adam step in place on (k, P) arrays; gradients of model s are multiplied by scales[s].
 
-    The rows must be contiguous, but may lie apart.
+    Each row must be contiguous; there may be padding between rows.
     """
     corrected = rate / (1 - beta1**step)
-    # The last model first: its gradient has got its noise last and may still be in the cache.
+    # The last model first: noise was added to its gradient last, which may still be in the cache.
     for model in reversed(range(len(parameters))):
         p, g, m, v = parameters[model], gradients[model], first[model], second[model]
         _adam(p, g, m, v, float(scales[model]), corrected, beta1, beta2, tiny, 1 - beta2**step)
 
 
-# -- draws ---------------------------------------------------------------------------------------------------------
+# -- sampling ------------------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -374,8 +374,8 @@ def _draw_rows(
             for j in range(len(line)):
                 bits[j], line[j] = _exp_minus(line[j])
             for j in range(len(line)):
-                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key per row) gives the uniform word;
-                # item j is present when word < 2^32 sigmoid(logit).
+                # A counter-based hash (two rounds of 32-bit mixing, 64-bit key per row) gives a uniform word; item j
+                # is present if word < 2^32 sigmoid(logit).
                 word = np.uint32(np.uint32(first + j) * np.uint32(0x9E3779B9)) ^ low
                 word = np.uint32((word ^ (word >> np.uint32(16))) * np.uint32(0x7FEB352D))
                 word = np.uint32((word ^ (word >> np.uint32(15))) * np.uint32(0x846CA68B))
@@ -400,10 +400,10 @@ def _draw_rows(
 def draw_rows(
     logits: Array, starts: Array, stops: Array, chosen: Array, keys: Array
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Binary rows drawn from logits, as CSR indices and row lengths.
+    """Draw binary rows from logits, as CSR indices and row lengths.
 
-    Columns [starts[b], stops[b]) are independent Bernoulli; chosen[i] lists the columns set in row i besides (one
-    of each softmax block). `keys` holds 64 random bits per row. Overwrites `logits` (float32).
+    Columns [starts[b], stops[b]) are independent Bernoulli; chosen[i] lists the other columns that are set in row i
+    (one of each softmax block). `keys` are 64 random bits per row. Overwrites `logits` (float32).
     """
     lengths = np.empty(len(logits), dtype=np.int64)
     if HAS_NUMBA:

@@ -1,8 +1,8 @@
-"""Every sum over records goes through here: one process, or the ranks of torch.distributed.
+"""Sums over the records of all processes, and other exchanges between the ranks of torch.distributed.
 
-The program is SPMD: each rank holds its share of the rows, numbered globally. Every coordinate of a sum has one owner
-among the ranks, who draws its noise and adds it, once (mechanisms/gaussian.py). What every rank gets to see of it is
-noisy; partial sums pass between ranks without noise, so all of them, and the network between them, are the curator's.
+The program is SPMD: each rank has its share of the rows, numbered globally. Every coordinate of a sum has one owner
+among the ranks, which draws its noise and adds it once (mechanisms/gaussian.py). Ranks get noisy sums only; but partial
+sums travel between ranks without noise, so all ranks, and the network between them, must belong to the curator.
 """
 
 import os
@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-AWAKE = 0.05  # seconds; a rank that is later than that has other work, and the core may have some too
-_give_way = getattr(os, "sched_yield", lambda: time.sleep(0))  # not on every system
+BUSY_WAIT = (
+    0.05  # seconds of polling before a rank sleeps: a later rank has other work, and the core may have some too
+)
+_yield_core = getattr(os, "sched_yield", lambda: time.sleep(0))  # not on every system
 
 
 def is_parallel() -> bool:
@@ -26,57 +28,57 @@ def is_parallel() -> bool:
 
 
 def rank() -> int:
-    """This process among the ranks; 0 when alone."""
+    """The number of this process; 0 without other ranks."""
     return torch.distributed.get_rank() if is_parallel() else 0
 
 
 def world_size() -> int:
-    """How many ranks there are; 1 when alone."""
+    """The number of ranks; 1 without other ranks."""
     return torch.distributed.get_world_size() if is_parallel() else 1
 
 
 def all_sum(partial: Tensor) -> Tensor:
-    """The sum of the partial sums of all ranks, in place."""
+    """The sum over all ranks, in place, on every rank."""
     if is_parallel():
-        with _where_ranks_meet(partial) as shared:
-            _finish(torch.distributed.all_reduce(shared, async_op=True))
+        with _in_backend_memory(partial) as shared:
+            _wait(torch.distributed.all_reduce(shared, async_op=True))
     return partial
 
 
 def sum_on_first(partial: Tensor) -> Tensor:
-    """The sum of the partial sums of all ranks, in place, on rank 0; the others hold nothing of meaning after it."""
+    """The sum over all ranks, in place, on rank 0; undefined on the others."""
     if is_parallel():
-        with _where_ranks_meet(partial, back=rank() == 0) as shared:
+        with _in_backend_memory(partial, back=rank() == 0) as shared:
             torch.distributed.reduce(shared, dst=0)
     return partial
 
 
 def sum_on_owners(partial: Tensor, lengths: Sequence[int]) -> None:
-    """The sum of the partial sums of all ranks, in place, each rank's own part of the numbers on that rank.
+    """The sum over all ranks, in place, of each rank's own part on that rank (reduce-scatter).
 
-    The numbers of a contiguous tensor are cut into parts of the given lengths, one for each rank. What a rank holds in
-    the parts of others has no meaning after it.
+    The numbers of a contiguous tensor are split into parts of the given lengths, one for each rank. Afterwards the
+    parts of other ranks are undefined.
     """
     if is_parallel():
-        with _where_ranks_meet(partial.view(-1)) as shared:
+        with _in_backend_memory(partial.view(-1)) as shared:
             own, sizes = lengths[rank()], list(lengths)
             received = shared.new_empty(len(sizes) * own)
             work = torch.distributed.all_to_all_single(received, shared, [own] * len(sizes), sizes, async_op=True)
-            _finish(work)
+            _wait(work)
             torch.sum(received.view(len(sizes), own), 0, out=shared.split_with_sizes(sizes)[rank()])
 
 
 def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
-    """Every rank's own part of the numbers of a contiguous tensor, on every rank, in place."""
+    """Copy every rank's own part of a contiguous tensor to all ranks, in place (all-gather)."""
     if is_parallel():
-        with _where_ranks_meet(value.view(-1)) as shared:
+        with _in_backend_memory(value.view(-1)) as shared:
             parts = enumerate(shared.split_with_sizes(list(lengths)))
             for work in [torch.distributed.broadcast(part, src=i, async_op=True) for i, part in parts if len(part)]:
-                _finish(work)
+                _wait(work)
 
 
 def place_of(rows: int) -> tuple[int, int]:
-    """The global number of this rank's first row, and how many rows all ranks hold (collective in a parallel run)."""
+    """The global number of this rank's first row, and the number of rows of all ranks (collective)."""
     if not is_parallel():
         return 0, rows
     counts = torch.zeros(world_size(), dtype=torch.int64)
@@ -86,15 +88,15 @@ def place_of(rows: int) -> tuple[int, int]:
 
 
 def from_first(value: Tensor) -> Tensor:
-    """What rank 0 holds, on every rank, in place."""
+    """Copy the value of rank 0 to every rank, in place (broadcast)."""
     if is_parallel():
-        with _where_ranks_meet(value) as shared:
-            _finish(torch.distributed.broadcast(shared, src=0, async_op=True))
+        with _in_backend_memory(value) as shared:
+            _wait(torch.distributed.broadcast(shared, src=0, async_op=True))
     return value
 
 
 def bytes_from_first(data: bytes) -> bytes:
-    """The bytes that rank 0 holds, on every rank; what the others pass is not looked at."""
+    """The bytes of rank 0, on every rank; those of the others are ignored."""
     if not is_parallel():
         return data
     size = int(from_first(torch.tensor([len(data)])))
@@ -105,7 +107,7 @@ def bytes_from_first(data: bytes) -> bytes:
 
 
 def bytes_of_all(data: bytes) -> list[bytes]:
-    """The bytes that every rank holds, in their order, on every rank."""
+    """The bytes of all ranks, in the order of ranks, on every rank."""
     if not is_parallel():
         return [data]
     sizes = torch.zeros(world_size(), dtype=torch.int64)
@@ -119,7 +121,7 @@ def bytes_of_all(data: bytes) -> list[bytes]:
 
 @contextmanager
 def several_processes() -> Iterator[None]:
-    """Within the block the processes that torchrun started work together: NCCL where there are GPUs, else Gloo."""
+    """Within the block, processes started by torchrun are ranks of one group: NCCL if there are GPUs, else Gloo."""
     backend, here = "gloo", int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
         backend = "nccl"
@@ -134,9 +136,9 @@ def several_processes() -> Iterator[None]:
 
 @contextmanager
 def own_cores(process: int, processes: int) -> Iterator[None]:
-    """Within the block this process of several on one machine, with the threads it starts, keeps to its share of cores.
+    """Within the block, this process of several on one machine is bound to its share of cores, with its threads.
 
-    Ranks wait for each other at every step, so that one whose core is taken for a moment holds up all of them.
+    Ranks wait for each other at every step, so one that loses its core for a moment delays all of them.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()  # not on every system
     cores = sorted(allowed)
@@ -151,20 +153,20 @@ def own_cores(process: int, processes: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _finish(work: Any) -> None:
-    """Wait, at first without falling asleep: being woken takes longer than most sums between ranks of one machine."""
+def _wait(work: Any) -> None:
+    """Wait, at first by polling: waking up takes longer than most sums between ranks of one machine."""
     if torch.distributed.get_backend() == "gloo":
         start = time.monotonic()
-        while not work.is_completed() and time.monotonic() < start + AWAKE:
-            _give_way()
+        while not work.is_completed() and time.monotonic() < start + BUSY_WAIT:
+            _yield_core()
     work.wait()
 
 
 @contextmanager
-def _where_ranks_meet(value: Tensor, *, back: bool = True) -> Iterator[Tensor]:
-    """The value where the ranks' backend can reach it; afterwards it is copied `back`, if that is another place.
+def _in_backend_memory(value: Tensor, *, back: bool = True) -> Iterator[Tensor]:
+    """The value in memory that the backend can use; afterwards it is copied `back` if that is a copy.
 
-    NCCL sees CUDA memory only, Gloo takes no notice of strides.
+    NCCL uses CUDA memory only; Gloo ignores strides.
     """
     cpu_only = torch.distributed.get_backend() == "nccl" and value.device.type == "cpu"
     shared = (value.cuda() if cpu_only else value).contiguous()

@@ -1,7 +1,7 @@
-"""Distribution of the number of ones of a product (Poisson binomial), for many components at once.
+"""Distribution of the number of ones among independent zero-one units (Poisson binomial), for many components at once.
 
-On a CPU a compiled recursion over the units. Elsewhere (an accelerator, a machine without numba) the characteristic
-function, exact for the likely items and a short series in power sums for the unlikely ones, and one inverse FFT.
+On a CPU by a compiled recursion over the units. Elsewhere (on an accelerator, without numba) by the characteristic
+function, exact for likely units and a short series in power sums for unlikely ones, and one inverse FFT.
 """
 
 import math
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
-_NEGLIGIBLE = np.float32(1e-12)  # probability below which the upper tail is not carried along
+_NEGLIGIBLE = np.float32(1e-12)  # probability below which the upper tail is cut off
 _SERIES_BELOW = 0.1  # chances below this enter the characteristic function through a series of four terms
 
 
 def length_distribution(chances: Tensor, longest: int) -> Tensor:
     """(k, longest + 1): probability of 0 .. longest ones, given (k, u) chances of independent zero-one units.
 
-    Lengths beyond `longest` fold back, so `longest` should leave some room. Differentiable in `chances`.
+    Lengths beyond `longest` wrap around to 0, so `longest` should leave a margin. Differentiable in `chances`.
 
     >>> length_distribution(torch.tensor([[0.5, 0.5]]), 3).round(decimals=3).tolist()
     [[0.25, 0.5, 0.25, 0.0]]
@@ -58,10 +58,10 @@ def by_recursion(chances: Tensor, longest: int) -> Tensor:
 
 @compiled
 def _recursion(chances: NDArray[np.float32], found: NDArray[np.float32]) -> None:
-    """Fill `found` (k, size) with the probabilities of 0 .. size - 1 ones, lengths beyond folded back (modulo size).
+    """Fill `found` (k, size) with the probabilities of 0 .. size - 1 ones, lengths modulo size.
 
-    Adding a unit of probability p turns P(n) into (1 - p) P(n) + p P(n - 1). Only the lengths that have been
-    reached with more than a negligible probability are touched, so sparse components cost little.
+    Adding a unit of probability p turns P(n) into (1 - p) P(n) + p P(n - 1). Only lengths of more than negligible
+    probability are computed, so sparse components cost little.
     """
     components, units = chances.shape
     size = found.shape[1]
@@ -71,7 +71,7 @@ def _recursion(chances: NDArray[np.float32], found: NDArray[np.float32]) -> None
         now[:] = 0
         now[0] = 1
         before[:] = 0
-        top = 0  # the longest length carried along
+        top = 0  # the longest length of more than negligible probability
         for unit in range(units):
             p = chances[row, unit]
             if p <= 0:
@@ -95,7 +95,7 @@ def by_transform(chances: Tensor, longest: int) -> Tensor:
     if 2 * likely < chances.shape[1]:
         large = chances.topk(likely, dim=1).values
         small = torch.where(chances > _SERIES_BELOW, chances.new_zeros(()), chances)
-        # entries of `large` at or below the limit are in the series already
+        # Entries of `large` at or below the limit are already in the series.
         large = torch.where(large > _SERIES_BELOW, large, large.new_zeros(()))
         exponent = torch.zeros(len(chances), len(turn), dtype=torch.complex64, device=chances.device)
         power, factor = small, turn

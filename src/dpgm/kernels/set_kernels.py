@@ -1,7 +1,7 @@
-"""Sets of items in sparse records: how often each is held, and exchanges that bring such counts nearer to a target.
+"""Counts of pairs, triples and quadruples of items in sparse records, and swaps of items toward target counts.
 
-An exchange gives one record an item of another and the other way round, so record lengths and item counts stay as
-they are. Compiled by numba; without it far too slow to be used.
+A swap exchanges an item of one record for an item of another, so record lengths and item counts do not change. Compiled
+by numba; far too slow without it.
 """
 
 from typing import Any
@@ -23,21 +23,21 @@ def count_sets(
     order: int,
     most: int,
     pairs: NDArray[np.int64],
-    held: NDArray[np.int64],
+    present: NDArray[np.int64],
     total: NDArray[np.int64],
 ) -> None:
-    """Add the weight of every record of at most `most` tracked positions to each set of `order` of these.
+    """For every record with at most `most` tracked positions, add its weight to each set of `order` of them.
 
     Args:
-        indptr: (n + 1,) where records begin and end in `indices`.
-        indices: positions of the domain, rising within each record.
-        place: of every position of the domain, its place among the tracked ones, rising; -1 for the others.
-        steps: weight of a record that holds 0, 1, 2, ... tracked positions.
+        indptr: (n + 1,) where records start and end in `indices`.
+        indices: positions of the domain, ascending within each record.
+        place: the index of every position among the tracked ones, ascending; -1 if it is not tracked.
+        steps: weight of a record with 0, 1, 2, ... tracked positions.
         order: 2, 3 or 4.
-        most: records that hold more are left out.
+        most: records with more tracked positions are skipped.
         pairs: (tracked, tracked) the row of every pair of places in `total`, for orders 3 and 4.
-        held: (n,) filled with how many tracked positions each record holds.
-        total: places x places for order 2, pairs x places for 3, pairs x pairs for 4; only rising sets are counted.
+        present: (n,) filled with the number of tracked positions of each record.
+        total: places x places for order 2, pairs x places for 3, pairs x pairs for 4; only ascending sets are counted.
     """
     found = np.empty(most, dtype=np.int64)
     for row in range(len(indptr) - 1):
@@ -48,7 +48,7 @@ def count_sets(
                 if n < most:
                     found[n] = here
                 n += 1
-        held[row] = n
+        present[row] = n
         if n < order or n > most:
             continue
         weight = steps[n]
@@ -70,14 +70,14 @@ def count_sets(
 
 @compiled
 def _draw(state: Array, below: int) -> int:
-    """A number in [0, below) from a linear congruential generator: no privacy hangs on it."""
+    """A number in [0, below) from a linear congruential generator; privacy does not depend on it."""
     state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return int((state[0] >> np.uint64(33)) % np.uint64(below))
 
 
 @compiled
 def _others(indptr: Array, items: Array, record: int, left_out: int, found: Array) -> int:
-    """The record's items but one, into `found`; returns their number."""
+    """Write the items of a record except one into `found`; returns their number."""
     count = 0
     for place in range(indptr[record], indptr[record + 1]):
         if place != left_out:
@@ -88,7 +88,7 @@ def _others(indptr: Array, items: Array, record: int, left_out: int, found: Arra
 
 @compiled
 def _mark(own: Array, count: int, theirs: Array, their_count: int, shared: Array) -> None:
-    """Which of a record's items the other record holds, too."""
+    """Mark the items of a record that the other record has too."""
     for one in range(count):
         shared[one] = False
         for two in range(their_count):
@@ -101,7 +101,7 @@ def _change(
     own: Array, count: int, shared: Array, lost: int, won: int, pairs: Array, pair_weights: Array,
     triples: Array, triple_weights: Array,
 ) -> float:  # fmt: skip
-    """How the weighted sum of squared excesses changes where a record gives `lost` for `won`."""
+    """Change of the weighted sum of squared errors if a record loses the item `lost` and gets `won`."""
     change = 0.0
     for one in range(count):
         x = own[one]
@@ -127,7 +127,7 @@ def _change(
 
 @compiled
 def _count(own: Array, count: int, item: int, by: int, pairs: Array, triples: Array) -> None:
-    """Count the pairs and triples that `item` makes with the others of its record."""
+    """Add `by` to the counts of all pairs and triples of `item` with the other items of its record."""
     for one in range(count):
         x = own[one]
         if x < len(pairs) and item < len(pairs):
@@ -151,20 +151,20 @@ def balance(
     indptr: Array, items: Array, starts: Array, sizes: Array, groups: Array, pairs: Array, pair_weights: Array,
     triples: Array, triple_weights: Array, sweeps: int, state: Array,
 ) -> int:  # fmt: skip
-    """Exchange items (in place) within each run of records; returns how many exchanges were kept.
+    """Swap items (in place) within each run of records wherever that lowers the error; returns the number of swaps.
 
     Args:
-        indptr: where each record's items start.
-        items: the items of all records, in any order within a record; numbers from 0, the tracked ones first.
+        indptr: where the items of each record start.
+        items: the items of all records, in any order within a record; numbers from 0, tracked items first.
         starts: first record of every run.
-        sizes: records in every run.
-        groups: exchangeable kinds of items: 0 for free ones, else a column, of which a record holds one value.
-        pairs: minus the target counts of pairs; counts are added here.
-        pair_weights: what a squared excess costs.
+        sizes: number of records of every run.
+        groups: items are swapped within a group: 0 for free items, else the column, of which a record has one value.
+        pairs: minus the target counts of pairs; the counts of the records are added, so these are errors.
+        pair_weights: weights of squared errors.
         triples: the same for triples of the first items.
         triple_weights: the same for triples.
-        sweeps: exchanges tried per record.
-        state: one unsigned number that seeds the tries.
+        sweeps: swaps tried per record.
+        state: one unsigned number that seeds the choice of swaps.
     """
     longest = 1
     for record in range(len(indptr) - 1):
@@ -177,7 +177,7 @@ def balance(
             for earlier in range(before):
                 mine[earlier] = items[indptr[record] + earlier]
             _count(mine, before, items[place], 1, pairs, triples)
-    exchanged = 0
+    swaps = 0
     for _ in range(sweeps):
         for run in range(len(sizes)):
             for record in range(starts[run], starts[run] + sizes[run]):
@@ -187,7 +187,7 @@ def balance(
                     continue
                 place = indptr[record] + _draw(state, length)
                 other_place = indptr[other] + _draw(state, other_length)
-                if groups[items[place]] > 0:  # a column: exchange the values of that column
+                if groups[items[place]] > 0:  # swap the two values of this column
                     for candidate in range(indptr[other], indptr[other + 1]):
                         if groups[items[candidate]] == groups[items[place]]:
                             other_place = candidate
@@ -216,5 +216,5 @@ def balance(
                 _count(yours, other_count, won, -1, pairs, triples)
                 _count(yours, other_count, lost, 1, pairs, triples)
                 items[place], items[other_place] = won, lost
-                exchanged += 1
-    return exchanged
+                swaps += 1
+    return swaps

@@ -1,7 +1,7 @@
-"""Triton kernels of training on an accelerator; `fused.py` calls them. One program per record, or a stretch of numbers.
+"""Triton kernels of training on an accelerator, called by `fused.py`: one program per record, or per block of numbers.
 
-A matrix of records is (tiles, places, width); record number `at` lies in row at % places of tile at // places, which
-start `row` and `tile` numbers apart. Constants are written out: a compiled kernel sees no global of another module.
+A matrix of records is (tiles, places, width); record number `at` is in row at % places of tile at // places; `row` and
+`tile` are the strides. Constants are written out, since a compiled kernel cannot see globals of another module.
 """
 
 # mypy: ignore-errors
@@ -11,7 +11,7 @@ try:
     import triton.language as tl
 
     HAS_TRITON = True
-except ImportError:  # the module can be read, its kernels cannot run
+except ImportError:  # the module can be imported, but its kernels cannot run
     from types import SimpleNamespace
 
     triton, tl = SimpleNamespace(jit=lambda kernel: kernel), SimpleNamespace(constexpr=None)
@@ -40,7 +40,7 @@ def rectify(values, squared, places, width, tile, row, BLOCK: tl.constexpr):
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         x = tl.load(target + column, mask=column < width, other=0)
-        x = tl.where(x > 0, x, x * 0)  # what is not a number stays so
+        x = tl.where(x > 0, x, x * 0)  # NaN stays NaN
         tl.store(target + column, x, mask=column < width)
         total += x * x
     tl.store(squared + at, tl.sum(total, 0) + 1)
@@ -134,7 +134,7 @@ def bin_norms(
     taken = inside & (tl.load(rows + place, mask=inside, other=0) != padding)
     norm = tl.where(taken, norm, float("nan"))
     tl.store(norms + place, norm, mask=inside)
-    # EDGES is the next power of two above the number of edges: the bin of a norm is how many edges lie below it.
+    # EDGES is the next power of two above the number of edges; the bin of a norm is the number of edges below it.
     column = tl.arange(0, EDGES)
     edge = tl.load(edges + column, mask=column < number, other=float("inf"))
     found = tl.sum((edge[None, :] < norm.to(tl.float64)[:, None]).to(tl.int32), 1)
@@ -197,8 +197,8 @@ def update_bound(
     CAP: tl.constexpr,
     BINS: tl.constexpr,
 ):
-    # AdaptiveNormBound.update with running sums for its loops; the state is the average, the weights' squares and
-    # the bound.
+    # AdaptiveNormBound.update with running sums instead of loops; the state is the average, the sum of squared weights
+    # and the bound.
     column = tl.arange(0, BINS)
     inside = column < bins
     count = tl.load(histogram + column, mask=inside, other=0)
@@ -209,7 +209,7 @@ def update_bound(
     if MODE:
         found = tl.min(tl.where(inside & (average == most), column, BINS), 0)
     else:
-        # The run of bins with the largest sum: it ends where the running sum is furthest above its least before.
+        # The run of bins with the largest sum ends where the running sum is furthest above its earlier minimum.
         lowered = tl.where(inside, average - spread, 0)
         upto = tl.cumsum(lowered, 0)
         before = upto - lowered
@@ -220,7 +220,7 @@ def update_bound(
         least = tl.min(tl.where(column <= last, before, float("inf")), 0)
         first = tl.max(tl.where((column <= last) & (before == least), column, 0), 0)
         within = (column >= first) & (column <= last)
-        # The least pinball loss.
+        # The bin with the least pinball loss.
         part = tl.where(within, average, 0)
         slope = tl.where(within, tl.cumsum(part, 0) - QUANTILE * tl.sum(part, 0), 0)
         loss = tl.where(within, tl.cumsum(slope, 0) - slope, float("inf"))
@@ -237,7 +237,7 @@ def update_bound(
 def add_rounded(exact, noise, sensitivity, count, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     reach = tl.load(sensitivity)
-    # 1.5 x 2^52 grid steps, a step being 2^-21 of the power of two above the sensitivity: by its exponent bits.
+    # 1.5 x 2^52 grid steps, made from exponent bits; a step is 2^-21 of the power of two above the sensitivity.
     large = ((((reach.to(tl.int64, bitcast=True) >> 52) + 32) << 52) | (1 << 51)).to(tl.float64, bitcast=True)
     total = tl.load(exact + place, mask=place < count, other=0).to(tl.float64)
     total += tl.load(noise + place, mask=place < count, other=0) * reach
