@@ -1,7 +1,7 @@
-"""How far long records are scaled down: the bound that balances noise against distortion.
+"""Chooses how far long records are scaled down: the bound that balances noise against distortion.
 
-A larger bound keeps more of long records and needs more noise. Both are weighed as relative errors of popular sets of
-items, from lengths and frequencies that were released before.
+A larger bound distorts long records less but needs more noise. Both errors are estimated as relative errors of popular
+sets of items, from lengths and frequencies that were released before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from dpgm.statistics.statistic import STEPS, Floats, Ints
 
 
 class Popular(NamedTuple):
-    """By how much popular sets are off, on average and relative to what errors are measured against."""
+    """Mean relative errors of popular sets."""
 
-    noise: float  # for noise of standard deviation 1
-    distortion: float  # if all that was counted were wrong
+    noise: float  # caused by noise of standard deviation 1
+    distortion: float  # if the counts were completely wrong
 
 
 def choose_bound(
@@ -31,17 +31,17 @@ def choose_bound(
     popular: Popular,
     wrong: float,
 ) -> tuple[float, float]:
-    """The candidate of the smallest squared error, noise² + distortion², and that error; the first among equals.
+    """The candidate with the smallest squared error, noise² + distortion², and that error; the first of equal ones.
 
     Args:
         candidates: bounds to choose from.
-        stds: of each, the standard deviation of the noise.
-        weights: of each, by what records of every kind are scaled down.
-        mass: how much of what is counted is found in records of every kind.
-        popular: what errors of popular sets are.
-        wrong: how wrong the correction for what is cut may be, as a share of it.
+        stds: standard deviation of the noise, for each candidate.
+        weights: weights of records of every kind, for each candidate.
+        mass: share of what is counted that is found in records of every kind.
+        popular: mean relative errors of popular sets.
+        wrong: relative error of the correction for what is cut.
     """
-    retained = np.array([float((mass * kept).sum() / mass.sum()) for kept in weights])
+    retained = np.array([float((mass * weight).sum() / mass.sum()) for weight in weights])
     noise = stds / retained * popular.noise
     distortion = wrong * (1 - retained) / retained * popular.distortion
     costs = np.nan_to_num(noise**2 + distortion**2, nan=np.inf)
@@ -50,7 +50,7 @@ def choose_bound(
 
 
 def popular_sets(order: int, lengths: Floats, profile: Floats, known: Known) -> Popular:
-    """Errors of popular sets of `order` items, given shares of lengths and how frequent each position is."""
+    """Errors of sets of `order` items drawn by popularity, given the lengths and the frequencies of positions."""
     sets = np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
     count, records = known.rules.bound.popular_sets, known.records
     draws = np.random.default_rng(0).choice(len(profile), size=(count, order), p=profile / profile.sum())
@@ -60,16 +60,19 @@ def popular_sets(order: int, lengths: Floats, profile: Floats, known: Known) -> 
     return Popular(float((1 / yardstick).mean()), float((expected / yardstick).mean()))
 
 
+# -- centred statistics: records are scaled down by s, the sum of scale_i² (x_i - offset_i)² -----------------------
+
+
 @dataclass(frozen=True)
 class LikelyRecords:
-    """Draws of records of independent items and columns: s, the sum of scale_i² (x_i - offset_i)², and items held."""
+    """Random records with independent items and columns: their s and their numbers of items."""
 
     sizes: Floats
     lengths: Ints
 
     @property
     def shares(self) -> Floats:
-        """How likely an item is found in each: in proportion to its length."""
+        """Probability that an occurrence of an item is in each record: proportional to its length."""
         counted = self.lengths if self.lengths.any() else np.ones(len(self.lengths))
         shares: Floats = counted / counted.sum()
         return shares
@@ -78,43 +81,43 @@ class LikelyRecords:
 def draw_likely(
     offsets: Floats, chosen: Ints, profile: Floats, lengths: Floats, known: Known, scales: Floats | float = 1.0
 ) -> LikelyRecords:
-    """Records to reckon with before any was seen; `lengths` of the chosen items, table columns not counted."""
+    """Random records from what was released; `lengths` counts the chosen items, not the table columns."""
     domain, rules = known.domain, known.rules.bound
     count = rules.likely_records
     draws = np.random.default_rng(0)
     sizes = np.full(count, float(((scales * offsets) ** 2).sum()))
-    items_held = np.zeros(count, dtype=np.int64)
-    rise = np.zeros(domain.width)
+    item_counts = np.zeros(count, dtype=np.int64)
+    rise = np.zeros(domain.width)  # how much s grows if a record holds a position
     rise[chosen] = np.square(scales) * (1 - 2 * offsets)
     for column in domain.table_columns:
         chances = profile[column]
         sizes += draws.choice(rise[column], count, p=chances / chances.sum())
     items = chosen[domain.item_positions[chosen]]
     if len(items) and lengths[1:].sum() > 0:
-        items_held = draws.choice(len(lengths), count, p=lengths / lengths.sum())
-        sizes += _sums_held(rise[items], profile[items], items_held, draws, rules.distinct_items)
-    return LikelyRecords(np.maximum(sizes, rules.least_size), items_held)
+        item_counts = draws.choice(len(lengths), count, p=lengths / lengths.sum())
+        sizes += _random_sums(rise[items], profile[items], item_counts, draws, rules.distinct_items)
+    return LikelyRecords(np.maximum(sizes, rules.least_size), item_counts)
 
 
-def _sums_held(rise: Floats, chances: Floats, lengths: Ints, draws: np.random.Generator, distinct: int) -> Floats:
-    """Sums of `rise` over as many items as `lengths` says, drawn by their odds; with repetition if there are many."""
+def _random_sums(rise: Floats, chances: Floats, lengths: Ints, draws: np.random.Generator, distinct: int) -> Floats:
+    """Sums of `rise` over `lengths` random items each; up to `distinct` items are drawn without repetition."""
     count = len(lengths)
     if len(rise) > distinct:
-        held = draws.choice(len(rise), int(lengths.sum()), p=chances / chances.sum())
-        return np.bincount(np.repeat(np.arange(count), lengths), rise[held], minlength=count).astype(np.float64)
-    odds = np.log(chances) - np.log1p(-chances) + draws.gumbel(size=(count, len(rise)))
-    running = np.cumsum(rise[np.argsort(-odds, axis=1)], axis=1)
+        drawn = draws.choice(len(rise), int(lengths.sum()), p=chances / chances.sum())
+        return np.bincount(np.repeat(np.arange(count), lengths), rise[drawn], minlength=count).astype(np.float64)
+    keys = np.log(chances) - np.log1p(-chances) + draws.gumbel(size=(count, len(rise)))
+    running = np.cumsum(rise[np.argsort(-keys, axis=1)], axis=1)
     last = np.minimum(lengths, len(rise)) - 1
     sums: Floats = np.where(last >= 0, running[np.arange(count), last], 0.0)
     return sums
 
 
 def candidate_limits(sizes: Floats, rules: BoundRules) -> list[float]:
-    """The bounds that are tried: quantiles of the sizes of likely records."""
-    tried = np.unique(np.quantile(sizes, np.linspace(rules.first_quantile, 1, rules.candidates)))
-    return [float(limit) for limit in tried]
+    """Candidate bounds: quantiles of the sizes of likely records."""
+    limits = np.unique(np.quantile(sizes, np.linspace(rules.first_quantile, 1, rules.candidates)))
+    return [float(limit) for limit in limits]
 
 
 def offsets_near(frequencies: Floats) -> tuple[int, ...]:
-    """Offsets next to the items' frequencies, in steps."""
+    """The frequencies rounded to steps of 1 / STEPS."""
     return tuple(int(step) for step in np.clip(np.rint(STEPS * frequencies), 0, STEPS))

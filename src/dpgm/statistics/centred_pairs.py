@@ -1,10 +1,10 @@
 """Centred sums of pairs of positions, for dense records: rows of a table, long baskets from a short list.
 
-For positions i and j, the sum over records of (x_i - offset_i)(x_j - offset_j), offsets near their frequencies. It says
-as much as counting the records that hold both, once frequencies are known, but a record that holds what most records
-hold adds next to nothing. With s the sum of (x_i - offset_i)² over the chosen positions, a record's vector has a norm
-of less than s / sqrt(2) (`centred_bound`); records of s > `limit` are scaled down by limit / s. All is done in whole
-numbers: offsets are multiples of 1/16, weights of 1/256.
+For positions i and j, the sum over records of (x_i - offset_i)(x_j - offset_j), with offsets near their frequencies.
+Given the frequencies it is as informative as the count of records that hold both, but a record that holds what most
+records hold adds next to nothing, so there is less noise. With s the sum of (x_i - offset_i)² over the chosen
+positions, a record's vector has a norm below s / sqrt(2) (`centred_bound`: the sensitivity); records of s > `limit` are
+scaled down by limit / s. Sums are exact integers: offsets are multiples of 1/16, weights of 1/256.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
 from dpgm.statistics.item_tuples import NAMES, dense_on_device, places_of, possible_sets
-from dpgm.statistics.record_lengths import Known, sums_held
+from dpgm.statistics.record_lengths import Known, record_sums
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
 from dpgm.statistics.statistic import (
@@ -52,21 +52,21 @@ class CentredPairs:
 
     domain: Domain
     chosen: tuple[int, ...]  # in increasing order
-    offsets: tuple[int, ...]  # of each, in steps of 1 / STEPS
-    limit: int  # of s, in steps of 1 / STEPS²
+    offsets: tuple[int, ...]  # one per chosen position, in steps of 1 / STEPS
+    limit: int  # on s, in steps of 1 / STEPS²
     name: str = NAMES[2]
     order: int = 2
-    device: str = "cpu"  # where pairs are counted; the sums are whole numbers, the same everywhere
+    device: str = "cpu"  # where pairs are counted; the sums are exact, the same everywhere
 
     @classmethod
     def choose(
         cls, chosen: Ints, lengths: Floats, profile: Floats, known: Known, noise: float
     ) -> tuple["CentredPairs", float]:
-        """Of the pairs out of chosen positions, in increasing order; and what they cost in error (see `choose_cap`)."""
+        """Offsets and limit for pairs of chosen positions (increasing), and the squared error as in `choose_cap`."""
         rules, offsets = known.rules.bound, offsets_near(profile[chosen])
-        items = lengths[known.domain.columns_within(chosen) :]  # without the columns, of which each record has all
+        items = lengths[known.domain.columns_within(chosen) :]  # lengths without the table columns
         likely = draw_likely(np.array(offsets) / STEPS, chosen, profile, items, known).sizes
-        # Lengths that appear only because of noise can be extreme, and would dominate sums of squares.
+        # Lengths that appear only because of noise can be extreme and would dominate sums of squares.
         likely = np.minimum(likely, np.quantile(likely, rules.seen))
         limits = candidate_limits(likely, rules)
         weights = (np.minimum(1.0, limit / likely) for limit in limits)
@@ -83,31 +83,32 @@ class CentredPairs:
 
     @cached_property
     def tuples(self) -> Ints:
-        """(count, 2): places within `positions` of every pair that can occur."""
+        """(count, 2): every pair that can occur, as indices into `positions`."""
         return possible_sets(self.domain, self.positions, 2)
 
     def query(self) -> Query:
-        """One number per pair; no record has a larger norm than one at the limit."""
+        """One number per pair; scaling down keeps every record within the norm of one at the limit."""
         bound = centred_bound(self.limit / STEPS**2, _group_count(self.domain, self.positions))
         return Query(self._sum, bound, (len(self.tuples),), grid=GRID / STEPS**2)
 
     def weight_steps(self, sizes: Ints) -> Ints:
-        """Weight of records of the given s (in steps), in grid steps, rounded down."""
+        """Weights of records of the given s (in steps), in grid steps, rounded down."""
         steps: Ints = np.minimum(FULL_WEIGHT, FULL_WEIGHT * self.limit // np.maximum(sizes, 1))
         return steps
 
     def sizes(self, rows: Records) -> Ints:
-        """The s of every record, in steps."""
+        """The s of each record, in steps."""
         offsets = np.array(self.offsets, dtype=np.int64)
         rise = np.zeros(self.domain.width)
         rise[self.positions] = STEPS**2 - 2 * STEPS * offsets
-        return sums_held(rows, rise) + int((offsets**2).sum())
+        return record_sums(rows, rise) + int((offsets**2).sum())
 
     def _sum(self, view: View) -> Tensor:
         size, place = len(self.positions), places_of(self.positions, self.domain)
+        # Total weight of records that hold both positions, one position, or anything.
         both = np.zeros((size, size), dtype=np.int64)
         one = np.zeros(size, dtype=np.int64)
-        none = 0
+        everyone = 0
         for chunk in view.rows.chunks(_CHUNK):
             weights = self.weight_steps(self.sizes(chunk))
             dense = dense_on_device(chunk, place, size, self.device)
@@ -115,12 +116,12 @@ class CentredPairs:
             with matrix_precision("highest"):
                 both += (weighted.T @ dense).cpu().numpy().astype(np.int64)
             one += weighted.sum(dim=0, dtype=torch.float64).cpu().numpy().astype(np.int64)
-            none += int(weights.sum())
+            everyone += int(weights.sum())
         i, j = self.tuples.T
         offsets = np.array(self.offsets, dtype=np.int64)
         # (16 x_i - a)(16 x_j - b), multiplied out
         sums = STEPS**2 * both[i, j] - STEPS * (offsets[j] * one[i] + offsets[i] * one[j])
-        return torch.from_numpy(sums + offsets[i] * offsets[j] * none)
+        return torch.from_numpy(sums + offsets[i] * offsets[j] * everyone)
 
     @cached_property
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,12 +131,12 @@ class CentredPairs:
         return torch.from_numpy(self.positions), torch.from_numpy(owners), offsets
 
     def _on_model(self, probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Chances of the positions, by how much each one's presence adds to s, offsets, and owners."""
+        """Probabilities of the positions, by how much each raises s, the offsets, and the owners."""
         positions, owners, offsets = (numbers.to(probabilities.device) for numbers in self._numbers)
         return probabilities.index_select(1, positions), 1 - 2 * offsets, offsets, owners
 
     def scaling(self, rules: BoundRules) -> Scaling:
-        """Mean weight of every component's records, and how it falls as s grows; s taken as normal."""
+        """Mean weight of every component's records, and its derivative by s, with s taken as normal."""
         limit = self.limit / STEPS**2
 
         def scale(probabilities: Tensor) -> Scale:
@@ -152,35 +153,35 @@ class CentredPairs:
         return scale
 
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
-        """Mean of each centred product over the records, weighted, as a matrix of positions x positions.
+        """Mean of each centred product, down-weighted like the sums, as a matrix of positions x positions.
 
-        To first order in how s depends on i and j.
+        To first order in the dependence of s on i and j.
         """
         chances, rise, offsets, owners = self._on_model(probabilities)
         level, slope = (weights * scale[0])[:, None], (weights * scale[1])[:, None]
         off = chances - offsets
-        # Of x_i and s, which grows by rise_i where x_i = 1, less what other values of the column would have added.
+        # Covariance of x_i and s: x_i = 1 adds rise_i, but not what another value of the same column would have added.
         covariance = chances * (rise - _column_sums(chances * rise, owners).index_select(1, owners))
         half = (0.5 * level * off + slope * covariance).T @ off
         return half + half.T
 
 
 def _column_sums(values: Tensor, owners: Tensor) -> Tensor:
-    """(k, T) summed over the positions of each item or column; as wide as before, at the end zeros."""
+    """(k, T) sums over the positions of each item or column, padded with zeros to the same width."""
     return torch.zeros_like(values).index_add(1, owners, values)
 
 
 def _group_count(domain: Domain, positions: Ints) -> int:
-    """How many items and table columns the positions belong to; at least the two of a pair."""
+    """Number of items and table columns that the positions belong to; at least the two of a pair."""
     return max(2, len(np.unique(domain.column_of[positions])))
 
 
 def centred_bound(limit: float, groups: int) -> float:
-    """The norm that weights of limit / s keep every record within, with so many items and table columns chosen.
+    """The largest norm of a record after scaling by limit / s; the positions belong to k = `groups` items and columns.
 
-    No two values of one table column are a pair. With s_g the sum of y² over the positions of a column (or the one of
-    an item), the squares (y_i y_j)² over all pairs add up to (s² - sum of s_g²) / 2, and s_1² + ... + s_k² is at least
-    s² / k: so they add up to at most s² (1 - 1 / k) / 2.
+    Two values of one table column are no pair. With y_i = x_i - offset_i and s_g the sum of y² over the positions of a
+    group, the squares (y_i y_j)² of all pairs add up to (s² - sum of s_g²) / 2. Since s_1² + ... + s_k² is at least
+    s² / k, that is at most s² (1 - 1 / k) / 2.
     """
     return limit * sqrt((1 - 1 / groups) / 2)
 
@@ -188,7 +189,7 @@ def centred_bound(limit: float, groups: int) -> float:
 def centred_target(
     measured: Measured[CentredPairs], profile: Floats, known: Known, emphasis: float | Tensor, *, shrunk: bool
 ) -> Target[CentredPairs]:
-    """The sums as a target of a fit; with `shrunk`, shrunk toward independence, whose sums are near 0."""
+    """The sums as a target of a fit; with `shrunk`, shrunk toward those of independent items, which are near 0."""
     sets, records = measured.statistic, known.records
     chances, offsets = profile[sets.positions], np.array(sets.offsets) / STEPS
     i, j = sets.tuples.T

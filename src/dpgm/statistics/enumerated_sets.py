@@ -1,14 +1,14 @@
-"""Centred counts of sets of items over a domain of so few items that all 2^m possible records can be enumerated.
+"""Centred sums of sets of items, for domains of so few items that all 2^m possible records can be enumerated.
 
 For a set S, the sum over records of the product of (x_i - offset_i) over i in S, with offsets near the items'
-frequencies. Where records are dense this says as much as counting the records that hold S, but a record's vector is
-several times shorter, and so is the noise: a record that holds what most records hold adds next to nothing. The norm
-of a record's vector is a function of the record, known beforehand for all 2^m of them; longer vectors are scaled
-down to `bound`. All is done in whole numbers: offsets are multiples of 1/16, weights of 1/256.
+frequencies. Where records are dense this is as informative as the count of records that hold S, but a record that holds
+what most records hold adds next to nothing: vectors are several times shorter, and so is the noise. The norm of a
+record's vector can be computed beforehand for all 2^m records; longer vectors are scaled down to `bound`, which is the
+sensitivity. Sums are exact integers: offsets are multiples of 1/16, weights of 1/256.
 
-Records of at most `order` items can be counted `whole` instead: such a record adds the full norm to the one cell that
-stands for exactly these items, and nothing to the sets. The same release then holds two statistics of different
-records for the noise of one.
+Records of at most `order` items can be counted `whole` instead: such a record adds the full norm to the one cell for
+exactly these items, and nothing to the sets. One release then holds two statistics of different records for the noise
+of one.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets
 from dpgm.statistics.item_counts import possible_shares
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import Known, Lengths, sums_held
+from dpgm.statistics.record_lengths import Known, Lengths, record_sums
 from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Floats, Ints, Measured, Words
 
 
@@ -44,13 +44,13 @@ class EnumeratedSets:
 
     domain: Domain
     order: int
-    offsets: tuple[int, ...]  # of every item, in steps
+    offsets: tuple[int, ...]  # one per item, in steps of 1 / STEPS
     bound: float
     whole: bool = False  # whether short records are counted whole
 
     @classmethod
     def choose(cls, order: int, profile: Floats, known: Known, noise: float, *, whole: bool) -> "EnumeratedSets":
-        """With offsets, and a bound that balances noise against what scaling down distorts."""
+        """With the offsets and the bound of the smallest expected error; the frequencies are preferred as offsets."""
         domain, rules = known.domain, known.rules.bound
         sets = np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)
         mass = likely_records(profile, known.items) * sets[np.bitwise_count(np.arange(1 << domain.width))]
@@ -67,13 +67,13 @@ class EnumeratedSets:
                 weights = (np.minimum(1.0, bound / np.maximum(free.norms, 1e-12)) for bound in bounds)
                 best, cost = choose_bound(bounds.tolist(), noise * bounds, weights, mass, popular, wrong)
             tried.append((cost, replace(free, bound=max(best, 1 / STEPS**order))))
-        plain, moved = tried[0], min(tried[1:], key=lambda found: found[0])
+        at_frequencies, other = tried[0], min(tried[1:], key=lambda found: found[0])
         gain = rules.enumerated_gain[order - 1] ** 2
-        return (moved if moved[0] < gain * plain[0] else plain)[1]
+        return (other if other[0] < gain * at_frequencies[0] else at_frequencies)[1]
 
     @property
     def name(self) -> str:
-        """Its name in the plan."""
+        """The name of its mechanism in the plan."""
         return NAMES[self.order]
 
     @property
@@ -84,8 +84,8 @@ class EnumeratedSets:
     @cached_property
     def sets(self) -> Ints:
         """Bit masks of all sets of `order` items."""
-        listed = np.array(list(combinations(range(self.width), self.order)), dtype=np.int64)
-        masks: Ints = (1 << listed.reshape(-1, self.order)).sum(axis=1)
+        members = np.array(list(combinations(range(self.width), self.order)), dtype=np.int64)
+        masks: Ints = (1 << members.reshape(-1, self.order)).sum(axis=1)
         return masks
 
     @cached_property
@@ -100,7 +100,7 @@ class EnumeratedSets:
 
     @cached_property
     def norms(self) -> Floats:
-        """Norm of the vector of every possible record, before weights."""
+        """Norm of the vector of every possible record, before it is scaled down."""
         present = (np.arange(1 << self.width)[:, None] >> np.arange(self.width)) & 1
         squares = (STEPS * present - np.array(self.offsets)) ** 2
         # Elementary symmetric polynomial: the sum over all sets of the product of squares.
@@ -123,30 +123,30 @@ class EnumeratedSets:
 
     @property
     def grid(self) -> float:
-        """What all sums are whole multiples of."""
+        """The step that all sums are whole multiples of."""
         return GRID / float(STEPS) ** self.order
 
     @property
     def _whole_steps(self) -> int:
-        """What a record that is counted whole adds to its cell: the bound, rounded down to the grid; in its steps."""
+        """What a record counted whole adds to its cell: the bound, rounded down, in grid steps."""
         return floor(self.bound / self.grid * MARGIN)
 
     @property
     def whole_weight(self) -> float:
-        """The same as a number."""
+        """What a record counted whole adds to its cell, as a number."""
         return self._whole_steps * self.grid
 
     def query(self) -> Query:
-        """One number per set, and one per record that is counted whole; weights keep every record within the bound."""
+        """One number per set, and one per record counted whole; weights keep every record within the bound."""
         return Query(self._sum, self.bound, (len(self.sets) + len(self.whole_records),), grid=self.grid)
 
     def _sum(self, view: View) -> Tensor:
         cells = np.zeros(1 << self.width, dtype=np.int64)
         bits = (1 << np.arange(self.width)).astype(np.float64)
         for chunk in view.rows.chunks(1 << 16):
-            cells += np.bincount(sums_held(chunk, bits), minlength=len(cells))
+            cells += np.bincount(record_sums(chunk, bits), minlength=len(cells))
         sums = cells * self.weight_steps
-        # Item by item, from "which records" to "which sets"; larger sets than those counted may overflow, unread.
+        # Item by item, from counts of records to sums of sets; sets larger than `order` may overflow but are not used.
         for item, offset in enumerate(self.offsets):
             halves = sums.reshape(-1, 2, 1 << item)
             without, within = halves[:, 0].copy(), halves[:, 1].copy()
@@ -156,7 +156,7 @@ class EnumeratedSets:
 
 
 def likely_records(profile: Floats, lengths: Floats) -> Floats:
-    """A guess at the share of each of the 2^m possible records, from item frequencies and shares of lengths."""
+    """Estimated share of each of the 2^m possible records, from item frequencies and the distribution of lengths."""
     cells = np.arange(1 << len(profile))
     odds = np.log(profile) - np.log1p(-profile)
     chances = np.exp(((cells[:, None] >> np.arange(len(profile))) & 1) @ odds)
@@ -168,11 +168,11 @@ def likely_records(profile: Floats, lengths: Floats) -> Floats:
 
 
 def enumerated_profile(items: Measured[EnumeratedSets], known: Known) -> Floats:
-    """Share of the records that hold each item, from sums of single items with one offset for all."""
+    """Share of the records that hold each item, from sums of single items with one common offset."""
     statistic, lengths = items.statistic, known.items
     sizes = np.arange(min(len(lengths), statistic.width + 1))
     lengths = lengths[: len(sizes)] / max(lengths[: len(sizes)].sum(), 1e-12)
-    weights = statistic.weight_steps[(1 << sizes) - 1] * GRID  # with one offset for all, a matter of length alone
+    weights = statistic.weight_steps[(1 << sizes) - 1] * GRID  # with a common offset they depend on length only
     retained = (lengths * sizes * weights).sum() / max((lengths * sizes).sum(), 1e-12)
     shares = items.value.numpy() / known.records + statistic.offsets[0] / STEPS * (lengths @ weights)
     return possible_shares(shares / max(retained, known.rules.read.least_weight), items.std, known)
@@ -183,10 +183,9 @@ def enumerated_profile(items: Measured[EnumeratedSets], known: Known) -> Floats:
 
 @dataclass(frozen=True)
 class SetSums:
-    """Noisy sums, over the records, of the product of (x_i - offset_i) over the items of each set.
+    """Target sums, over weighted records, of the product of (x_i - offset_i) over the items of each set.
 
-    Every possible record counts with its weight. With `weights` None, counts of the records that hold exactly the
-    items of a set: no pass over the 2^m of them.
+    With `weights` None they are counts of the records that hold exactly the items of a set.
     """
 
     sets: Tensor  # (count,) bit masks
@@ -194,28 +193,28 @@ class SetSums:
     variances: Tensor
     weights: Tensor | None  # (2^m,)
     offsets: Tensor  # (m,)
-    penalty: float  # how readily these numbers give way to independence
+    penalty: float  # the larger, the more these numbers yield to independence
 
     def expected(self, chances: Tensor) -> Tensor:
-        """The same sums over a table (2^m,) of probabilities."""
+        """The mean of each sum under probabilities (2^m,) of all records."""
         sums = chances if self.weights is None else _over_records(self.weights.double() * chances, self.offsets)
         return sums[self.sets]
 
     def squares(self, chances: Tensor) -> Tensor:
-        """The same for the squares of what is summed."""
+        """The mean of the squares of what is summed."""
         if self.weights is None:
             return self.expected(chances)
         return _squares_over_records(self.weights.double() ** 2 * chances, self.offsets)[self.sets]
 
     def scores(self, parameters: Tensor, cells: int) -> Tensor:
-        """(cells,) for every record the sum of parameters, each times what the record adds to its number."""
+        """(cells,) for every possible record, the sum of the parameters times what the record adds to each number."""
         placed = torch.zeros(cells, dtype=torch.float64).index_add_(0, self.sets, parameters)
         return placed if self.weights is None else self.weights.double() * _over_sets(placed, self.offsets)
 
 
 @dataclass(frozen=True)
 class LengthCounts:
-    """Noisy counts of records by group of lengths; `groups` (2^m,) has the group of every possible record."""
+    """Target counts of records by group of lengths; `groups` (2^m,) has the group of every possible record."""
 
     groups: Tensor
     values: Tensor
@@ -224,21 +223,21 @@ class LengthCounts:
 
     @classmethod
     def of(cls, lengths: Lengths, width: int, penalty: float) -> "LengthCounts":
-        """What was read from a histogram of lengths, over `width` items."""
+        """From the estimated lengths of records over `width` items."""
         sizes = torch.from_numpy(np.bitwise_count(np.arange(1 << width)).astype(np.int64))
         groups = torch.from_numpy(lengths.groups)[sizes.clamp(max=len(lengths.groups) - 1)]
         return cls(groups, torch.from_numpy(lengths.counts), torch.from_numpy(lengths.stds**2), penalty)
 
     def expected(self, chances: Tensor) -> Tensor:
-        """The same counts over a table (2^m,) of probabilities."""
+        """The share of each group under probabilities (2^m,) of all records."""
         return torch.zeros(len(self.values), dtype=torch.float64).index_add_(0, self.groups, chances)
 
     def squares(self, chances: Tensor) -> Tensor:
-        """The same: a record adds 0 or 1."""
+        """As `expected`: a record adds 0 or 1."""
         return self.expected(chances)
 
     def scores(self, parameters: Tensor, cells: int) -> Tensor:
-        """(cells,) for every record the parameter of its group."""
+        """(cells,) for every possible record, the parameter of its group."""
         return parameters[self.groups]
 
 
@@ -246,7 +245,7 @@ TableTarget: TypeAlias = SetSums | LengthCounts
 
 
 def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: float) -> list[SetSums]:
-    """The released sums as targets of a fit: those of the sets, and the records that were counted whole."""
+    """The released sums as targets of a fit: one for the sets, one for records counted whole."""
     statistic = released.statistic
     sums, whole = released.value[: len(statistic.sets)], released.value[len(statistic.sets) :]
     offsets = torch.tensor(statistic.offsets) / STEPS
@@ -260,7 +259,7 @@ def set_sums(released: Measured[EnumeratedSets], penalty: float, whole_penalty: 
 
 
 def _over_records(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every set the sum over records, each times (x_i - offset_i) for every item of the set."""
+    """From values of all records to all sets: the sum of value x product of (x_i - offset_i) over the set's items."""
     values = values.clone()
     for item, offset in enumerate(offsets.tolist()):
         halves = values.view(-1, 2, 2**item)
@@ -271,7 +270,7 @@ def _over_records(values: Tensor, offsets: Tensor) -> Tensor:
 
 
 def _squares_over_records(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every set the sum over records, each times (x_i - offset_i)² for every item of the set."""
+    """The same with the squares (x_i - offset_i)²."""
     values = values.clone()
     for item, offset in enumerate(offsets.tolist()):
         halves = values.view(-1, 2, 2**item)
@@ -282,7 +281,7 @@ def _squares_over_records(values: Tensor, offsets: Tensor) -> Tensor:
 
 
 def _over_sets(values: Tensor, offsets: Tensor) -> Tensor:
-    """For every record the sum over sets, each times (x_i - offset_i) for every item of the set; in place."""
+    """From values of all sets to all records, the transpose of `_over_records`; in place."""
     for item, offset in enumerate(offsets.tolist()):
         halves = values.view(-1, 2, 2**item)
         if offset:

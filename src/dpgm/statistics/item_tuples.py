@@ -1,8 +1,8 @@
-"""How many records hold all of two, three or four items, over a public choice of positions.
+"""How many records hold each pair, triple or quadruple of items, out of a public choice of positions.
 
-Only sets of distinct items are counted (never an item with itself: those cells would be item counts), and sets with
-two values of one table column, which cannot occur, are left out. A record with n of the chosen positions has
-C(n, order) sets; long ones are down-weighted (`clip_steps`), so its norm is at most sqrt(C(cap, order)).
+Sets with two values of one table column, which cannot occur, are left out. A record with n of the chosen positions adds
+1 to each of its C(n, order) sets; long records are down-weighted (`clipping.py`), so the sensitivity is
+sqrt(C(cap, order)). Noisy counts are shrunk toward what smaller sets suggest.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,11 @@ from dpgm.statistics.shrinkage import shrink
 from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of
 
 NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
-# A product of 0/1 columns weighted by at most 256 stays within 2^24 over a chunk, where float32 sums are exact.
+# Rows of a matrix product: sums of 0/1 columns with weights up to 256 stay below 2^24, where float32 is exact.
 _CHUNK = {"cpu": {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}, "cuda": {2: 1 << 16, 3: 1 << 16, 4: 1 << 14}}
-# Records that hold up to so many of the positions are counted set by set. By hand: a set costs about a nanosecond, and
-# matrix products of 300 positions in pairs, or of 50 in triples, two to three microseconds per record.
+# Records that hold up to this many of the positions are counted set by set, longer ones by matrix products. By hand: a
+# set costs about a nanosecond; a matrix product of pairs of 300 positions, or triples of 50, two to three microseconds
+# per record.
 SPARSE = {2: 64, 3: 24, 4: 16}
 
 
@@ -57,7 +58,7 @@ class ItemTuples:
 
     @property
     def name(self) -> str:
-        """Its name in the plan."""
+        """The name of its mechanism in the plan."""
         return NAMES[self.order]
 
     @cached_property
@@ -67,24 +68,24 @@ class ItemTuples:
 
     @cached_property
     def tuples(self) -> Ints:
-        """(count, order): places within `positions` of every set that can occur."""
+        """(count, order): every set that can occur, as indices into `positions`."""
         return possible_sets(self.domain, self.positions, self.order)
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Shape of a matrix of positions x positions, pairs x positions or pairs x pairs, which holds all sets."""
+        """Shape of the matrix that holds all sets: positions x positions, pairs x positions or pairs x pairs."""
         size = len(self.positions)
         pairs = size * (size - 1) // 2
         return (size if self.order == 2 else pairs, pairs if self.order == 4 else size)
 
     @cached_property
     def places(self) -> tuple[Ints, Ints]:
-        """Where the sets stand in that matrix."""
-        listed = self.tuples.T
+        """Rows and columns of the sets in that matrix."""
+        members = self.tuples.T
         if self.order == 2:
-            return listed[0], listed[1]
+            return members[0], members[1]
         pair = _pair_places(len(self.positions))
-        return pair[listed[0], listed[1]], listed[2] if self.order == 3 else pair[listed[2], listed[3]]
+        return pair[members[0], members[1]], members[2] if self.order == 3 else pair[members[2], members[3]]
 
     def query(self) -> Query:
         """One number per set."""
@@ -102,7 +103,7 @@ class ItemTuples:
         return torch.from_numpy(total[self.places])
 
     def _count_sparse(self, rows: Records, place: Ints, steps: Ints, total: Ints) -> None:
-        """Set by set, for records that hold few of the positions; the others by matrix products."""
+        """Add up set by set for records that hold few of the positions, and by matrix products for the others."""
         most, pairs = SPARSE[self.order], _pair_places(len(self.positions))
         for chunk in rows.pieces():
             ones = np.empty(len(chunk), dtype=np.int64)
@@ -113,12 +114,12 @@ class ItemTuples:
                 self._count_dense(chunk.take(some), ones[some], place, steps, total)
 
     def _count_dense(self, chunk: Records, ones: Ints, place: Ints, steps: Ints, total: Ints) -> None:
-        """By products of 0/1 columns, on the device."""
-        held = (ones >= self.order) & (steps[ones] > 0)  # the others add to no set
-        if not held.any():
+        """Add up by products of 0/1 columns, on the device; `ones` is how many of the positions each record holds."""
+        counted = (ones >= self.order) & (steps[ones] > 0)
+        if not counted.any():
             return
         dense = dense_on_device(chunk, place, len(self.positions), self.device)
-        weights = torch.from_numpy(np.where(held, steps[ones], 0).astype(np.float32)).to(self.device)[:, None]
+        weights = torch.from_numpy(np.where(counted, steps[ones], 0).astype(np.float32)).to(self.device)[:, None]
         with matrix_precision("highest"):
             if self.order == 2:
                 product = (dense * weights).T @ dense
@@ -134,30 +135,30 @@ class ItemTuples:
         return torch.from_numpy(self.positions)
 
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
-        """Share of the records that hold each set, weighted, as a matrix (see `places`)."""
+        """Share of the records that hold each set, down-weighted like the counts, as a matrix (see `places`)."""
         return moments(self.order, columns_of(probabilities, self._index), weights, *scale)
 
     def shares(self, probabilities: Tensor, weights: Tensor) -> Floats:
-        """Share of a mixture's records that hold each of the sets, in the order of `tuples`."""
+        """Share of a mixture's records that hold each set, not down-weighted, in the order of `tuples`."""
         full, none = torch.ones(len(weights)), torch.zeros(len(weights))
         return self.expected(probabilities, weights, (full, none))[self.places].double().numpy()
 
 
 def possible_sets(domain: Domain, positions: Ints, order: int) -> Ints:
-    """(count, order): places within `positions` of every set that can occur."""
+    """(count, order): every set that can occur, as indices into `positions`."""
     if order == 2:
-        listed = np.stack(np.triu_indices(len(positions), 1), axis=1)
+        sets = np.stack(np.triu_indices(len(positions), 1), axis=1)
     else:
-        listed = np.array(list(combinations(range(len(positions)), order)), dtype=np.int64).reshape(-1, order)
+        sets = np.array(list(combinations(range(len(positions)), order)), dtype=np.int64).reshape(-1, order)
     owner = domain.column_of[positions]
-    possible = np.ones(len(listed), dtype=np.bool_)
+    possible = np.ones(len(sets), dtype=np.bool_)
     for a, b in combinations(range(order), 2):
-        possible &= owner[listed[:, a]] != owner[listed[:, b]]
-    return listed[possible]
+        possible &= owner[sets[:, a]] != owner[sets[:, b]]
+    return sets[possible]
 
 
 def _pair_places(size: int) -> Ints:
-    """(size, size): the place of every pair i < j in the order of `triu_indices`."""
+    """(size, size): the number of every pair i < j in the order of `triu_indices`."""
     places = np.full((size, size), -1, dtype=np.int64)
     rows, columns = np.triu_indices(size, 1)
     places[rows, columns] = np.arange(len(rows))
@@ -165,14 +166,14 @@ def _pair_places(size: int) -> Ints:
 
 
 def places_of(positions: Ints, domain: Domain) -> Ints:
-    """Of every position of the domain its place among some of them; -1 for the others."""
+    """For every position of the domain, its index in `positions`; -1 if it is not there."""
     place = np.full(domain.width, -1, dtype=np.int64)
     place[positions] = np.arange(len(positions))
     return place
 
 
 def dense_rows(records: Records, place: Ints, size: int) -> NDArray[np.float32]:
-    """(records, size): which of the positions with a place >= 0 each record holds."""
+    """(records, size) zeros and ones: which of the positions with a place >= 0 each record holds."""
     dense = np.zeros((len(records), size + 1), dtype=np.float32)  # the last column takes the others
     rows = np.repeat(np.arange(len(records)), records.lengths)
     dense[rows, place[records.indices]] = 1
@@ -180,7 +181,7 @@ def dense_rows(records: Records, place: Ints, size: int) -> NDArray[np.float32]:
 
 
 def dense_on_device(records: Records, place: Ints, size: int, device: str) -> Tensor:
-    """As `dense_rows`, as a tensor on a device."""
+    """`dense_rows` as a tensor on a device."""
     if device == "cpu":
         return torch.from_numpy(dense_rows(records, place, size))
     cells = np.repeat(np.arange(len(records)) * (size + 1), records.lengths) + place[records.indices] % (size + 1)
@@ -192,7 +193,7 @@ def dense_on_device(records: Records, place: Ints, size: int, device: str) -> Te
 def tuple_target(
     measured: Measured[ItemTuples], expected: Floats | None, lengths: Floats, known: Known, emphasis: float | Tensor
 ) -> Target[ItemTuples]:
-    """The counts as a target of a fit, shrunk toward what is `expected` of every set (in any unit), if anything."""
+    """The counts as a target of a fit, shrunk toward the `expected` ones (in any unit) if these are given."""
     sets = measured.statistic
     values, stds = measured.value.numpy(), np.full(len(measured.value), measured.std)
     if expected is not None:
@@ -207,13 +208,18 @@ def tuple_target(
 def _shrunk(
     measured: Measured[ItemTuples], expected: Floats, lengths: Floats, known: Known
 ) -> tuple[Floats, Floats]:
-    """Counts shrunk toward what is expected of them, up to a factor that brings down-weighting to account."""
+    """Posterior means and deviations of the counts, given expected counts up to a common factor.
+
+    The factor accounts for down-weighting. It follows from the total of all counts, which is estimated twice, by the
+    sum of the noisy counts and from the lengths; the two are averaged by their variances.
+    """
     sets, values, rules = measured.statistic, measured.value.numpy(), known.rules.read
     weights = clip_steps(len(lengths) - 1, sets.order, sets.cap) * GRID
     total = known.records * float(
         (lengths * weights) @ np.array([comb(n, sets.order) for n in range(len(lengths))], dtype=np.float64)
     )
-    doubt = (measured.std**2 * len(values), (rules.total_doubt * total) ** 2)
-    total = max(float(values.sum() * doubt[1] + total * doubt[0]) / max(sum(doubt), 1e-9), rules.least_total)
+    variances = (measured.std**2 * len(values), (rules.total_doubt * total) ** 2)
+    average = float(values.sum() * variances[1] + total * variances[0]) / max(sum(variances), 1e-9)
+    total = max(average, rules.least_total)
     expected = np.maximum(total * expected / max(float(expected.sum()), 1e-12), 1e-6)
     return shrink(values, measured.std, expected, rules.shrink)

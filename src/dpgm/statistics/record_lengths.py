@@ -1,6 +1,7 @@
-"""How many records hold n items: histograms, one bin per record; how noisy ones are read, and their value on a model.
+"""How many records hold n items: histograms over all items (`RecordLengths`) or over groups of them (`PopularLengths`).
 
-Of all items (`RecordLengths`), or of groups of popular ones (`PopularLengths`).
+A record is in one bin of a histogram, so one histogram has sensitivity 1. Noisy histograms are read by joining and
+shrinking bins (`read_lengths`); what they say about the records is kept in `Known`, which later statistics build on.
 """
 
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from dpgm.statistics.shrinkage import shrink_alone
 from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of, unscaled
 
 LENGTHS, POPULAR = "record lengths", "popular lengths"
-LONGEST = 512  # public: records of more items share the last bin
+LONGEST = 512  # public: longer records share the last bin
 
 
 @dataclass(frozen=True)
 class RecordLengths:
-    """Histogram of the number of items of a record, over its item sets and images; longer ones in the last bin."""
+    """Histogram of the number of items per record, over item sets and images; long records share the last bin."""
 
     words: ClassVar[Words] = {LENGTHS: Measures("profile", "histogram of record lengths", "1")}
 
@@ -35,7 +36,7 @@ class RecordLengths:
     name: str = LENGTHS
 
     def query(self) -> Query:
-        """Lengths 0 .. longest, at most 512; a record is in one bin."""
+        """Bins for 0 .. longest items, at most 512; a record is in one bin."""
         longest = int(min(self.domain.item_positions.sum(), LONGEST))
         return Query(partial(self._sum, longest), 1.0, (longest + 1,), grid=1.0)
 
@@ -45,7 +46,7 @@ class RecordLengths:
 
 @dataclass(frozen=True)
 class PopularLengths:
-    """Histograms of the number of items that a record has in common with each of some groups of items."""
+    """For each of some groups of items, a histogram of the number of these items per record."""
 
     words: ClassVar[Words] = {
         POPULAR: Measures(
@@ -60,15 +61,14 @@ class PopularLengths:
     name: str = POPULAR
 
     @classmethod
-    def of(cls, domain: Domain, ranks: Ints, sizes: tuple[int, ...]) -> "PopularLengths":
-        """Groups of the given sizes, as far as there are so many positions; `ranks` has the most popular first."""
-        groups = tuple(tuple(ranks[:size].tolist()) for size in sizes if size < domain.width)
-        return cls(
-            domain, groups or (tuple(ranks.tolist()),)
-        )  # discovery may find fewer items than were planned for
+    def of(cls, domain: Domain, most_popular: Ints, sizes: tuple[int, ...]) -> "PopularLengths":
+        """Groups of the given sizes; sizes that the domain does not exceed are left out."""
+        groups = tuple(tuple(most_popular[:size].tolist()) for size in sizes if size < domain.width)
+        # Discovery may find fewer items than the plan was made for.
+        return cls(domain, groups or (tuple(most_popular.tolist()),))
 
     def query(self) -> Query:
-        """One row per group: 0 .. as many items as the largest has; a record is in one bin of every row."""
+        """One row per group, with bins up to the size of the largest; a record is in one bin of every row."""
         longest = max(map(len, self.groups))
         return Query(partial(self._sum, longest), sqrt(len(self.groups)), (len(self.groups), longest + 1), grid=1.0)
 
@@ -80,29 +80,29 @@ class PopularLengths:
 
 
 def _histograms(rows: Records, inside: NDArray[np.bool_], longest: int) -> Tensor:
-    """One row per row of `inside`: how many records hold 0 .. `longest`, or more, of the positions that it marks."""
+    """For each row of `inside`, the histogram of how many of its positions records hold; the last bin is open."""
     total = np.zeros((len(inside), longest + 1), dtype=np.int64)
     for chunk in rows.pieces():
         for counts, chosen in zip(total, inside, strict=True):
-            held = np.minimum(counts_within(chunk, chosen), longest)
-            counts += np.bincount(held, minlength=longest + 1)
+            lengths = np.minimum(counts_within(chunk, chosen), longest)
+            counts += np.bincount(lengths, minlength=longest + 1)
     return torch.from_numpy(total)
 
 
-def sums_held(records: Records, numbers: Floats) -> Ints:
-    """Of every record the sum of whole numbers, one per position, over what it holds."""
-    record = np.repeat(np.arange(len(records)), records.lengths)
-    # far below 2^53: the floating-point sums are exact
-    return np.bincount(record, numbers[records.indices], minlength=len(records)).astype(np.int64)
-
-
 def counts_within(records: Records, chosen: NDArray[np.bool_]) -> Ints:
-    """How many of the chosen positions every record holds."""
+    """How many of the chosen positions each record holds."""
     if chosen.all():
         return records.lengths
     running = np.zeros(len(records.indices) + 1, dtype=np.int64)
     np.cumsum(chosen[records.indices], out=running[1:])
     return running[records.indptr[1:]] - running[records.indptr[:-1]]
+
+
+def record_sums(records: Records, numbers: Floats) -> Ints:
+    """For each record, the sum of `numbers` (whole, one per position) over the positions that it holds."""
+    record = np.repeat(np.arange(len(records)), records.lengths)
+    # far below 2^53: the floating-point sums are exact
+    return np.bincount(record, numbers[records.indices], minlength=len(records)).astype(np.int64)
 
 
 # -- how a noisy histogram is read -------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def counts_within(records: Records, chosen: NDArray[np.bool_]) -> Ints:
 class Lengths:
     """Groups of lengths with their noisy counts, and the smoothed distribution they suggest.
 
-    `shares[n]` is the share of records with n items, n = 0 .. longest; `groups[n]` numbers the group n belongs to.
+    `shares[n]` is the share of records with n items, n = 0 .. longest; `groups[n]` is the group of length n.
     """
 
     shares: Floats
@@ -122,11 +122,11 @@ class Lengths:
 
 
 def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, few: bool = False) -> Lengths:
-    """Join neighbouring lengths until each group stands out of the noise; what never does is left out.
+    """Join neighbouring lengths until each group stands out from the noise; drop the tail that never does.
 
     Where counts are far above the noise a group is one length. In the tail groups grow (at most doubling), so that
-    500 noisy empty bins do not add up to a crowd of very long records. With `few` lengths there may be, after a gap,
-    others that many records have.
+    500 noisy empty bins do not add up to many very long records. With `few`, for histograms of few lengths, there may
+    be more lengths after a gap.
     """
     counts: list[float] = []
     widths: list[int] = []
@@ -138,19 +138,19 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
         while noisy[at : at + width].sum() < rules.stands_out * std * np.sqrt(width) and width < limit:
             width += 1
         total, rest = float(noisy[at : at + width].sum()), noisy[at:]
-        # Noise alone is hardly ever so large.
+        # Noise alone is hardly ever this large.
         gap = few and rest.sum() >= rules.after_gap * std * np.sqrt(len(rest))
         if total < rules.visible * std * np.sqrt(width) and sum(counts) > rules.nearly_all * records and not gap:
-            break  # nothing visible here, and nearly everybody has been seen
+            break  # nothing visible here, and nearly all records are counted
         counts.append(total)
         widths.append(width)
         at += width
-    if at < len(noisy):  # one last group, so that the model is told that there is nothing beyond
+    if at < len(noisy):  # one last, empty group: the fit should make no longer records
         counts.append(0.0)
         widths.append(min(len(noisy) - at, max(rules.beyond, at)))
     joined, sizes = np.array(counts), np.array(widths)
     single = sizes == 1
-    # A length that nobody has shows noise half of the time, and together such lengths would be a crowd as well.
+    # Noise is positive in half of the empty bins, and together they would be many records as well.
     joined[single] = shrink_alone(joined[single], std, rules.shrink)[0]
     joined = np.maximum(joined, 0.0)
     if joined.sum() <= 0:
@@ -163,18 +163,18 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the records when a statistic is chosen or its noisy values are read, and the rules to do so."""
+    """What is known about the records when a statistic is chosen or its noisy values are read."""
 
     domain: Domain
     records: int  # the public number of records
-    lengths: Lengths | None  # of the item sets, as read from the noisy ones; None: there are none
+    lengths: Lengths | None  # of item sets, from the noisy histogram; None for tables
     rules: StatisticRules
 
     @classmethod
     def read(
         cls, lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: StatisticRules
     ) -> "Known":
-        """What a released histogram of lengths says; without one there are no item sets."""
+        """From a released histogram of lengths; tables have none."""
         if lengths is None:
             return cls(domain, records, None, rules)
         return cls(domain, records, read_lengths(lengths.value.numpy(), lengths.std, records, rules.read), rules)
@@ -186,11 +186,11 @@ class Known:
 
     @property
     def whole(self) -> Floats:
-        """Share of the records that hold n = 0, 1, ... positions: items, and of every table column one."""
+        """Share of the records that hold n = 0, 1, ... positions: items, and one value per table column."""
         return thinned(self.items, 1.0, len(self.domain.table_columns))
 
     def within(self, chosen: Ints, profile: Floats) -> Floats:
-        """Share of the records that hold n = 0, 1, ... of the chosen positions, given how frequent each is."""
+        """Share of the records that hold n = 0, 1, ... of the chosen positions, given the frequencies of all."""
         free = self.domain.item_positions
         inside = np.zeros(self.domain.width, dtype=np.bool_)
         inside[chosen] = True
@@ -204,7 +204,7 @@ def mean_length(shares: Floats) -> float:
 
 
 def thinned(shares: Floats, part: float, always: int = 0) -> Floats:
-    """Distribution of the number of items in a subset that has `part` of all occurrences, plus `always` fixed ones."""
+    """Distribution of lengths if each item is retained with probability `part`, plus `always` fixed positions."""
     part = min(max(part, 0.0), 1.0)
     within = np.zeros(len(shares) + always)
     binomial = np.zeros(len(shares))
@@ -222,7 +222,7 @@ def thinned(shares: Floats, part: float, always: int = 0) -> Floats:
 
 @dataclass(frozen=True)
 class LengthGroups:
-    """Records by groups of lengths: `groups[n]` is the group of n = 0 .. longest of the positions."""
+    """Records by groups of lengths: `groups[n]` is the group of records that hold n of the positions."""
 
     positions: tuple[int, ...]
     groups: tuple[int, ...]
@@ -239,10 +239,10 @@ class LengthGroups:
 
 
 def length_target(positions: Ints, lengths: Lengths, known: Known, emphasis: float = 1.0) -> Target[LengthGroups]:
-    """Counts of records by the number of positions they hold; a few records in ten thousand do not matter.
+    """Counts of records by the number of positions they hold; errors of a few records in ten thousand are tolerated.
 
-    Else, where noise is small, a length that nobody has (the empty record) would cost more than all others together:
-    products that are never empty are seldom short.
+    Without the tolerance, where noise is small, a length that nobody has (the empty record) would cost more than all
+    others together: a product that is never empty is seldom short.
     """
     stds = np.maximum(lengths.stds, known.rules.read.length_tolerance * known.records)
     groups = LengthGroups(tuple(positions.tolist()), tuple(lengths.groups.tolist()))
@@ -250,9 +250,9 @@ def length_target(positions: Ints, lengths: Lengths, known: Known, emphasis: flo
 
 
 def popular_targets(popular: Measured[PopularLengths], known: Known) -> list[Target[LengthGroups]]:
-    """Counts of records by how many of the most popular items they hold, one target per group."""
+    """One target per group: counts of records by how many of its items they hold."""
     targets = []
     for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True):
-        seen = read_lengths(noisy[: len(group) + 1], popular.std, known.records, known.rules.read, few=True)
-        targets.append(length_target(np.array(group), seen, known))
+        lengths = read_lengths(noisy[: len(group) + 1], popular.std, known.records, known.rules.read, few=True)
+        targets.append(length_target(np.array(group), lengths, known))
     return targets
