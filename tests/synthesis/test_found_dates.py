@@ -106,13 +106,38 @@ def test_years_are_found_though_none_stands_out_alone(first, last, people):
         rng = np.random.default_rng(seed)
         counts = np.zeros(YEARS)
         counts[first - 1900 : last - 1899] = people / (last - first + 1)
-        low, high = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, RULES)
+        low, high = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, people, RULES)
         years = [int(field.format.text(end)[:4]) for end in (low, high)]
         spans.append(years[1] - years[0])
         shares.append(max(0, min(years[1], last) - max(years[0], first) + 1) / (last - first + 1))
     assert np.mean(shares) > 0.95
     assert min(shares) > 0.4
     assert np.median(spans) <= (199 if people < 1000 and last > first else (last - first) * 1.1 + 2)
+
+
+@pytest.mark.parametrize("gone", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("peak", "share", "first", "last", "people", "std"),
+    [
+        (2025, 0.3, 1975, 2024, 5000, 50.0),
+        (1999, 0.6, 1980, 2020, 20_000, 70.0),
+        (2024, 0.25, 1950, 1965, 8000, 60.0),
+    ],
+)
+def test_years_around_a_peak_are_found(peak, share, first, last, people, std, gone):
+    """A default date, or a year that most share: the range was the peak and a few years beside it."""
+    field, outside, spans = Date("entered", "discover", "discover"), [], []
+    for seed in range(40):
+        rng = np.random.default_rng(100 + seed)
+        counts = np.zeros(YEARS)
+        counts[first - 1900 : last - 1899] = (1 - gone) * (1 - share) * people / (last - first + 1)
+        counts[peak - 1900] += (1 - gone) * share * people
+        low, high = estimate_years(field, counts + rng.normal(0, std, YEARS), std, 86_400, people, RULES)
+        years = [int(field.format.text(end)[:4]) - 1900 for end in (low, high)]
+        outside.append(1 - counts[years[0] : years[1] + 1].sum() / counts.sum())
+        spans.append(years[1] - years[0] + 1)
+    assert np.mean(outside) < 0.05  # 0.25 to 0.75 before
+    assert np.median(spans) < 1.3 * (max(last, peak) - min(first, peak) + 1)
 
 
 def test_a_frame_of_whole_days_gives_whole_days_and_clock_times_stay(tmp_path):
@@ -139,6 +164,6 @@ def test_open_ranges_are_written_and_read_again_and_odd_ones_refused():
     with pytest.raises(UsageError, match="must be a date such as"):
         Date("day", "soon", "discover")
     stated = Date("day", "2020-01-01", "discover")
-    low, high = estimate_years(stated, np.zeros(YEARS), 1.0, 86_400, RULES)
+    low, high = estimate_years(stated, np.zeros(YEARS), 1.0, 86_400, 100, RULES)
     assert stated.format.text(low) == "2020-01-01"
     assert high > low

@@ -229,7 +229,7 @@ def _discover_bounds(
         if date is None:
             low, high = estimate_bounds(field, counts[:BOUND_SLOTS], std, rules)
         else:
-            low, high = estimate_years(field, counts[:YEARS], std, date, rules)
+            low, high = estimate_years(field, counts[:YEARS], std, date, plan.records, rules)
         if field.finds_step and isinstance(field, DateTime):
             unit = UNITS[estimate_step(counts[BOUND_SLOTS:][: len(UNITS)], std, rules)]
             stepped[field.name] = replace(field, unit=unit)

@@ -67,13 +67,17 @@ def _likeliest(counts: Floats, zero: int, in_steps: bool, rules: DiscoveryRules)
 
 
 def estimate_years(
-    field: OpenNumber, years: Floats, std: float, step: int, rules: DiscoveryRules
+    field: OpenNumber, years: Floats, std: float, step: int, records: int, rules: DiscoveryRules
 ) -> tuple[float, float]:
-    """Low and high of a date in ticks (of `step` seconds): as stated, else from the records per calendar year."""
+    """Low and high of a date in ticks (of `step` seconds): as stated, else from the records per calendar year.
+
+    `records` is the public number of all records, which the range must account for up to noise and missing dates.
+    """
     first, last = _clearest_run(years, rules.run_threshold * std) or (0, YEARS - 1)
     single = np.flatnonzero(years > rules.range_threshold * std)
     first, last = min([first, *single.tolist()]), max([last, *single.tolist()])
     first, last = _with_tails(years, first, last, rules.adjacent_threshold * std, rules.max_run)
+    first, last = _with_unexplained(years, first, last, std, records, rules)
     first -= first > 0 and years[first - 1] > rules.one_more_threshold * std
     last += last < YEARS - 1 and years[last + 1] > rules.one_more_threshold * std
     return _as_stated(field, *year_range(first, last, step))
@@ -102,6 +106,31 @@ def _with_distant_runs(counts: Floats, first: int, last: int, least: float) -> t
     """The range widened by significant runs beyond a gap: most people have 0, the others an amount of money."""
     below, above = _clearest_run(counts[:first], least), _clearest_run(counts[last + 1 :], least)
     return first if below is None else below[0], last if above is None else last + 1 + above[1]
+
+
+def _with_unexplained(
+    counts: Floats, first: int, last: int, std: float, records: int, rules: DiscoveryRules
+) -> tuple[int, int]:
+    """The range widened while it holds significantly fewer records than there are.
+
+    It grows by the clearest runs next to it, of any length; if there is none, by distant runs.
+    """
+    while records - counts[first : last + 1].sum() > rules.shortfall_threshold * std * (last - first + 1) ** 0.5:
+        least, end = rules.long_tail_threshold * std, len(counts) - 1
+        wider = (end - _clearest_end(counts[::-1], end - first, least), _clearest_end(counts, last, least))
+        if wider == (first, last):
+            wider = _with_distant_runs(counts, first, last, rules.distant_threshold * std)
+        if wider == (first, last):
+            break
+        first, last = wider
+    return first, last
+
+
+def _clearest_end(counts: Floats, last: int, least: float) -> int:
+    """Last slot of the run after `last` with the largest sum / sqrt(length); `last` itself if that is below `least`."""
+    sums = np.cumsum(counts[last + 1 :])
+    clarity = sums / np.sqrt(np.arange(1, len(sums) + 1))
+    return last + 1 + int(np.argmax(clarity)) if len(sums) and clarity.max() > least else last
 
 
 def _with_other_sign(counts: Floats, first: int, last: int, zero: int, least: float) -> tuple[int, int]:
