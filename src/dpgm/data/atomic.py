@@ -1,8 +1,8 @@
-"""Writing that is all or nothing: beside the final name, flushed to the disk, renamed into place.
+"""Atomic output: written under a temporary name in the same folder, flushed to disk, and renamed into place.
 
-A reader sees the old output or the new one, never half of one; after an error nothing is left behind. What a killed
-process left is removed by the next one that writes the same name: a temporary output is locked while it is written,
-so one without a lock is a leftover.
+A reader sees the old output or the new one, never an incomplete one; after an error nothing is left behind. Leftovers
+of a killed process are removed by the next process that writes the same name: a temporary output is locked while it is
+written, so one without a lock is a leftover.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpgm.errors import DiskError, UsageError
 
-# What the operating system says, in words that tell the user what to do.
+# Operating system errors in words that tell the user what to do.
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space or choose another place",
     errno.EDQUOT: "the disk quota is used up; free some space or choose another place",
@@ -36,13 +36,13 @@ _REASONS = {
 
 
 def disk_error(path: str | os.PathLike[str], error: OSError) -> DiskError:
-    """The operating system's complaint about an output, as one plain sentence."""
+    """An operating system error about an output, as one plain sentence."""
     reason = _REASONS.get(error.errno or 0, f"{(error.strerror or 'writing failed').lower()}; choose another place")
     return DiskError(f"{os.fspath(path)}: cannot be written: {reason}.")
 
 
 def flush(path: Path) -> None:
-    """Have a file, or the names in a folder, written to the disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -51,7 +51,7 @@ def flush(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
+    """Remove a file or folder if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -59,20 +59,20 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _beside(path: Path, mark: str = "tmp") -> Path:
+def _temporary_name(path: Path, mark: str = "tmp") -> Path:
     return path.with_name(f"{path.name}.{mark}-{secrets.token_hex(6)}")
 
 
 def _locked(path: Path) -> int:
-    """A handle of a temporary file or folder that says: somebody is writing this."""
+    """A handle with a lock that marks a temporary file or folder as in use."""
     handle = os.open(path, os.O_RDONLY)
-    with suppress(OSError):  # a file system without locks: leftovers cannot be told from files in use, and stay
+    with suppress(OSError):  # on a file system without locks, leftovers cannot be recognized and stay
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove what killed processes left of this output; bring back an old output that was moved aside."""
+    """Remove temporary files that killed processes left; restore an old output that one had moved aside."""
     target = Path(path)
     pattern = re.compile(re.escape(target.name) + r"\.(tmp|old)-[0-9a-f]{12}")
     with suppress(OSError):
@@ -95,7 +95,7 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def _disk_errors(target: Path, *, of_files_inside: bool = False) -> Iterator[None]:
-    """The operating system's complaints about an output, in plain sentences about the name that the user knows."""
+    """Turn operating system errors into `DiskError`s that name the target instead of the temporary file."""
     try:
         yield
     except DiskError as error:
@@ -103,7 +103,7 @@ def _disk_errors(target: Path, *, of_files_inside: bool = False) -> Iterator[Non
             raise disk_error(target, error.__cause__) from error
         raise
     except OSError as error:
-        if error.errno is None:  # not the operating system's complaint: leave it to whoever raised it
+        if error.errno is None:  # not from the operating system
             raise
         raise disk_error(target, error) from error
 
@@ -111,7 +111,7 @@ def _disk_errors(target: Path, *, of_files_inside: bool = False) -> Iterator[Non
 def _check_folder_of(path: Path, force: bool) -> None:
     if not path.name:
         raise DiskError(f"{path}: cannot be written: it is not the name of a file.")
-    with _disk_errors(path):  # a name too long, a folder that may not be entered
+    with _disk_errors(path):  # also for a name too long, or a folder without permission
         if not path.parent.exists():
             raise OSError(errno.ENOENT, "")
         if not path.parent.is_dir():
@@ -121,11 +121,11 @@ def _check_folder_of(path: Path, force: bool) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse an output whose folder is missing, read-only or full, before hours of work go into it."""
+    """Raise if the folder of an output is missing, read-only or full: to be called before hours of work."""
     target = Path(path)
     _check_folder_of(target, force=True)
     with _disk_errors(target):
-        trial = _beside(target)
+        trial = _temporary_name(target)
         trial.mkdir(mode=0o700)
         trial.rmdir()
 
@@ -133,7 +133,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def check_output(
     path: str | os.PathLike[str], *, force: bool, inputs: Iterable[str | os.PathLike[str] | None] = ()
 ) -> None:
-    """Refuse an output file that cannot be written, exists already (unless `force`) or is one of the inputs."""
+    """Raise if an output file cannot be written, exists already (unless `force`) or is one of the inputs."""
     check_writable(path)
     target = Path(path)
     for one in inputs:
@@ -146,7 +146,7 @@ def check_output(
 
 
 def _set_mode(temporary: Path, mode: int) -> None:
-    """Give a file or folder, so far its owner's alone, these permissions as far as new ones have them here."""
+    """Set the permissions of a temporary output, restricted by the umask."""
     mask = os.umask(0)
     os.umask(mask)
     temporary.chmod(mode & ~mask)
@@ -154,12 +154,12 @@ def _set_mode(temporary: Path, mode: int) -> None:
 
 @contextmanager
 def _temporary(target: Path, *, folder: bool) -> Iterator[Path]:
-    """A temporary file or folder beside the target, locked while it is written, removed if it was not renamed."""
+    """A temporary file or folder next to the target, locked while in use, and removed unless it was renamed."""
     remove_leftovers(target)
-    temporary, lock = _beside(target), -1
+    temporary, lock = _temporary_name(target), -1
     try:
         with _disk_errors(target, of_files_inside=folder):
-            # Claimed here, readable by the owner alone until it is complete: it may hold private rows.
+            # Readable by the owner only until it is complete: it may contain private rows.
             if folder:
                 temporary.mkdir(mode=0o700)
             else:
@@ -174,10 +174,10 @@ def _temporary(target: Path, *, folder: bool) -> Iterator[Path]:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bool = False) -> Iterator[Path]:
-    """Gives a temporary name beside `path`; on success flushes it and renames it to `path`.
+    """Yields a temporary file name next to `path`; on success flushes the file and renames it to `path`.
 
-    With `force=False` an existing `path` is refused; with `private` only the owner may read it. On any error the
-    temporary file is removed and `path` is as it was before; a fault of the disk is a `DiskError`.
+    With `force=False` an existing `path` is refused; with `private` only the owner may read the file. On any error the
+    temporary file is removed and `path` is unchanged; disk errors are raised as `DiskError`.
     """
     target = Path(path)
     _check_folder_of(target, force)
@@ -193,9 +193,9 @@ def atomic_file(path: str | os.PathLike[str], *, force: bool = True, private: bo
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
-    """Gives an empty temporary folder beside `path`; on success flushes all of it and renames it to `path`.
+    """Yields an empty temporary folder next to `path`; on success flushes its contents and renames it to `path`.
 
-    An existing `path` is refused unless `force`, by which it is replaced (moved aside, then removed).
+    An existing `path` is refused, or with `force` replaced (moved aside, then removed).
     """
     target = Path(path)
     _check_folder_of(target, force)
@@ -206,16 +206,16 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False) -> Itera
                 flush(Path(folder, name))
             flush(Path(folder))
         _set_mode(temporary, 0o777)
-        aside = _beside(target, "old")
+        old = _temporary_name(target, "old")
         if force and target.exists():
-            os.rename(target, aside)
+            os.rename(target, old)
         try:
             os.rename(temporary, target)
         except OSError:
-            if os.path.lexists(aside):
-                os.rename(aside, target)
+            if os.path.lexists(old):
+                os.rename(old, target)
             raise
         try:
             flush(target.parent)
         finally:
-            _remove(aside)
+            _remove(old)

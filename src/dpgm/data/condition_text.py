@@ -1,4 +1,4 @@
-"""Conditions and rules as people write them.
+"""Parsing conditions and rules from their text form.
 
     married = never if age < 15
     start <= end
@@ -6,9 +6,9 @@
     colour in [red, blue] and age >= 65
     "marital status" != single or children = 0
 
-A word is a field if the domain has one of that name, else a value; quotes make it a value (or, before an operator, a
-field). A minus sign between fields needs blanks around it, since names may hold hyphens. Python's parser sees to
-precedence and brackets, with placeholders instead of names and values; nothing is ever run as code.
+A word is a field if the domain has one of that name, otherwise a value; a quoted word is a value (or, before an
+operator, a field). A minus sign between fields needs spaces around it, because names may contain hyphens. Python's
+parser handles precedence and brackets, with placeholders for names and values; nothing is ever run as code.
 """
 
 import ast
@@ -39,7 +39,7 @@ from dpgm.errors import UsageError
 from dpgm.validation import near
 
 _MAX_LENGTH = 4000  # characters of one condition
-_MAX_DEPTH = 40  # conditions within each other
+_MAX_DEPTH = 40  # nested conditions
 _MAX_COMBINATIONS = 10_000
 _TOKEN = re.compile(
     r"""(?:
@@ -57,22 +57,22 @@ _KEYWORDS = {"and", "or", "not", "in"}
 _OPERATORS: dict[type[ast.cmpop], Operator] = {
     ast.Eq: "=", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="
 }  # fmt: skip
-_TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+_MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def parse_condition(text: str, fields: Sequence[Any]) -> Condition:
-    """One condition on these fields of a domain, such as `age >= 65 and sex = female`."""
-    return _Reader(text, {field.name: field for field in fields}).parts(1)[0]
+    """A condition on fields of a domain, such as `age >= 65 and sex = female`."""
+    return _Parser(text, {field.name: field for field in fields}).parts(1)[0]
 
 
 def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[str] = ()) -> Constraint:
-    """One constraint of a domain file: a text, `{unique: [..]}` or `{fields: [..], allowed: [[..], ..]}`.
+    """A constraint of a domain file: a text, `{unique: [..]}` or `{fields: [..], allowed: [[..], ..]}`.
 
-    `others` are further columns that samples hold, such as identifiers.
+    `others` are further columns of samples, such as identifiers.
     """
     by_name = {field.name: field for field in fields}
     if isinstance(plain, str):
-        claim, *when = _Reader(plain, by_name).parts(2)
+        claim, *when = _Parser(plain, by_name).parts(2)
         return Rule(claim, when[0] if when else None, plain)
     if isinstance(plain, dict) and set(plain) == {"unique"}:
         names = [plain["unique"]] if isinstance(plain["unique"], str) else plain["unique"]
@@ -88,7 +88,7 @@ def parse_constraint(plain: object, fields: Sequence[Any], others: Collection[st
 def parse_constraints(
     given: Iterable[object], fields: Sequence[Any], others: Collection[str] = ()
 ) -> tuple[Constraint, ...]:
-    """Constraints parsed; those that are parsed already stay as they are, if the fields they refer to are there."""
+    """Parsed constraints; some may be parsed already. Checks that the domain has all their fields."""
     known, parsed = {field.name for field in fields}, []
     for one in given:
         constraint = one if isinstance(one, (Rule, Unique)) else parse_constraint(one, fields, others)
@@ -114,19 +114,21 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
             f"`allowed` of a constraint must list 1 to {_MAX_COMBINATIONS:,} rows with one value per field."
         )
     distinct = list(dict.fromkeys(tuple(map(written, row)) for row in rows))
-    # Where a row lists `missing`, a missing value is a value like the others; else it matches any value.
-    definite = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
+    # If a row lists `missing` for a field, a missing value is a value like any other; otherwise it matches any value.
+    lists_missing = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
 
-    def listed(name: str, value: str) -> Condition:
-        made, missing = one_of(fields[name], [value]), OneOf(name, (None,))
-        return made if name not in definite or made == missing else All((made, Not(missing)))
+    def equals(name: str, value: str) -> Condition:
+        condition, missing = one_of(fields[name], [value]), OneOf(name, (None,))
+        if name in lists_missing and condition != missing:
+            return All((condition, Not(missing)))
+        return condition
 
-    parts = (All(tuple(listed(name, value) for name, value in zip(names, row, strict=True))) for row in distinct)
+    parts = (All(tuple(equals(name, value) for name, value in zip(names, row, strict=True))) for row in distinct)
     return Rule(AnyOf(tuple(parts)), None, plain)
 
 
 def written(value: object) -> str:
-    """A value of Python or YAML as a condition writes it.
+    """A Python or YAML value in the text form of a condition.
 
     >>> written(True), written(None), written(5)
     ('true', 'missing', '5')
@@ -135,7 +137,7 @@ def written(value: object) -> str:
 
 
 def one_of(field: Any, values: Sequence[str]) -> Condition:
-    """The field has one of the values; they are given as texts, and `missing` stands for none unless it is a label."""
+    """The condition that a field has one of the values, given as texts; `missing` is a missing value or a label."""
     if not values:
         raise UsageError(f"a condition on the field {field.name!r} lists no value; list at least one.")
     if field.kind in LABELLED:
@@ -147,7 +149,7 @@ def one_of(field: Any, values: Sequence[str]) -> Condition:
 
 
 def _compared(field: Any, operator: Operator, value: str) -> Linear:
-    """A field of numbers or dates compared with one value."""
+    """A number or date field compared with a value."""
     number = _number(value)
     if number is None:
         raise UsageError(
@@ -158,7 +160,7 @@ def _compared(field: Any, operator: Operator, value: str) -> Linear:
 
 
 def _number(text: str) -> float | None:
-    """A finite number, or a date in days since 1970."""
+    """A text as a finite number, or a date in days since 1970; None if it is neither."""
     try:
         number = float(text)
         return number if math.isfinite(number) else None
@@ -173,16 +175,16 @@ def _number(text: str) -> float | None:
     return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
-class _Reader:
-    """Reads one text. In the tree of Python's parser, `_3` stands for the fourth name, value or number of the text."""
+class _Parser:
+    """Parses one text. In Python's syntax tree, the name `_3` stands for the fourth field, value or number."""
 
     def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
         if len(text) > _MAX_LENGTH:
             raise UsageError(f"a condition must not exceed {_MAX_LENGTH:,} characters.")
         self._text, self._fields = text, fields
-        self._words: list[tuple[str, str]] = []  # what placeholders stand for: kind and text
+        self._words: list[tuple[str, str]] = []  # kind of token and text, by number of the placeholder
 
-    def wrong(self) -> UsageError:
+    def _error(self) -> UsageError:
         if re.match(r"\s*unique\b", self._text):
             return UsageError(
                 f"the condition {self._text[:80]!r} cannot be read: that records differ is no comparison; write"
@@ -199,13 +201,13 @@ class _Reader:
         )
 
     def parts(self, most: int) -> list[Condition]:
-        """The condition, or those before and after an `if`."""
+        """The conditions before and after each `if`; at most so many."""
         sources: list[list[str]] = [[]]
         text, at = self._text.strip(), 0
         while at < len(text):
             token = _TOKEN.match(text, at)
             if token is None:
-                raise self.wrong()
+                raise self._error()
             kind, word, at = str(token.lastgroup), token[str(token.lastgroup)], token.end()
             if word == "if":
                 sources.append([])
@@ -215,11 +217,11 @@ class _Reader:
                 sources[-1].append(f"_{len(self._words)}")
                 self._words.append((kind, word[1:-1] if kind == "quoted" else word))
         if len(sources) > most:
-            raise self.wrong()
+            raise self._error()
         try:
             return [self._condition(ast.parse(" ".join(one), mode="eval").body, 1) for one in sources]
         except (SyntaxError, RecursionError, MemoryError):
-            raise self.wrong() from None
+            raise self._error() from None
 
     def _condition(self, node: ast.expr, depth: int) -> Condition:
         if depth > _MAX_DEPTH:
@@ -235,38 +237,38 @@ class _Reader:
                 return _negated_if(isinstance(op, ast.NotIn), one_of(field, [self._literal(one) for one in listed]))
             case ast.Compare(left, [op], [right]) if type(op) in _OPERATORS:
                 return self._comparison(self._sum(left), _OPERATORS[type(op)], right)
-        raise self.wrong()
+        raise self._error()
 
     def _word(self, node: ast.expr) -> tuple[str, str]:
-        """What a placeholder stands for."""
+        """Kind of token and text of a placeholder."""
         if not isinstance(node, ast.Name):
-            raise self.wrong()
+            raise self._error()
         return self._words[int(node.id[1:])]
 
     def _literal(self, node: ast.expr) -> str:
-        """A value as it is written, with its sign."""
+        """The text of a value, with its sign."""
         match node:
             case ast.UnaryOp(ast.USub(), inner):
                 return f"-{self._word(inner)[1]}"
         return self._word(node)[1]
 
     def _sum(self, node: ast.expr) -> tuple[Terms, float]:
-        """A sum such as `net + 2 * tax - 5`: factors and fields, and a constant."""
+        """The terms and the constant of a sum such as `net + 2 * tax - 5`."""
         match node:
             case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
                 return _added(self._sum(left), self._sum(right), -1.0 if isinstance(op, ast.Sub) else 1.0)
             case ast.BinOp(left, ast.Mult(), right):
                 terms, factor = self._sum(left)
                 if terms:
-                    raise self.wrong()
+                    raise self._error()
                 return _added(((), 0.0), self._sum(right), factor)
             case ast.UnaryOp(ast.USub() | ast.UAdd() as op, inner):
                 return _added(((), 0.0), self._sum(inner), -1.0 if isinstance(op, ast.USub) else 1.0)
         kind, text = self._word(node)
         if kind in ("number", "date"):
             number = _number(text)
-            if number is None:  # no such day, or beyond all numbers
-                raise self.wrong()
+            if number is None:  # a day that does not exist, or an infinite number
+                raise self._error()
             return (), number
         if text not in self._fields:
             raise UsageError(
@@ -277,7 +279,7 @@ class _Reader:
 
     def _only_field(self, terms: Terms, constant: float) -> Any:
         if len(terms) != 1 or constant or terms[0][0] != 1:
-            raise self.wrong()
+            raise self._error()
         return self._fields[terms[0][1]]
 
     def _comparison(self, left: tuple[Terms, float], operator: Operator, right: ast.expr) -> Condition:
@@ -291,7 +293,7 @@ class _Reader:
                 raise UsageError(f"{field.name!r} holds labels and {text!r} numbers; they cannot be compared.")
             made = Same(field.name, text) if names_field else one_of(field, [self._literal(right)])
             return _negated_if(operator == "!=", made)
-        # Numbers and dates have no values that are called like a field: a quoted name is that field.
+        # Number and date fields have no text values, so a quoted field name means the field.
         quoted_field = text in self._fields and _number(text) is None
         if kind in ("word", "quoted") and not names_field and not quoted_field:
             field = self._only_field(*left)
@@ -303,14 +305,14 @@ class _Reader:
             if self._fields[name].kind in LABELLED:
                 raise UsageError(f"the field {name!r} holds labels, not numbers; compare it with = or in.")
         if not terms:
-            raise self.wrong()
+            raise self._error()
         if terms[0][0] < 0:
-            (terms, constant), operator = _added(((), 0.0), (terms, constant), -1.0), _TURNED[operator]
+            (terms, constant), operator = _added(((), 0.0), (terms, constant), -1.0), _MIRRORED[operator]
         return Linear(terms, constant, operator)
 
 
 def _added(first: tuple[Terms, float], second: tuple[Terms, float], factor: float) -> tuple[Terms, float]:
-    """The first sum plus the second one times a factor."""
+    """The first sum plus a multiple of the second."""
     more = tuple((factor * one, name) for one, name in second[0])
     return (*first[0], *more), first[1] + factor * second[1]
 

@@ -1,8 +1,8 @@
-"""Conditions on a record: what constraints of a domain and `where` of a sample are made of.
+"""Conditions on records, used by the constraints of a domain and by `where` of a sample, and their evaluation.
 
-A condition is data, never code: comparisons of fields with values or of sums of numbers, joined by and, or and not
-(`condition_text` reads them as people write them). Missing values follow SQL: a comparison with a missing value is
-neither true nor false. A constraint is broken only by what is false; `where` keeps only what is true.
+A condition is data, never code: comparisons of fields with values or of sums of numbers, combined by and, or and not
+(`condition_text` parses the text form). Missing values follow SQL: a comparison with a missing value is neither true
+nor false. A record breaks a constraint only if the condition is false, and passes `where` only if it is true.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Mask: TypeAlias = NDArray[np.bool_]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
-Terms: TypeAlias = tuple[tuple[float, str], ...]  # factors and fields, to be added up
+Terms: TypeAlias = tuple[tuple[float, str], ...]  # a sum of (factor, field name)
 MISSING = "missing"
-LABELLED = ("items", "image", "categorical", "boolean")  # kinds of fields whose values are named one by one
+LABELLED = ("items", "image", "categorical", "boolean")  # kinds of fields with labels instead of numbers
 _SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """The field has one of the values (an item set: holds one of them); None stands for a missing value."""
+    """The field has one of the values (for an item set: contains one of them); None stands for a missing value."""
 
     field: str
     values: tuple[str | None, ...]
@@ -36,7 +36,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Linear:
-    """Numbers of fields times factors, plus a constant, compared with 0."""
+    """A weighted sum of number fields plus a constant, compared with 0."""
 
     terms: Terms
     constant: float
@@ -45,7 +45,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Same:
-    """Two fields of labels have the same value."""
+    """Two fields with labels have the same value."""
 
     first: str
     second: str
@@ -82,11 +82,11 @@ class Rule:
 
     claim: Condition
     when: Condition | None
-    source: object = field(compare=False)  # as the domain file wrote it
+    source: object = field(compare=False)  # as written in the domain file
 
     @property
     def condition(self) -> Condition:
-        """The rule as one condition: the claim, or `when` does not hold."""
+        """The rule as one condition: `when` does not hold, or the claim does."""
         return self.claim if self.when is None else AnyOf((Not(self.when), self.claim))
 
     @property
@@ -96,7 +96,7 @@ class Rule:
 
     @property
     def sets(self) -> "Linear | None":
-        """The claim, where it says what one number is (`total = net + tax`): then the number is computed."""
+        """The claim if it defines a number (`total = net + tax`), which is then computed; otherwise None."""
         claim = self.claim
         return claim if isinstance(claim, Linear) and claim.operator == "=" and claim.terms[0][0] == 1 else None
 
@@ -113,7 +113,7 @@ Constraint: TypeAlias = Rule | Unique
 
 
 def comparisons(condition: Condition) -> Iterator[Comparison]:
-    """The comparisons that a condition is made of."""
+    """All comparisons within a condition."""
     if isinstance(condition, (OneOf, Linear, Same)):
         yield condition
         return
@@ -130,7 +130,7 @@ def _names(comparison: Comparison) -> tuple[str, ...]:
 
 
 def fields_of(condition: Condition) -> tuple[str, ...]:
-    """Names of the fields that a condition refers to, each once."""
+    """Distinct names of the fields that a condition refers to."""
     return tuple(dict.fromkeys(name for one in comparisons(condition) for name in _names(one)))
 
 
@@ -142,7 +142,7 @@ def labels_of(field: Any) -> list[str]:
 
 
 def check_values(condition: Condition, domain: "Domain") -> None:
-    """Refuse values that a field does not list, and numbers compared with fields of labels."""
+    """Raise if a value is not listed by its field, or a comparison does not suit the kind of a field."""
     for one in comparisons(condition):
         only_missing = isinstance(one, OneOf) and set(one.values) == {None}
         for name in () if only_missing else _names(one):
@@ -151,7 +151,7 @@ def check_values(condition: Condition, domain: "Domain") -> None:
                 advice = "compare it with = or in" if labelled else "compare it with a number"
                 raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
         if not isinstance(one, OneOf) or (field := domain.field(one.field)).is_open:
-            continue  # values of an open field are found later
+            continue  # the values of an open field are not known yet
         known = [] if only_missing else labels_of(field)
         for value in one.values:
             if value is None and not getattr(field, "missing", False):
@@ -161,7 +161,7 @@ def check_values(condition: Condition, domain: "Domain") -> None:
 
 
 class Values:
-    """What conditions look at: labels by their positions, numbers as drawn."""
+    """The values of records that conditions are evaluated on: positions of labels, and drawn numbers by field name."""
 
     def __init__(self, records: "Records", numbers: Mapping[str, NDArray[np.float64]]) -> None:
         self.records = records
@@ -173,7 +173,7 @@ class Values:
         }
 
     def has_any(self, name: str, positions: Mask) -> Mask:
-        """Which records hold one of the positions (a mask within the field)."""
+        """Mask of the records that have one of the positions (given as a mask within the field)."""
         _, block = self._blocks[name]
         inside = (self.records.indices >= block.start) & (self.records.indices < block.stop)
         at = self.records.indices[inside].astype(np.int64) - block.start
@@ -182,19 +182,19 @@ class Values:
         return present
 
     def missing(self, name: str) -> Mask:
-        """Which records have no value there."""
+        """Mask of the records in which the field is missing."""
         if name in self._numbers:
             return np.isnan(self._numbers[name])
         field, block = self._blocks[name]
         if field.kind in ("items", "image"):
             return np.zeros(len(self.records), dtype=np.bool_)
-        known = np.ones(block.width, dtype=np.bool_)
+        present = np.ones(block.width, dtype=np.bool_)
         if getattr(field, "missing", False):
-            known[-1] = False
-        return ~self.has_any(name, known)
+            present[-1] = False
+        return ~self.has_any(name, present)
 
     def number(self, name: str) -> NDArray[np.float64]:
-        """The numbers of a field, NaN where missing."""
+        """The numbers of a field, NaN if missing."""
         return self._numbers[name]
 
     def field(self, name: str) -> Any:
@@ -203,7 +203,7 @@ class Values:
 
 
 def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
-    """For which records the condition is true, and for which it is false; neither where a value is missing."""
+    """Masks of the records for which the condition is true and false; with missing values it may be neither."""
     if isinstance(condition, Not):
         true, false = truth(condition.part, values)
         return false, true
@@ -232,7 +232,7 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
 
 
 def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
-    """How sums compare with 0; equal means up to rounding."""
+    """Mask of the sums that compare with 0 as the operator says; equality is up to rounding."""
     with np.errstate(invalid="ignore"):
         near = np.abs(total) <= 1e-9
         below, above = (total < 0) & ~near, (total > 0) & ~near
@@ -241,7 +241,7 @@ def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
 
 
 def _mask(field: Any, values: Sequence[str | None]) -> Mask:
-    """The positions of a field that hold one of the labels."""
+    """Mask of the positions of a field that have one of the labels."""
     mask = np.zeros(field.width, dtype=np.bool_)
     if chosen := set(values) - {None}:
         known = labels_of(field)
@@ -250,7 +250,7 @@ def _mask(field: Any, values: Sequence[str | None]) -> Mask:
 
 
 def positions_of(condition: OneOf, field: Any) -> Mask:
-    """The positions of a field that a condition on its labels allows."""
+    """Mask of the positions of a field that satisfy a condition on its labels."""
     mask = _mask(field, condition.values)
     if None in condition.values and getattr(field, "missing", False):
         mask[-1] = True
@@ -258,17 +258,16 @@ def positions_of(condition: OneOf, field: Any) -> Mask:
 
 
 def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Columns of numbers, dates and times as numbers (dates and times in days since 1970), NaN where missing."""
+    """Columns of numbers or dates as numbers (dates in days since 1970), NaN if missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     numbers = {}
     for name in names:
-        column = table.column(name)
-        days = 1.0
+        column, divisor = table.column(name), 1.0
         if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
             column = pc.cast(pc.cast(column, pa.timestamp("s")), pa.int64())
-            days = _SECONDS_PER_DAY
+            divisor = _SECONDS_PER_DAY
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        numbers[name] = np.asarray(values, dtype=np.float64) / days
+        numbers[name] = np.asarray(values, dtype=np.float64) / divisor
     return numbers

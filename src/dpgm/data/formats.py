@@ -1,7 +1,6 @@
-"""Formats of files, shapes of item sets in them, and what the reader states about the records it has read.
+"""File formats, shapes of item sets in files, and facts about how records were read.
 
-What is kept of a file (`Layout`, `Source`) was stated by the user or is part of a schema: the shape and the names of
-columns, nothing of any row. Samples can be written in the same layout.
+`Layout` and `Source` hold only what the user stated or a schema says (shape, column names), never contents of a row.
 """
 
 import os
@@ -34,7 +33,7 @@ _ENDINGS = {
     "-ubyte": "idx",
     ".seq": "msnbc",
 }
-KNOWN_ENDINGS = (
+_READ_ENDINGS = (
     ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
 )
 _WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz)"
@@ -48,14 +47,14 @@ _MAX_NAME = 1000  # characters of a column name
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How the bytes of a file are laid out."""
+    """The format of a file, and whether it is compressed."""
 
     name: str
     gzip: bool = False
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None, *, written: bool = False) -> FileFormat:
-    """The format of a file name, unless it is given; of a file that is to be `written`, else read.
+    """The format of a file: as given, otherwise by the ending of its name. `written` selects the error message.
 
     >>> format_of("visits.csv.gz")
     FileFormat(name='csv', gzip=True)
@@ -76,14 +75,14 @@ def format_of(path: str | os.PathLike[str], format: str | None = None, *, writte
             return FileFormat(known, gzipped)
     if written:
         raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
-    advice = f"use one of {KNOWN_ENDINGS} (--format names what is read)"
+    advice = f"use one of {_READ_ENDINGS} (--format names what is read)"
     raise UsageError(
         f"{os.fspath(path)}: the ending is not known; {_TEXT_FILE if stem.endswith('.txt') else advice}."
     )
 
 
 def check_shape(shape: str | None) -> Shape | None:
-    """A shape given by the user."""
+    """A shape given by the user; raises if it is unknown."""
     if shape is None or shape in SHAPES:
         return shape  # type: ignore[return-value]
     raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {shape!r}{near(shape, SHAPES)}.")
@@ -91,12 +90,12 @@ def check_shape(shape: str | None) -> Shape | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of item sets, and the columns they were in.
+    """The shape of item sets in a file, and the names of their columns.
 
     Attributes:
         shape: `basket` (one row per record), `long` (one row per person and item) or `wide` (a 0/1 column per item).
-        person: long: the column of persons.
-        item: the column of items (long) or of lists (basket); a basket without one is a line of items, no columns.
+        person: the column of persons (long).
+        item: the column of items (long) or of lists (basket); None for a basket file whose lines are lists of items.
     """
 
     shape: Shape
@@ -107,8 +106,8 @@ class Layout:
         if self.shape not in SHAPES:
             raise UsageError(f"the shape of a layout must be one of {', '.join(SHAPES)}.")
         for name in (self.person, self.item):
-            fine = name is None or (isinstance(name, str) and 0 < len(name) <= _MAX_NAME and "\0" not in name)
-            if not fine:
+            valid = name is None or (isinstance(name, str) and 0 < len(name) <= _MAX_NAME and "\0" not in name)
+            if not valid:
                 raise UsageError("the columns of a layout must be texts.")
         if self.person is not None and self.person == self.item:
             raise UsageError("the columns of a layout must differ.")
@@ -118,10 +117,10 @@ class Layout:
 class Source:
     """Facts about how records were read that a certificate must state.
 
-    `unit` is the unit of privacy: `person` where rows were grouped by, or checked to be distinct in, a person column;
-    `row` where every row is taken to be another person. `items_assumed_public`: the list of items came from the file,
-    declared public by the custodian. `layout` is how item sets were laid out in the file, so that samples can be
-    written in the same way. `rows_per_person` is how many rows a person keeps at most, where rows are not people.
+    `unit` is the unit of privacy: `person` if rows were grouped by a person column, or checked to be distinct in it;
+    `row` if every row is assumed to be a different person. `items_assumed_public`: the list of items was taken from the
+    file and declared public by the custodian. `layout` is how item sets were laid out in the file, so that samples can
+    be written in the same way. `rows_per_person` is the maximum number of rows kept per person.
     """
 
     unit: Literal["person", "row"]

@@ -1,7 +1,7 @@
-"""Public stand-ins for the paper's private data: people and the places of a city they were seen at.
+"""Simulated public data in place of the paper's private data: people and the places of a city that they visited.
 
 Places have coordinates, lie in districts and differ in popularity (Zipf-like). Each person has a home, a workplace
-that is likelier near home, and a community with favourite places; most visits are near home or work, some follow
+that is more likely near home, and a community with favourite places; most visits are near home or work, some follow
 the community, a few are long trips. Record lengths are heavy-tailed. Sizes follow Table 1 of the paper. The city
 is the same for every seed; the seed draws the people, in blocks, so that a longer run starts like a shorter one.
 """
@@ -16,8 +16,8 @@ from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import Records, concatenate, index_dtype, row_pointers, sorted_distinct
 from dpgm.validation import whole
 
-BLOCK = 50_000
-_SLOTS = 4096
+BLOCK = 50_000  # people
+_SLOTS = 4096  # quantiles per distribution
 _ROUNDS = 10
 # Shares of a person's visits: near home, near work, with the community; the rest are long trips.
 _SHARES = np.cumsum([0.42, 0.26, 0.22])
@@ -25,7 +25,7 @@ _SHARES = np.cumsum([0.42, 0.26, 0.22])
 
 @dataclass(frozen=True)
 class Town:
-    """What a simulated city is like, in numbers."""
+    """Parameters of a simulated city."""
 
     field: str
     places: int
@@ -44,7 +44,7 @@ CDR = Town("towers", 1303, 11.42, 422, 14, 10, 0.65, 1.1, 0.05, 4_427_486)
 
 
 class City:
-    """Tables to draw from: in row r of each, place ids at equally spaced quantiles of a distribution."""
+    """Lookup tables to draw from: each row has the ids at equally spaced quantiles of one distribution."""
 
     def __init__(self, town: Town) -> None:
         rng = np.random.default_rng([20171118, town.places])
@@ -56,8 +56,8 @@ class City:
         rng.shuffle(popularity)
         offices = popularity * rng.lognormal(0, 0.8, town.places)  # workplaces cluster elsewhere than homes
         distance = np.linalg.norm(at[:, None] - at[None], axis=2)
-        loved = rng.random((town.communities, town.places)) < 12 / town.places
-        favourite = loved * rng.pareto(2.0, loved.shape) + 1e-4 * popularity
+        is_favourite = rng.random((town.communities, town.places)) < 12 / town.places
+        favourite = is_favourite * rng.pareto(2.0, is_favourite.shape) + 1e-4 * popularity
         by_district = rng.dirichlet(np.full(town.communities, 0.35), town.districts)
         self.homes = _quantiles(popularity[None])[0]
         self.works = _quantiles(offices * np.exp(-distance / (5 * town.reach)))
@@ -78,7 +78,7 @@ def simulate_transit(records: int = TRANSIT.records, *, seed: int = 0) -> Record
     >>> simulate_transit(1000, seed=1) == simulate_transit(1000, seed=1)
     True
     """
-    return _simulate(TRANSIT, records, seed)
+    return concatenate(list(simulated_blocks(TRANSIT, records, seed)))
 
 
 def simulate_cdr(records: int = CDR.records, *, seed: int = 0) -> Records:
@@ -88,7 +88,7 @@ def simulate_cdr(records: int = CDR.records, *, seed: int = 0) -> Records:
         records: How many customers.
         seed: Draws the customers; equal seeds give equal records.
     """
-    return _simulate(CDR, records, seed)
+    return concatenate(list(simulated_blocks(CDR, records, seed)))
 
 
 def town_domain(town: Town) -> Domain:
@@ -97,7 +97,7 @@ def town_domain(town: Town) -> Domain:
 
 
 def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
-    """The records block by block, in constant memory."""
+    """The records block by block, for constant memory."""
     whole(records=records, at_least=1)
     whole(seed=seed)
     city = City(town)
@@ -107,17 +107,13 @@ def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
 
 
 def simulated_block(town: Town, number: int, seed: int = 0, city: "City | None" = None) -> Records:
-    """One whole block of `simulated_blocks`, by itself: blocks may be drawn by several processes."""
+    """One complete block of `simulated_blocks`, so that several processes can draw blocks."""
     rng = np.random.default_rng([seed, number, town.places])
     return _people(town, city or City(town), town_domain(town), rng)
 
 
-def _simulate(town: Town, records: int, seed: int) -> Records:
-    return concatenate(list(simulated_blocks(town, records, seed)))
-
-
 def _quantiles(weights: NDArray[np.float64]) -> NDArray[np.int16]:
-    """For every row of weights, the ids at equally spaced quantiles: one look-up draws an id."""
+    """For every row of weights, the ids at equally spaced quantiles, so that an id is drawn by one look-up."""
     cumulative = np.cumsum(weights, axis=1)
     cumulative /= cumulative[:, -1:]
     middles = (np.arange(_SLOTS) + 0.5) / _SLOTS
@@ -125,7 +121,7 @@ def _quantiles(weights: NDArray[np.float64]) -> NDArray[np.int16]:
 
 
 def _length_cdf(town: Town) -> NDArray[np.float64]:
-    """A log-normal of whole lengths up to the longest, shifted until its mean is the town's."""
+    """Distribution function of record lengths: log-normal, truncated, shifted to the town's mean by bisection."""
     logs = np.log(np.arange(1, town.longest + 1))
     low, high = -3.0, 6.0
     for _ in range(60):
@@ -138,10 +134,10 @@ def _length_cdf(town: Town) -> NDArray[np.float64]:
 
 
 def _people(town: Town, city: City, domain: Domain, rng: np.random.Generator) -> Records:
-    """One block of people, each with as many distinct places as their drawn length."""
+    """One block of people, each with a drawn number of distinct places."""
     lengths = np.searchsorted(city.length_cdf, rng.random(BLOCK)) + 1
     lengths = np.minimum(lengths, town.longest)
-    lengths[rng.integers(BLOCK)] = town.longest  # the longest occurs in every large sample
+    lengths[rng.integers(BLOCK)] = town.longest  # so that the longest occurs in every block
     home = city.homes[rng.integers(_SLOTS, size=BLOCK)]
     work = city.works[home, rng.integers(_SLOTS, size=BLOCK)]
     community = city.community[home, rng.integers(_SLOTS, size=BLOCK)]
@@ -171,17 +167,20 @@ def _fill(
     places: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draws until everyone has as many distinct places as their length; later rounds wander farther."""
+    """Draw until everyone has the required number of distinct places; later rounds have more long trips.
+
+    A key is person * places + place.
+    """
     done = []
     for number in range(_ROUNDS):
         owner = keys // places
         visited = np.bincount(owner, minlength=len(lengths))
-        lacking = np.where(visited > 0, lengths - visited, 0)  # nobody here any more: already complete
-        open_people = lacking > 0
-        done.append(keys[~open_people[owner]])
+        lacking = np.where(visited > 0, lengths - visited, 0)  # people without keys are complete already
+        incomplete = lacking > 0
+        done.append(keys[~incomplete[owner]])
         people = np.repeat(np.arange(len(lengths)), lacking)
-        fresh = people * places + draw(people, min(1.0, number / (_ROUNDS - 2)))
-        keys = sorted_distinct(np.concatenate([keys[open_people[owner]], fresh]))
+        drawn = people * places + draw(people, min(1.0, number / (_ROUNDS - 2)))
+        keys = sorted_distinct(np.concatenate([keys[incomplete[owner]], drawn]))
     starts = np.searchsorted(keys, np.arange(len(lengths) + 1) * places)
     for person in sorted_distinct(keys // places).tolist():
         own = keys[starts[person] : starts[person + 1]] - person * places

@@ -1,10 +1,10 @@
-"""Writing records, chunk by chunk, in the format of the file's ending; the file appears whole or not at all.
+"""Writing records to files, chunk by chunk; a file appears complete or not at all.
 
-Records become a table of the wanted shape, which is written as it stands (Parquet) or as lines of text (CSV, JSON
-lines); lines of items and matrices of bytes are written from the positions. A writer of one format is a context manager
-that gives a function to append records with: what completes the file comes after its `yield`, so that it is left out
-after an error. Texts that a spreadsheet would run as a formula get a leading apostrophe in CSV (and lose it again on
-reading).
+The format follows from the file's ending. Records become a table of the requested shape, which is written as Parquet or
+as lines of text (CSV, JSON lines); lines of items and matrices of bytes are written directly from the positions. The
+writer of each format is a context manager that yields a function to append records; what completes the file comes after
+the `yield`, so it is skipped after an error. In CSV, texts that a spreadsheet would run as a formula get a leading
+apostrophe, which is removed on reading.
 """
 
 import gzip
@@ -31,24 +31,23 @@ from dpgm.data.records import Records, byte_values, concatenate
 from dpgm.data.values import as_written
 from dpgm.errors import UsageError
 
-# Records and the number of the first one, to bytes.
-Render: TypeAlias = Callable[[Records, int], bytes]
-# Also the separators a reader may guess, so that it never sees them outside of quotes.
+# Both take records and the number of the first one: one returns lines of text, the other appends to a file.
+_Render: TypeAlias = Callable[[Records, int], bytes]
+_Append: TypeAlias = Callable[[Records, int], object]
+# Cells with these characters are quoted: also all separators that a reader may guess.
 _QUOTED = ('"', "\n", "\r", "\0", ",", ";", "\t", "|")
-# Appends records, the first of which has this number.
-Append: TypeAlias = Callable[[Records, int], object]
-_CHUNK = 65_536
+_CHUNK = 65_536  # records
 _DENSE_CELLS = 20_000_000
 _ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}
-_SEEKING = ("npz", "npy", "idx")  # formats that are completed at their beginning
+_SEEKING = ("npz", "npy", "idx")  # formats whose header is written last
 
 
 class RecordWriter:
     r"""Appends records to a file that appears, complete, when the `with` block ends without an error.
 
     The format follows the ending, or is the `format` given with a `stream` (such as stdout) to write to instead of a
-    file. `shape` is `basket` (default for one item set), `long` or `wide`; without it, item sets are written as their
-    `layout` says, which also names the columns. Numbers of numeric fields are drawn within their bins from `rng`.
+    file. `shape` is `basket` (default for one item set), `long` or `wide`; without it, item sets are written in the
+    shape of `layout`, which also names the columns. Numbers of numeric fields are drawn within their bins from `rng`.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "visits.dat")
@@ -81,7 +80,7 @@ class RecordWriter:
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
         self._stack = ExitStack()
-        self._append: Append | None = None
+        self._append: _Append | None = None
         _check_fits(self.path, self._format, domain)
         if stream is not None and self._format.name in _SEEKING:
             raise UsageError(f"the format {self._format.name} cannot be written to stdout; name a file.")
@@ -89,10 +88,10 @@ class RecordWriter:
     def __enter__(self) -> "RecordWriter":
         with self._stack:
             if self._stream is not None:
-                opened = self._text_or_parquet(self._stream)
+                appender = self._stream_appender(self._stream)
             else:
-                opened = self._opened(self._stack.enter_context(atomic_file(self.path, force=self._force)))
-            self._append = self._stack.enter_context(opened)
+                appender = self._file_appender(self._stack.enter_context(atomic_file(self.path, force=self._force)))
+            self._append = self._stack.enter_context(appender)
             self._stack = self._stack.pop_all()
         return self
 
@@ -110,46 +109,47 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Errors are handed on to `atomic_file`, which removes the half-written file.
+        # Errors reach `atomic_file`, which removes the incomplete file.
         self._stack.__exit__(kind, error, trace)
 
-    def _opened(self, temporary: Path) -> AbstractContextManager[Append]:
+    def _file_appender(self, temporary: Path) -> AbstractContextManager[_Append]:
         name = self._format.name
         if name == "npz":
             return _npz(temporary, self.domain)
         if name in ("npy", "idx"):
             return _matrix(temporary, self.domain, idx=name == "idx", zipped=self._format.gzip)
-        return self._text_or_parquet(self._stack.enter_context(open(temporary, "wb")))
+        return self._stream_appender(self._stack.enter_context(open(temporary, "wb")))
 
-    def _text_or_parquet(self, raw: IO[bytes]) -> AbstractContextManager[Append]:
+    def _stream_appender(self, raw: IO[bytes]) -> AbstractContextManager[_Append]:
         if self._format.name == "parquet":
-            return _parquet(raw, self._table(Records.from_lists([], self.domain), 0).schema, self._table)
-        header, render = self._lines()
+            return _parquet(raw, self._empty_table().schema, self._table)
+        header, render = self._header_and_render()
         return _text(raw, header, render, self._format.gzip)
 
     def _table(self, records: Records, first: int) -> Any:
         return shaped_table(records, self._shape, self._layout, first=first, rng=self._rng)
 
-    def _written(self, records: Records, first: int) -> Any:
-        return written_table(self._table(records, first), self.domain)
+    def _empty_table(self) -> Any:
+        return self._table(Records.from_lists([], self.domain), 0)
 
-    def _lines(self) -> tuple[bytes, Render]:
-        """The header of a text file, and how its lines are written."""
+    def _text_table(self, records: Records, first: int) -> Any:
+        return _with_date_texts(self._table(records, first), self.domain)
+
+    def _header_and_render(self) -> tuple[bytes, _Render]:
+        """The header of a text file, and the function that renders records as lines."""
         name, field = self._format.name, self.domain.item_set
         if name == "jsonl":
-            return b"", lambda records, first: json_lines(self._written(records, first))
+            return b"", lambda records, first: _json_lines(self._text_table(records, first))
         separator = "\t" if name == "tsv" else ","
         if field is not None and name == "fimi":
-            return b"", render_baskets(field, " ", str)
-        lines = self._layout is None or (self._layout.shape == "basket" and self._layout.item is None)
-        if field is not None and self._shape == "basket" and lines:
-            return b"", render_baskets(field, separator, lambda label: csv_cell(label, separator))
+            return b"", _render_baskets(field, " ", str)
+        without_columns = self._layout is None or (self._layout.shape == "basket" and self._layout.item is None)
+        if field is not None and self._shape == "basket" and without_columns:
+            return b"", _render_baskets(field, separator, _csv_cell)
         if field is not None and self._shape == "wide":
-            return csv_line(field.items, separator), render_binary_csv(separator)
-        names = self._table(Records.from_lists([], self.domain), 0).column_names
-        return csv_line(names, separator), lambda records, first: csv_lines(
-            self._written(records, first), self.domain, separator
-        )
+            return _csv_line(field.items, separator), _render_binary_csv(separator)
+        header = _csv_line(self._empty_table().column_names, separator)
+        return header, lambda records, first: _csv_lines(self._text_table(records, first), self.domain, separator)
 
 
 def write_records(
@@ -160,10 +160,10 @@ def write_records(
     rng: np.random.Generator | None = None,
     force: bool = True,
 ) -> None:
-    """Write records to a file in the format of its ending; the file appears whole or not at all.
+    """Write records to a file in the format of its ending; the file appears complete or not at all.
 
     Args:
-        records: What to write.
+        records: The records.
         path: The file; `.parquet`, `.csv`, `.tsv`, `.jsonl`, `.dat`, `.npz`, `.npy` or `.idx` (text also `.gz`).
         shape: `basket` (default for one item set), `long` or `wide` (default otherwise).
         rng: Draws numbers within the bins of numeric fields.
@@ -178,15 +178,15 @@ def write_records(
 
 
 def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
-    single = domain.item_set is not None
-    only = _ONE_SHAPE.get(format.name)
+    is_item_set = domain.item_set is not None
+    only_shape = _ONE_SHAPE.get(format.name)
     if shape is None:
-        if not single:
+        if not is_item_set:
             return "wide"
-        return only or ("basket" if layout is None else layout.shape)
-    if shape != "wide" and not single:
+        return only_shape or ("basket" if layout is None else layout.shape)
+    if shape != "wide" and not is_item_set:
         raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
-    if only not in (None, shape):
+    if only_shape not in (None, shape):
         raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")
     return shape
 
@@ -204,8 +204,8 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
 
 
 @contextmanager
-def _text(raw: IO[bytes], header: bytes, render: Render, zipped: bool) -> Iterator[Append]:
-    # No name and no time inside: equal records give equal files.
+def _text(raw: IO[bytes], header: bytes, render: _Render, zipped: bool) -> Iterator[_Append]:
+    # gzip without a name and time, so that equal records give equal files.
     file: IO[bytes]
     with gzip.GzipFile("", "wb", 6, raw, mtime=0) if zipped else nullcontext(raw) as file:  # type: ignore[assignment]
         file.write(header)
@@ -214,7 +214,7 @@ def _text(raw: IO[bytes], header: bytes, render: Render, zipped: bool) -> Iterat
 
 
 @contextmanager
-def _parquet(raw: IO[bytes], schema: Any, table: Callable[[Records, int], Any]) -> Iterator[Append]:
+def _parquet(raw: IO[bytes], schema: Any, table: Callable[[Records, int], Any]) -> Iterator[_Append]:
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(raw, schema, compression="zstd") as writer:
@@ -222,8 +222,8 @@ def _parquet(raw: IO[bytes], schema: Any, table: Callable[[Records, int], Any]) 
 
 
 @contextmanager
-def _npz(path: Path, domain: Domain) -> Iterator[Append]:
-    """Scipy's sparse format; kept in memory (the size of the records) until the end."""
+def _npz(path: Path, domain: Domain) -> Iterator[_Append]:
+    """Scipy's sparse format; all records are kept in memory until the end."""
     import scipy.sparse
 
     parts = [Records.from_lists([], domain)]
@@ -233,13 +233,13 @@ def _npz(path: Path, domain: Domain) -> Iterator[Append]:
 
 
 @contextmanager
-def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[Append]:
-    """Images or zeros and ones as bytes (npy, or MNIST's idx): a header, then the rows.
+def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[_Append]:
+    """Bytes in npy or MNIST's idx format: images as grey values, or zeros and ones.
 
-    The header holds the number of rows, so that it is written again at the end; compressed files are packed then.
+    The header has the number of rows, so it is written again at the end; compression comes after that.
     """
     field = domain.item_set
-    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # bytes 0 to 255
+    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # with grey values 0 to 255
     shape = (domain.width,) if image is None else (image.height, image.columns)
     count = 0
 
@@ -247,7 +247,7 @@ def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[
         if idx:
             file.write(struct.pack(">IIII", 0x0803, count, *shape))
             return
-        # numpy pads the header so that a longer count still fits.
+        # numpy pads the header, so a longer count still fits.
         header = {"descr": "|u1", "fortran_order": False, "shape": (count, *shape)}
         np.lib.format.write_array_header_1_0(file, header)
 
@@ -267,7 +267,7 @@ def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[
 
 
 def _compress(path: Path) -> None:
-    """Replace a file by itself compressed."""
+    """Compress a file in place."""
     packed = path.with_name(path.name + ".gz")
     try:
         with (
@@ -281,8 +281,8 @@ def _compress(path: Path) -> None:
         packed.unlink(missing_ok=True)
 
 
-def csv_cell(value: object, separator: str) -> str:
-    """One cell: numbers as they are, lists as JSON, texts escaped and quoted where needed, nothing where missing."""
+def _csv_cell(value: object) -> str:
+    """A value as a CSV cell: lists as JSON, texts escaped and quoted if needed, empty if missing."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -292,19 +292,18 @@ def csv_cell(value: object, separator: str) -> str:
     if not isinstance(value, str):
         return repr(value) if isinstance(value, float) else str(value)
     text = escape_formula(value)
-    outer = text != text.strip() or text.startswith("\ufeff")
-    if outer or separator in text or any(mark in text for mark in _QUOTED):
+    would_be_stripped = text != text.strip() or text.startswith("\ufeff")
+    if would_be_stripped or any(mark in text for mark in _QUOTED):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
-def csv_line(values: Any, separator: str) -> bytes:
-    """A line of cells."""
-    return (separator.join(csv_cell(value, separator) for value in values) + "\n").encode()
+def _csv_line(values: Any, separator: str) -> bytes:
+    return (separator.join(_csv_cell(value) for value in values) + "\n").encode()
 
 
-def written_table(table: pa.Table, domain: Domain) -> pa.Table:
-    """The table with dates as texts where the domain says how they are written."""
+def _with_date_texts(table: pa.Table, domain: Domain) -> pa.Table:
+    """The table with dates as texts in the patterns of the domain."""
     for field in domain.fields:
         if isinstance(field, ShapedNumber) and field.pattern is not None:
             at = table.column_names.index(field.name)
@@ -312,37 +311,37 @@ def written_table(table: pa.Table, domain: Domain) -> pa.Table:
     return table
 
 
-def csv_lines(table: pa.Table, domain: Domain, separator: str) -> bytes:
-    """One line per row; decimals have all their places (1.50)."""
+def _csv_lines(table: pa.Table, domain: Domain, separator: str) -> bytes:
+    """One line per row; decimal numbers have all their places (1.50)."""
     places = {
         field.name: field.format.decimals
         for field in domain.fields
         if isinstance(field, ShapedNumber) and field.format.kind == "decimal"
     }
-    columns = [_cells(table.column(name), separator, places.get(name)) for name in table.column_names]
+    columns = [_cells(table.column(name), places.get(name)) for name in table.column_names]
     lines = pc.binary_join_element_wise(*columns, separator)
-    if len(columns) == 1:  # a lone empty cell would make a blank line, which readers skip
+    if len(columns) == 1:  # an empty cell would make a blank line, which readers skip
         lines = pc.if_else(pc.equal(lines, ""), '""', lines)
     return _joined(lines)
 
 
-def _cells(column: pa.ChunkedArray, separator: str, places: int | None) -> pa.Array:
-    """The cells of a column, each different value written once."""
+def _cells(column: pa.ChunkedArray, places: int | None) -> pa.Array:
+    """The cells of a column; texts, dates and booleans are formatted once per distinct value."""
     column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
     if pa.types.is_integer(column.type):
         return pc.fill_null(column.cast(pa.string()), "")
     if places is not None:
-        written = ["" if value is None else f"{value:.{places}f}" for value in column.to_pylist()]
-        return pa.array(written, type=pa.string())
+        cells = ["" if value is None else f"{value:.{places}f}" for value in column.to_pylist()]
+        return pa.array(cells, type=pa.string())
     if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
-        return pa.array([csv_cell(value, separator) for value in column.to_pylist()], type=pa.string())
+        return pa.array([_csv_cell(value) for value in column.to_pylist()], type=pa.string())
     encoded = column.dictionary_encode()
-    cells = [csv_cell(value, separator) for value in encoded.dictionary.to_pylist()]
+    cells = [_csv_cell(value) for value in encoded.dictionary.to_pylist()]
     return pc.fill_null(pa.array(cells, type=pa.string()).take(encoded.indices), "")
 
 
 def _joined(lines: Any) -> bytes:
-    """Arrow texts as lines."""
+    """An Arrow array of texts as lines."""
     if not len(lines):
         return b""
     one_list = pa.ListArray.from_arrays(pa.array([0, len(lines)], type=pa.int32()), lines)
@@ -350,14 +349,12 @@ def _joined(lines: Any) -> bytes:
     return text + b"\n"
 
 
-def json_lines(table: pa.Table) -> bytes:
-    """One object per row."""
-    rows = table.to_pylist()
-    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
+def _json_lines(table: pa.Table) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in table.to_pylist()).encode()
 
 
-def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> Render:
-    """One line per record: its items, separated."""
+def _render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> _Render:
+    """Renders one line of items per record."""
     texts = pa.array([cell(label) for label in field.items], type=pa.string())
 
     def render(records: Records, _: int) -> bytes:
@@ -368,8 +365,8 @@ def render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label
     return render
 
 
-def render_binary_csv(separator: str) -> Render:
-    """One line per record: 0 or 1 for every position."""
+def _render_binary_csv(separator: str) -> _Render:
+    """Renders one line per record, with 0 or 1 for every position."""
 
     def render(records: Records, _: int) -> bytes:
         cells = np.full((len(records), 2 * records.width), ord(separator), dtype=np.uint8)
