@@ -1,16 +1,16 @@
-"""Checks for whoever adds a statistic, a mechanism or a family of models; together they execute the privacy proof.
+"""Privacy checks for a new statistic, mechanism or generator family; together they execute the privacy proof.
 
-Each takes `run(gateway) -> state`: a function that runs a stage against a gateway and returns everything it made,
-internal state included (nested dicts, lists, dataclasses, tensors, arrays, generators, strings, numbers).
+Most take `run(gateway) -> state`: a function that runs a stage against a gateway and returns everything it made,
+including internal state (nested dicts, lists, dataclasses, tensors, arrays, generators, strings, numbers).
 
-- `assert_playback_invariant`  the state is a function of the noisy values alone.
-- `assert_bounded`             one more record (first, in the middle, last) moves every query by at most its declared
-                               sensitivity, and nobody else's private column; the largest ratio is returned.
-- `assert_coin_off`            a record whose Poisson coin is 0 moves no query on the sample by a bit.
-- `assert_noise_law`           the noise has the declared distribution, everywhere, independently.
-- `assert_sampler_law`         the sample is a true Poisson sample at the public rate.
+- `assert_playback_invariant`  the state is a function of the noisy values only.
+- `assert_bounded`             one more record (first, in the middle or last) changes every query by at most its
+                               sensitivity, and no private column of other records; returns the largest ratio.
+- `assert_coin_off`            a record that is not in the Poisson sample changes no query on the sample.
+- `assert_noise_law`           all noise is independent and has the declared distribution.
+- `assert_sampler_law`         the sample is a Poisson sample with the public rate.
 
-Failures raise AssertionError and say which release. The statistical checks fail a correct build with probability below
+Failures raise AssertionError and name the release. The statistical checks fail a correct build with probability below
 1e-6; the deterministic ones never. They need no test framework and run on tiny data in a fraction of a second:
 
     >>> import torch

@@ -1,4 +1,4 @@
-"""The distributions of noise and samples: residuals (noisy - exact) and coins are what the certificate says."""
+"""Statistical checks that noise and Poisson samples have the distributions that the certificate states."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,10 +34,10 @@ def assert_noise_law(
 ) -> dict[str, float]:
     """Residuals (noisy - exact) are independent N(0, (noise x sensitivity)²); returns std ratios by name.
 
-    Variance, Kolmogorov-Smirnov, variance of every coordinate, correlation with the previous run of the same
-    call, with the call before, between blocks of one call (`blocks` by name; by default the first axis, or
-    halves) and between whole runs. At least `least` residuals are wanted in all: more find smaller faults.
-    `randomness` makes the source of each run; by default seeded, a new seed each.
+    It tests the variance, the distribution (Kolmogorov-Smirnov), the variance of every coordinate, and correlations
+    with the previous run of the same call, with the previous call, between blocks of one call (their number by name in
+    `blocks`; by default the first axis, or halves) and between whole runs. At least `least` residuals are required:
+    more find smaller faults. `randomness` makes the source of each run; by default each has a new seed.
 
     Raises:
         AssertionError: the noise has another distribution than declared, somewhere.
@@ -90,7 +90,7 @@ def _scores(
     scores = []
     for call, query, exact, noisy in zip(gateway.calls, gateway.queries, gateway.exact, gateway.tape, strict=True):
         if isinstance(query, ThresholdQuery):
-            continue  # what leaves is cut at the threshold; its noise is tested with the mechanism
+            continue  # released sums are truncated at the threshold; their noise is tested with the mechanism
         residual = (noisy.double() - exact.double()).cpu().numpy()
         std = call.noise * call.sensitivity
         if query.grid is not None:
@@ -104,10 +104,10 @@ def _scores(
 
 
 def _integer_scores(units: Array, std: float, points: np.random.Generator) -> Array:
-    """Integers round(N(0, std²)) as exact normal scores: a uniform point of the probability of each integer."""
+    """Exactly normal scores of integers round(N(0, std²)): quantiles of a uniform point in each one's interval."""
     point = points.random(units.shape)
     size = np.abs(units)
-    low, high = ndtr(-(size + 0.5) / std), ndtr(-(size - 0.5) / std)  # of |units|, on the accurate side
+    low, high = ndtr(-(size + 0.5) / std), ndtr(-(size - 0.5) / std)  # in the lower tail, where ndtr is accurate
     tail = np.maximum(low + point * (high - low), 1e-300)
     return -ndtri(tail) * np.where(units == 0, 1, np.sign(units))
 
@@ -119,14 +119,14 @@ def chi_square(scores: Array) -> float:
 
 
 def _worst_coordinate(stacked: Array) -> float:
-    """Smallest p-value over coordinates, times their number; one row per call."""
+    """The smallest p-value over coordinates times their number (Bonferroni); `stacked` has one row per call."""
     totals = np.sum(stacked**2, axis=0)
     tails = np.minimum(stats.chi2.cdf(totals, len(stacked)), stats.chi2.sf(totals, len(stacked)))
     return float(np.min(tails) * 2 * totals.size)
 
 
 def _products(pairs: Iterable[tuple[Array, Array]]) -> float:
-    """Given a, <a, b> / ||a|| is exactly N(0, 1) when b is independent of a; so their squares add to a chi-square."""
+    """The p-value of independence of pairs (a, b): given a, <a, b> / ||a|| is exactly N(0, 1)."""
     products = []
     for a, b in pairs:
         size = min(a.size, b.size)
@@ -143,7 +143,7 @@ def _in_blocks(score: Array, blocks: int | None) -> list[Array]:
 
 
 def assert_all(pvalues: Sequence[tuple[str, float]]) -> None:
-    """No p-value below the false alarm rate shared among all of them."""
+    """No p-value is below the false-alarm rate divided by their number."""
     failed = [f"{what}: p = {p:.1e}" for what, p in pvalues if not p >= FALSE_ALARM / len(pvalues)]
     require(not failed, "; ".join(failed))
 
@@ -158,10 +158,10 @@ def log_probability(units: Array, std: float) -> Array:
 def assert_sampler_law(
     draw: Callable[[int], Array], rows: int, rate: float, *, steps: int = 200
 ) -> tuple[float, float]:
-    """`draw(step)` gives sorted row numbers of a Poisson sample; returns the ratios of rate and size variance.
+    """`draw(step)` returns sorted row numbers of a Poisson sample; returns the ratios of rate and size variance.
 
-    Rate, variance of the sample size, every row's own rate, neighbouring rows together, the same row in
-    consecutive steps. Choose rows x rate x steps of 10,000 and more.
+    It tests the rate, the variance of the sample size, the rate of every row, the rate of neighbouring rows together
+    and of the same row in consecutive steps. Choose rows x rate x steps of at least 10,000.
     """
     sizes = np.zeros(steps, dtype=np.int64)
     per_row = np.zeros(rows, dtype=np.int64)

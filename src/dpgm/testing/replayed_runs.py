@@ -1,10 +1,10 @@
-"""Runs that are answered by one tape of noisy values: without data, on other data, and on neighbouring data.
+"""Checks by replaying a tape of noisy values: without data, on other data, and on neighbouring data.
 
-Playback: everything a run makes is a function of the noisy values alone.
+Playback: everything that a run makes is a function of the noisy values only.
 
-Coupled runs: the same noisy values, coins and secret draws, and one more record (or one more person, with all of their
-records). Coins and secret draws belong to records, not to places: the records that D and D + x share have the same
-ones, wherever x stands. So whatever differs between the two runs is due to x alone.
+Coupled runs: two runs with the same noisy values, coins and secret draws, one of them with one more record (or one more
+person, with all of their records). Coins and secret draws belong to records, not to row numbers: the records that D and
+D + x share have the same ones, wherever x is added. So any difference between the two runs is due to x.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.events import Mechanism
 
-# Runs a stage against a gateway and returns everything it made: nested dicts, lists, dataclasses, tensors, arrays,
-# generators, strings and numbers, internal state included.
+# Runs a stage against a gateway and returns everything it made, including internal state: nested dicts, lists,
+# dataclasses, tensors, arrays, generators, strings and numbers.
 Run: TypeAlias = Callable[[Gateway], Any]
 Rows: TypeAlias = NDArray[np.int64]
 Position: TypeAlias = Literal["first", "middle", "last"]
 POSITIONS: tuple[Position, ...] = get_args(
     Position
-)  # where a record is added: a fault may need one of them to show
+)  # where a record is added: a fault may show at one of them only
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise AssertionError with a message unless the condition holds, under `python -O` as well."""
+    """Raise AssertionError with a message unless the condition holds; works under `python -O` as well."""
     if not condition:
         raise AssertionError(message)
 
@@ -46,16 +46,16 @@ def assert_playback_invariant(
     allowance: Sequence[Mechanism] | None = None,
     with_empty: bool = True,
 ) -> None:
-    """One tape, no data or any data: the same state, bit for bit.
+    """With the same noisy values, a run makes the same state bit for bit, without data or on any data.
 
     Args:
-        run: the stage; it returns everything it made, internal state included.
-        datasets: on the first a tape is recorded; the run is repeated without data and, the tape still answering, on
-            all of them. Pass data sets of different sizes.
-        tapes: how many tapes are recorded.
-        seed: of the first tape.
-        allowance: the mechanisms of the plan, if the stage asks a metered gateway.
-        with_empty: also on no rows at all.
+        run: the stage; it returns everything it made, including internal state.
+        datasets: a tape is recorded on the first; the run is then repeated with the answers of the tape, without data
+            and on all of these. Pass data sets of different sizes.
+        tapes: number of tapes.
+        seed: seed of the first tape.
+        allowance: the mechanisms of the plan, if the stage needs a metered gateway.
+        with_empty: repeat the run on an empty data set as well.
 
     Raises:
         AssertionError: the state or the list of calls depends on the data.
@@ -79,7 +79,7 @@ def assert_playback_invariant(
 
 
 def differences(a: Any, b: Any, path: str = "state") -> list[str]:
-    """Paths at which two states differ in any bit."""
+    """The paths at which two states differ in any bit."""
     if type(a) is not type(b):
         return [f"{path} (type)"]
     if isinstance(a, torch.Tensor):
@@ -125,18 +125,18 @@ def sensitivity_ratios(
     allowance: Sequence[Mechanism] | None = None,
     rows_per_person: int = 1,
 ) -> dict[str, float]:
-    """For every release by name, the largest ||exact(D) - exact(D + x)|| / sensitivity; x is always sampled.
+    """The largest ||exact(D) - exact(D + x)|| / sensitivity of every release, by name; x is always sampled.
 
     Args:
         run: the stage.
-        records: D.
-        record_to_add: x, one record; or those of one person, `rows_per_person` at most.
+        records: the data set D.
+        record_to_add: x, one record; or up to `rows_per_person` records of one person.
         positions: where x is added; the largest ratio counts.
-        seed: of noise, coins and secret draws.
-        rounding: `rounding` x ||exact|| is taken off the distance: float32 sums of many rows differ in their last bits
-            whatever the code does (2e-7 to 1e-6 is right for them; integers need none).
-        allowance: the mechanisms of the plan, if the stage asks a metered gateway.
-        rows_per_person: as for `Gateway`; sensitivities are then those to a person.
+        seed: seed of noise, coins and secret draws.
+        rounding: `rounding` x ||exact|| is subtracted from the distance: float32 sums of many rows differ in their last
+            bits in any case (2e-7 to 1e-6 is right for them; integers need none).
+        allowance: the mechanisms of the plan, if the stage needs a metered gateway.
+        rows_per_person: as for `Gateway`; sensitivities are then relative to a person.
 
     Raises:
         AssertionError: one more record changes the list of calls, a shape, or another record's private column.
@@ -145,7 +145,7 @@ def sensitivity_ratios(
     pairs = _neighbours(run, records, record_to_add, positions, True, seed, allowance, rows_per_person)
     for without, with_it in pairs:
         for at, (call, a, b) in enumerate(zip(with_it.calls, without.exact, with_it.exact, strict=True)):
-            if at in with_it.vocabularies:  # private; a value that is not there has the sum 0
+            if at in with_it.vocabularies:  # private lists of values; the sum of an absent value is 0
                 a, b = _aligned(without.vocabularies[at], a, with_it.vocabularies[at], b)
             require(a.shape == b.shape, f"{call.name}: one more record changes the shape")
             a, b = a.double(), b.double()
@@ -167,14 +167,13 @@ def assert_bounded(
     allowance: Sequence[Mechanism] | None = None,
     rows_per_person: int = 1,
 ) -> float:
-    """No query moves by more than its sensitivity when one record is added; arguments as of `sensitivity_ratios`.
+    """No query changes by more than its sensitivity if one record is added; arguments as for `sensitivity_ratios`.
 
     Returns:
-        The largest ratio, so that a test can demand that the bound is reached: a check that never comes near it
-        proves little.
+        The largest ratio, so that a test can require that the bound is nearly reached: else it proves little.
 
     Raises:
-        AssertionError: a query moves by more than (1 + tolerance) x its sensitivity.
+        AssertionError: a query changes by more than (1 + tolerance) x its sensitivity.
     """
     ratios = sensitivity_ratios(
         run,
@@ -200,7 +199,7 @@ def assert_coin_off(
     seed: int = 0,
     allowance: Sequence[Mechanism] | None = None,
 ) -> None:
-    """A record that is not in the sample moves no query on the sample by a single bit.
+    """A record that is not in the sample changes no query on the sample by a single bit.
 
     Raises:
         AssertionError: it does, or the run makes no release on a Poisson sample.
@@ -217,7 +216,7 @@ def assert_coin_off(
 def _aligned(
     values: Sequence[Any], sums: torch.Tensor, other_values: Sequence[Any], other_sums: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two lists of sums by value, over the values of both."""
+    """Two vectors of sums, each extended to the values of both."""
     one = dict(zip(values, sums.tolist(), strict=True))
     other = dict(zip(other_values, other_sums.tolist(), strict=True))
     both = sorted({*one, *other}, key=repr)
@@ -234,24 +233,24 @@ def _neighbours(
     allowance: Sequence[Mechanism] | None,
     rows_per_person: int = 1,
 ) -> Iterator[tuple[TraceGateway, TraceGateway]]:
-    """Traces of D and D + x under one tape, one set of coins and one set of secret draws, for every position of x."""
-    more = len(extra)
-    require(1 <= more <= rows_per_person, "exactly one record is added, or at most those that a person may have")
+    """Traces of D and D + x with the same tape, coins and secret draws, for every position of x."""
+    added = len(extra)
+    require(1 <= added <= rows_per_person, "exactly one record is added, or at most those that a person may have")
     rows = len(records)
 
-    # Labels of records: those of D have 0 .. rows - 1, those added have the numbers from `rows` on.
+    # Labels of records: 0 .. rows - 1 in D, and from `rows` on for those added.
     def trace(data: Records, labels: Rows, tape: Sequence[torch.Tensor] | None) -> TraceGateway:
-        lines = np.append(labels, rows + more)  # the last is for places not taken
+        padded_labels = np.append(labels, rows + added)  # the last is for padding rows of a batch
 
         def coins(step: int, rate: float) -> Rows:
             if rate >= 1:
                 return np.arange(len(labels))
-            tossed = np.append(np.random.default_rng([seed, step]).random(rows) < rate, np.full(more, sampled))
+            tossed = np.append(np.random.default_rng([seed, step]).random(rows) < rate, np.full(added, sampled))
             return np.flatnonzero(tossed[labels])
 
         def normals(step: int, taken: Rows, width: int) -> NDArray[np.float64]:
-            table = np.random.default_rng([seed, step, 1]).standard_normal((rows + more + 1, width))
-            return np.take(table, lines[taken], axis=0)
+            table = np.random.default_rng([seed, step, 1]).standard_normal((rows + added + 1, width))
+            return np.take(table, padded_labels[taken], axis=0)
 
         traced = TraceGateway(
             data,
@@ -270,21 +269,21 @@ def _neighbours(
     places = {"first": 0, "middle": rows // 2, "last": rows}
     for place in sorted({places[position] for position in positions}):
         longer = concatenate([records.rows(0, place), extra, records.rows(place, rows)])
-        with_it = trace(longer, np.insert(np.arange(rows), place, rows + np.arange(more)), without.tape)
+        with_it = trace(longer, np.insert(np.arange(rows), place, rows + np.arange(added)), without.tape)
         if without.calls != with_it.calls:
             change = _first_difference(without.calls, with_it.calls)
             raise AssertionError(f"one more record changes the list of calls: {change}")
         for name, column in without._kept.items():
-            _assert_record_wise(name, column, with_it._kept[name], rows, place, more)
+            _assert_record_wise(name, column, with_it._kept[name], rows, place, added)
         yield without, with_it
 
 
-def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int, more: int) -> None:
-    """A kept column has one entry per record, which no other record moves (floats: but for rounding)."""
-    if not isinstance(column, (torch.Tensor, np.ndarray)) or (len(column), len(longer)) != (rows, rows + more):
+def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: int, added: int) -> None:
+    """The entry of a record in a private column does not depend on other records (up to rounding of floats)."""
+    if not isinstance(column, (torch.Tensor, np.ndarray)) or (len(column), len(longer)) != (rows, rows + added):
         return
     a, b = torch.as_tensor(column), torch.as_tensor(longer)
-    b = torch.cat([b[:place], b[place + more :]])
+    b = torch.cat([b[:place], b[place + added :]])
     same = torch.allclose(a, b, rtol=1e-4, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)
     require(same, f"the kept column {name!r} is not record-wise: one more record changes the others' entries")
 
