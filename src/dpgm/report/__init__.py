@@ -1,1 +1,1 @@
-"""The fidelity report: one self-contained HTML file for people who do not know the mathematics."""
+"""The fidelity report: an evaluation as one HTML page, for people who do not know the mathematics."""

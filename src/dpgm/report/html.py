@@ -1,10 +1,13 @@
-"""An evaluation as one self-contained HTML page: what each section shows; the template lays it out."""
+"""Write an evaluation as one self-contained HTML page: this module computes what each section shows.
+
+The layout is in `report.html.j2`, the charts in `charts.html.j2`, the style in `report.css`.
+"""
 
 import base64
 import math
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -20,14 +23,14 @@ from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Image
 from dpgm.data.records import Records, grey_values
 from dpgm.evaluation.column_metrics import ColumnComparison
-from dpgm.evaluation.evaluate import SYNTHETIC, Evaluation
+from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
 from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
 from dpgm.evaluation.verdict import column_faults, columns_off, percent, share_text, verdict
 from dpgm.privacy.certificate import Certificate
 
-_MOST_BARS = 24
-_SHOWN = 8  # records, and frequent sets
+_MOST_BARS = 24  # bars of the chart of record lengths
+_LISTED = 8  # sample records and frequent sets that are listed
 PAPER_NOTE = (
     "Random items, up to the length of the longest record. Nearly all of these counts are 0, so “always answer 0” "
     "looks excellent here: judge by the popular items above."
@@ -35,12 +38,12 @@ PAPER_NOTE = (
 
 
 def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certificate | None = None) -> None:
-    """Write the report; the file needs nothing else to be read.
+    """Write the report as one self-contained HTML file.
 
     Args:
-        evaluation: what `evaluate` returned.
-        path: the HTML file to write; it appears whole or not at all.
-        certificate: of the release the synthetic records came from, to explain its guarantee.
+        evaluation: the result of `evaluate`.
+        path: the HTML file to write; it is written completely or not at all.
+        certificate: the certificate of the release that the synthetic records came from, to explain its guarantee.
 
     Privacy: the page is for the curator only; it shows numbers computed on the real data, and some real records.
     """
@@ -50,9 +53,9 @@ def write_report(evaluation: Evaluation, path: str | Path, *, certificate: Certi
 
 
 def render_report(evaluation: Evaluation, *, certificate: Certificate | None = None) -> str:
-    """The page as text."""
-    shown = {name: section(evaluation) for name, section in _SECTIONS.items()}
-    return str(_template().render(shown, evaluation=evaluation, certificate=certificate, version=__version__))
+    """The report as HTML text."""
+    sections = {section.__name__: section(evaluation) for section in _SECTIONS}
+    return str(_template().render(sections, evaluation=evaluation, certificate=certificate, version=__version__))
 
 
 @cache
@@ -66,7 +69,7 @@ def _template() -> jinja2.Template:
         "share_text": share_text,
         "faults": column_faults,
         "figures": column_figures,
-        "whole_numbers": lambda text: text.replace(" %", "\u00a0%"),  # never at the start of a line
+        "keep_percent": lambda text: text.replace(" %", "\u00a0%"),  # no line break before the sign
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "share": lambda share: f"{100 * share:.3g} %",
         "thousands": lambda number: f"{number:,}",
@@ -75,12 +78,12 @@ def _template() -> jinja2.Template:
 
 
 def noun(evaluation: Evaluation) -> str:
-    """What a position of a record is called."""
+    """The word for a position of a record."""
     return {"table": "value", "images": "pixel"}.get(evaluation.kind, "item")
 
 
 def extent(evaluation: Evaluation) -> str:
-    """How much a record holds."""
+    """The size of a record in words."""
     fields = evaluation.real_sample.domain.fields
     if evaluation.kind == "table":
         return f"{len(fields):,} columns"
@@ -92,13 +95,13 @@ def extent(evaluation: Evaluation) -> str:
 
 
 def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
-    """The few figures worth seeing first: value, label and note."""
+    """The few most important figures: value, label and note."""
     tiles = []
     what = noun(evaluation)
     for length, number in ((1, "one"), (2, "two")) if evaluation.kind != "images" else ():
         if errors := evaluation.query_means(length):
-            alone = errors.get("independent")
-            note = "" if alone is None else f"{percent(alone)} if {what}s were independent"
+            independent = errors.get(INDEPENDENT)
+            note = "" if independent is None else f"{percent(independent)} if {what}s were independent"
             tiles.append((percent(errors[SYNTHETIC]), f"error of {number}-{what} counts", note))
     if (table := evaluation.table) is not None:
         note = f"{percent(table.mean_one_way)} for single columns"
@@ -111,8 +114,7 @@ def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
         note = f"{lengths.synthetic_mean:.2f} items per record, real {lengths.real_mean:.2f}"
         tiles.append((percent(lengths.total_variation), "distance of record lengths", note))
     if (sets := evaluation.frequent_sets) is not None:
-        note = f"of the {len(sets.real)} most frequent sets are found"
-        tiles.append((percent(sets.recall), "frequent item sets", note))
+        tiles.append((percent(sets.recall), "frequent item sets found", f"of the {len(sets.real)} most frequent"))
     if evaluation.one_way is not None and evaluation.kind == "images":
         gap = evaluation.one_way.mean_difference
         tiles.append((percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
@@ -120,7 +122,7 @@ def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
 
 
 def columns(evaluation: Evaluation) -> tuple[ColumnComparison, ...]:
-    """All columns: those that are off first, the worst at the top."""
+    """All columns, those that are off first (the worst at the top)."""
     off = columns_off(evaluation)
     return (*off, *(column for column in evaluation.columns if column not in off))
 
@@ -146,12 +148,12 @@ def column_figures(column: ColumnComparison) -> list[tuple[str, str, str]]:
     add(f"share of {column.mode}", share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
     if any(side.missing for side in sides):
         add("missing", *(share_text(side.missing) for side in sides))
-    add("different values", *(f"{side.distinct:,}" for side in sides))
+    add("distinct values", *(f"{side.distinct:,}" for side in sides))
     return figures
 
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """One table of bars per workload and reading."""
+    """One table of error bars for each kind of queries."""
     what = noun(evaluation)
     titles = {
         ("popular", "all"): f"Records that hold all of the {what}s",
@@ -183,18 +185,18 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Shares of records by length, in at most 24 steps."""
+    """Shares of records by length, in about 24 bars."""
     if evaluation.lengths is None:
         return None
     real, synthetic = evaluation.lengths.real, evaluation.lengths.synthetic
-    edges = _bins(real, synthetic)
+    edges = _bar_edges(real, synthetic)
     bars: list[dict[str, Any]] = []
     for low, high in pairwise(edges):
         last = high == edges[-1] and high - low > 1 and high >= len(real)
         label = f"{low}" if high - low == 1 else f"{low}+" if last else f"{low}–{high - 1}"
         shares = {"real": float(real[low:high].sum()), "synthetic": float(synthetic[low:high].sum())}
         bars.append({"label": label} | shares)
-    every = -(-len(bars) // 9)  # as many labels as a phone has room for
+    every = -(-len(bars) // 9)  # a phone has room for nine labels
     ticks = [
         {"column": at + 1, "span": every, "label": bars[at]["label"].split("–")[0]}
         for at in range(0, len(bars) - every + 1, every)
@@ -203,8 +205,8 @@ def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
     return {"bars": bars, "tallest": tallest, "ticks": ticks}
 
 
-def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
-    """Edges of the bars: one per length where that fits, and one for each nearly empty end."""
+def _bar_edges(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
+    """Edges of the bars: one bar per length if they fit, and one for each nearly empty end."""
     shorter = np.maximum(np.cumsum(real), np.cumsum(synthetic))
     longer = np.maximum(np.cumsum(real[::-1])[::-1], np.cumsum(synthetic[::-1])[::-1])
     tail = int(np.flatnonzero(longer >= 0.002).max(initial=0)) + 1
@@ -215,20 +217,20 @@ def _bins(real: NDArray[Any], synthetic: NDArray[Any]) -> list[int]:
 
 
 def _off_diagonal(*matrices: NDArray[np.float64]) -> float:
-    """The largest value of square matrices outside their diagonals."""
+    """The largest off-diagonal value of square matrices."""
     return max(float(matrix[~np.eye(len(matrix), dtype=bool)].max()) for matrix in matrices)
 
 
 def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Two heat maps on one scale, and the names of their rows."""
+    """Two heat maps on one scale, and the names of their rows and columns."""
     if (measured := evaluation.co_occurrence) is None:
         return None
     names = [evaluation.names[at] for at in measured.positions]
     return {"measured": measured, "names": names, "full": _off_diagonal(measured.real, measured.synthetic)}
 
 
-def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Association of columns on both sides, and the distance of every pair."""
+def column_pairs(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Associations of columns in both data sets, and the distances of columns and of pairs."""
     if (measured := evaluation.table) is None:
         return None
     single = zip(measured.fields, np.diag(measured.total_variation).tolist(), strict=True)
@@ -236,40 +238,40 @@ def table_columns(evaluation: Evaluation) -> dict[str, Any] | None:
     return {"measured": measured, "single": sorted(single, key=lambda field: -field[1]), "full": full}
 
 
-def frequent(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """The most frequent real sets of at least two items, and how often the synthetic data holds them."""
+def frequent_sets(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """The most frequent real sets of at least two items, and their shares in both data sets."""
     if evaluation.frequent_sets is None or evaluation.kind == "table":
         return []
-    ours = dict(evaluation.frequent_sets.synthetic)
+    synthetic = dict(evaluation.frequent_sets.synthetic)
     names = evaluation.names
     return [
-        {"items": [names[at] for at in items], "real": share, "synthetic": ours.get(items)}
+        {"items": [names[at] for at in items], "real": share, "synthetic": synthetic.get(items)}
         for items, share in evaluation.frequent_sets.real
         if len(items) > 1
-    ][:_SHOWN]
+    ][:_LISTED]
 
 
 def samples(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Records side by side, as chips of items or as rows of a table."""
+    """Sample records of both data sets, as lists of items or as rows of a table."""
     if evaluation.kind == "images":
         return None
     header: list[str] | None = None
     sides: list[Any]
     if evaluation.row_samples is not None:
         header = [column.name for column in evaluation.columns]
-        sides = [rows[:_SHOWN] for rows in evaluation.row_samples]
+        sides = [rows[:_LISTED] for rows in evaluation.row_samples]
     else:
         both = (evaluation.real_sample, evaluation.synthetic_sample)
         if evaluation.kind == "table":
             header = [field.name for field in evaluation.real_sample.domain.fields]
             sides = [_rows(records, evaluation.names) for records in both]
         else:
-            sides = [_chips(records, evaluation.names) for records in both]
+            sides = [_item_lists(records, evaluation.names) for records in both]
     return {"header": header, "real": sides[0], "synthetic": sides[1]}
 
 
-def _chips(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    rows = [records.indices[start:stop] for start, stop in pairwise(records.indptr[: _SHOWN + 1])]
+def _item_lists(records: Records, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows = [records.indices[start:stop] for start, stop in pairwise(records.indptr[: _LISTED + 1])]
     return [{"items": [names[at] for at in row[:9]], "more": max(0, len(row) - 9)} for row in rows]
 
 
@@ -277,12 +279,12 @@ def _rows(records: Records, names: tuple[str, ...]) -> list[tuple[str, ...]]:
     columns = []
     for number, (field, start) in enumerate(zip(records.domain.fields, records.domain.offsets, strict=True)):
         texts = [name.removeprefix(field.name).lstrip("= ") for name in names[start : start + field.width]] + ["–"]
-        columns.append([texts[code] for code in field_codes(records, number)[:_SHOWN]])
+        columns.append([texts[code] for code in field_codes(records, number)[:_LISTED]])
     return list(zip(*columns, strict=True))
 
 
 def images(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Sample images of both sides, and the mean image of every label."""
+    """Sample images of both data sets, and the mean image of each label."""
     if evaluation.label_images is None:
         return None
     fields = evaluation.real_sample.domain.fields
@@ -316,7 +318,7 @@ def png_uri(pixels: NDArray[np.uint8]) -> str:
 
 
 def contact_sheet(images: NDArray[np.floating], columns: int) -> NDArray[np.uint8]:
-    """Images (count, height, width) with values in [0, 1], side by side as dark ink on white."""
+    """Images (count, height, width) with values in [0, 1] arranged in rows, as dark ink on white."""
     count, height, width = images.shape
     gap = max(1, width // 14)
     rows = -(-count // columns)
@@ -328,17 +330,18 @@ def contact_sheet(images: NDArray[np.floating], columns: int) -> NDArray[np.uint
     return sheet
 
 
-_SECTIONS: Mapping[str, Callable[[Evaluation], Any]] = {
-    "verdict": verdict,
-    "tiles": tiles,
-    "queries": query_tables,
-    "lengths": length_chart,
-    "together": co_occurrence,
-    "table": table_columns,
-    "columns": columns,
-    "samples": samples,
-    "images": images,
-    "frequent": frequent,
-    "noun": noun,
-    "extent": extent,
-}
+# The template refers to the result of each function by the function's name.
+_SECTIONS: tuple[Callable[[Evaluation], Any], ...] = (
+    verdict,
+    tiles,
+    query_tables,
+    length_chart,
+    co_occurrence,
+    column_pairs,
+    columns,
+    samples,
+    images,
+    frequent_sets,
+    noun,
+    extent,
+)
