@@ -1,14 +1,14 @@
-"""Attack the real pipeline: does a release betray one record more than its certificate allows?
+"""Privacy audit: attack the real pipeline, to see whether a release reveals more about one record than it claims.
 
-`audit` fits tiny data again and again, with and without one record (the canary), by the very code that makes releases,
-and lets an adversary who knows everything but the canary's membership guess it from the released values. How often the
-guess is right gives a lower bound on epsilon, to be compared with the certified upper bound:
+`audit` runs hundreds of fits of tiny data, with and without one record (the canary), through the code that makes
+releases. An adversary who knows everything except whether the canary was in the data guesses that from the released
+values. How often the guess is right gives a lower bound on epsilon, which is compared with the certified upper bound:
 
 - a lower bound above the claim is a privacy bug;
-- one far below it means that the audit itself is weak.
+- a lower bound far below the claim means that the audit itself is weak.
 
-`audit_one_run` does so with one fit of a public file and many canaries at once. Neither is a proof: they pass on faults
-that keep these canaries safe. The argument is in docs/guarantee.md; this is its smoke alarm.
+`audit_one_run` does the same with one fit of a public file and many canaries. Neither is a proof: faults that do not
+expose these canaries stay unnoticed. The proof is described in docs/guarantee.md; the audit is its smoke alarm.
 """
 
 from dpgm.audit.findings import Finding, Gate, audit

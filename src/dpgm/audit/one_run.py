@@ -1,10 +1,10 @@
-"""An audit by one fit of a public file: many canaries, each in the data or not by a fair coin.
+"""The audit by one fit of a public file with many canaries, each of which is in the data or not by a fair coin.
 
-Every canary holds items of its own that are added to the domain, so its part of the released sums is its own: columns
-of item counts, and the rows of its items in the gradients of networks. Scores rank the canaries; those at the top are
-guessed to be in the data, those at the bottom not to be. How many guesses can be right is bounded by epsilon (Steinke,
-Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run", theorem 1.1), for any mechanism. The bound is
-loose: 30 to 45 % of the truth at best, less where the budget is shared among many statistics.
+Every canary holds items of its own, which are added to the domain, so it has parts of the released sums for itself: its
+items' counts, and its items' rows in the gradients of networks. The canaries are ranked by score; those at the top are
+guessed to be in the data, those at the bottom not to be. Epsilon bounds how many guesses can be right (Steinke, Nasr
+and Jagielski 2023, "Privacy Auditing with One (1) Training Run", theorem 1.1), for any mechanism. The bound is loose:
+it finds 30 to 45 % of the true epsilon at best, less if the budget is shared among many statistics.
 """
 
 import math
@@ -36,16 +36,16 @@ from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.strategies import fit_generator
 
 CANARIES = 300
-LEAST_CANARIES = 8  # of fewer hardly any guess is made, and of one it would be both guesses at once
-OWN_ITEMS = 4  # items that only one canary holds
+LEAST_CANARIES = 8  # with fewer there are hardly any guesses; a single canary would be guessed both in and out
+OWN_ITEMS = 4  # items of each canary
 CONFIDENCE = 0.95
-LARGEST_EPSILON, EPSILON_WIDTH = 40.0, 1e-4  # of the bound: where it is sought, and how far it is settled
-GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and to be out of it
+LARGEST_EPSILON, EPSILON_WIDTH = 40.0, 1e-4  # range and tolerance of the search for the bound
+GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and share guessed to be out of it
 
 
 @dataclass(frozen=True)
 class OneRunFinding(Claim):
-    """One fit of a public file with many canaries, each in the data with probability one half."""
+    """The audit by one fit of a public file with many canaries."""
 
     canaries: int
     guesses: int
@@ -64,16 +64,16 @@ class OneRunFinding(Claim):
 
 @dataclass(frozen=True)
 class _Canaries:
-    """Records with items of their own at the end of a domain, and which of them are in the data."""
+    """The canaries, whose items are the last ones of the domain, and which of them are in the data."""
 
     records: Records
     first_item: int
     member: NDArray[np.bool_]
 
     def own(self, numbers: Tensor) -> Tensor:
-        """Of numbers (..., items): those of each canary's own items, (..., canaries, items of a canary)."""
-        mine = numbers[..., self.first_item :]
-        return mine.reshape(*mine.shape[:-1], len(self.member), -1)
+        """From numbers (..., items), those of each canary's own items: (..., canaries, items per canary)."""
+        own = numbers[..., self.first_item :]
+        return own.reshape(*own.shape[:-1], len(self.member), -1)
 
 
 def audit_one_run(
@@ -87,21 +87,21 @@ def audit_one_run(
     """Fit public records with canaries among them, once, and bound epsilon from below.
 
     Args:
-        records: public item sets; they are fitted as a release would be, with default settings.
-        epsilon: the claim to audit; large ones are easier to come near to.
-        model: as of a fit.
-        canaries: how many records with items of their own are tried, half of them in the data.
-        progress: as of a fit.
+        records: public item sets; they are fitted as for a release, with default settings.
+        epsilon: the claim to audit; the bound comes closer to a large one.
+        model: the model to fit, as for a release.
+        canaries: number of canaries; about half of them are in the data.
+        progress: as for a fit.
     """
     validation.whole(canaries=canaries, at_least=LEAST_CANARIES)
     start = time.perf_counter()
     randomness = SystemRandomness()
     coins = randomness.words(canaries) % np.uint64(2) == 1
-    made = _with_canaries(records.domain, canaries, coins)
+    made = _make_canaries(records.domain, canaries, coins)
     domain = made.records.domain
-    moved = Records(domain, records.indptr, records.indices.astype(index_dtype(domain.width)))
-    data = concatenate([moved, made.records.take(np.flatnonzero(coins))])
-    with warnings.catch_warnings():  # the data is public; a weak claim is what an audit comes nearest to
+    others = Records(domain, records.indptr, records.indices.astype(index_dtype(domain.width)))
+    data = concatenate([others, made.records.take(np.flatnonzero(coins))])
+    with warnings.catch_warnings():  # about a large epsilon, which does no harm: the data is public
         warnings.simplefilter("ignore", PrivacyWarning)
         plan = make_plan(Config(epsilon, model=model), len(data), domain)
     seed = int(randomness.draws().initial_seed())
@@ -131,7 +131,7 @@ def audit_one_run(
 
 
 def one_run_bound(canaries: int, guesses: int, right: int, delta: float) -> float:
-    """The largest epsilon that so many right guesses contradict, at 95 %; 0 if none.
+    """The largest epsilon that this number of right guesses contradicts with 95 % confidence; 0 if none.
 
     >>> round(one_run_bound(1000, 500, 450, 1e-6), 2)
     1.95
@@ -144,7 +144,7 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float) -> floa
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The probability of so many right guesses, at most, under (epsilon, delta)-differential privacy."""
+    """Upper bound on the probability of at least `right` right guesses under (epsilon, delta)-differential privacy."""
     chance = 1 / (1 + math.exp(-epsilon))
     tail = float(stats.binom.sf(right - 1, guesses, chance))
     sums = np.cumsum(stats.binom.pmf(right - np.arange(1, right + 1), guesses, chance))
@@ -152,15 +152,15 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
     return min(1.0, tail + 2 * canaries * delta * slope)
 
 
-def _with_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> _Canaries:
+def _make_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> _Canaries:
     if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet) or domain.is_open:
         raise UsageError("an audit by one run needs data that is one set of items per record, which are listed.")
     field, first = domain.fields[0], domain.width
     numbered = isinstance(field.items[0], int)
     next_number = max(field.items) + 1 if numbered else 0  # type: ignore[type-var, operator]
-    more = [next_number + i if numbered else f"canary {i}" for i in range(canaries * OWN_ITEMS)]
-    wider = Domain((ItemSet(field.name, (*field.items, *more)),))
-    rows = [[first + OWN_ITEMS * i + j for j in range(OWN_ITEMS)] for i in range(canaries)]
+    added = [next_number + i if numbered else f"canary {i}" for i in range(canaries * OWN_ITEMS)]
+    wider = Domain((ItemSet(field.name, (*field.items, *added)),))
+    rows = np.arange(first, first + canaries * OWN_ITEMS).reshape(canaries, OWN_ITEMS).tolist()
     return _Canaries(Records.from_lists(rows, wider), first, member)
 
 
@@ -171,9 +171,9 @@ def _scores(
     canaries: _Canaries,
     layout: Layout | None,
 ) -> NDArray[np.float64]:
-    """How much each canary's own part of the releases looks like what it would have added.
+    """For each canary, the correlation of its own part of the releases with what it would have added to them.
 
-    Its own are columns of items, or rows of weights that read items.
+    Its own part are its items' columns in sums over items, and its items' rows in gradients of input layers.
     """
     total = torch.zeros(len(canaries.member), dtype=torch.float64)
     width = canaries.records.width
@@ -183,13 +183,14 @@ def _scores(
             read = [block for block in layout.blocks if block.inputs == width]
             parts = [[layout.matrix(v, block)[:, :width].transpose(1, 2) for v in values] for block in read]
         for pair in parts:
-            seen, own = (canaries.own(value).double() for value in pair)
-            total += (seen * own).sum(-1).reshape(-1, len(total)).sum(0) / (call.noise * call.sensitivity) ** 2
+            released, added = (canaries.own(value).double() for value in pair)
+            products = (released * added).sum(-1).reshape(-1, len(total)).sum(0)
+            total += products / (call.noise * call.sensitivity) ** 2
     return total.numpy()
 
 
 def _guess(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> tuple[int, int]:
-    """Guesses on the most and the least suspicious canaries: how many, and how many are right."""
+    """Guess for the canaries with the highest and the lowest scores: number of guesses, and of right ones."""
     each = max(1, int(GUESSED * len(scores)))
     order = np.argsort(scores)
     right = int((~member[order[:each]]).sum() + member[order[-each:]].sum())

@@ -1,17 +1,17 @@
-"""Tiny fits with and without one record, the canary, and the adversary's score of each from its released values alone.
+"""Trials of the audit: tiny fits with and without one record (the canary), and an adversary's score of each fit.
 
-The canary holds items that no other record holds, so part of every released sum is its own. Multipliers are chosen so
-that epsilon is between 3 and 6: where a guess is right often enough to be measured with some hundred fits, and not
-always.
+The canary holds items that no other record holds, so part of every released sum belongs to it alone. Noise multipliers
+are chosen for an epsilon between 3 and 6, where guesses are right often enough to be measured with some hundred fits,
+but not always.
 
-The adversary knows the records, the canary, the code and the plan. It runs the same code on what it knows, the released
-values answering every question, and so learns what the canary would have added to each released sum (v) and what the
-others added. The score is the log-likelihood ratio of the noise: for a release of residual r and variance s²,
+The adversary knows the other records, the canary, the code and the plan. It replays the fit on the records it knows,
+with the released values in place of noisy sums, and so computes what the canary would have added to each release (v)
+and what the others added. Its score is the log-likelihood ratio: for a release with residual r and noise variance s²,
 
     l = (<r, v> - |v|² / 2) / s²
 
-and for releases on one Poisson sample of rate q, log(1 - q + q exp(sum of l)). The others' coins are not known to it,
-so of a sampled release it uses the coordinates that no other record can touch.
+and for releases on one Poisson sample of rate q, log(1 - q + q exp(sum of l)). It does not know which other records
+were sampled, so from sampled releases it uses only the coordinates to which no other record contributes.
 """
 
 import contextlib
@@ -41,44 +41,43 @@ from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import fit_generator
 
 ITEMS = 16
-COMMON = 8  # items that the other records hold; the canary holds all others
+COMMON = 8  # items of the other records; the canary holds the rest
 RECORDS = 24
 DELTA = 1e-5
 DOMAIN = Domain.of_items(ITEMS)
-SOME = Records.from_lists(  # two of the common items each; no two neighbours alike
+OTHERS = Records.from_lists(  # each record holds two common items; no two consecutive records are equal
     [sorted({row % COMMON, (row + 1 + row // COMMON) % COMMON}) for row in range(RECORDS)], DOMAIN
 )
 CANARY = Records.from_lists([list(range(COMMON, ITEMS))], DOMAIN)
-BATCH = 20  # fits that a process makes at a time
+BATCH = 20  # fits per task of a process
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is fitted, and what an audit of it should find at least."""
+    """What is fitted, and the lower bound that an audit of it should reach."""
 
     name: str
-    sentence: str  # what is special about it
+    sentence: str  # description
     records: Records  # the data without the canary
-    plan: Plan  # of every fit; its mechanisms are what the certificate would list
-    # How many copies of the records the adversary averages over, where the records' own draws are secret: the draws of
-    # other records are noise to it, which is why a VAE is audited with few of them.
+    plan: Plan  # of every fit; its mechanisms are those that the certificate would list
+    # Copies of the records over which the adversary averages if a model draws secret numbers for each record. The draws
+    # of other records are noise to the adversary, which is why a VAE is audited with few of them.
     copies: int = 1
-    least_share: float = 0.5  # of the claimed epsilon that a sound audit of enough fits shows
-    # Its fits, as a multiple of those that are asked for. A shows 70 % only with many: with 500 fits three audits
-    # showed 87 %, 61 % and 53 %, with 1,000 one showed 79 %, with 2,000 one 85 %. The others show what they should
-    # with fewer.
+    least_share: float = 0.5  # share of the claimed epsilon that a good audit with enough fits reaches
+    # Multiple of the requested number of fits. A reaches 70 % only with many: with 500 fits three audits reached 87 %,
+    # 61 % and 53 %, with 1,000 fits one reached 79 %, with 2,000 fits one 85 %. The others need fewer.
     effort: float = 1.0
 
 
 def configurations() -> tuple[Configuration, ...]:
-    """The four that are audited."""
+    """The four configurations that are audited."""
     whole = _plan("rbm", clusters=2, steps=8, rate=1.0, gradients=4.0, norms=10.0)
     sampled = _plan("rbm", clusters=2, steps=16, rate=0.25, gradients=1.3, norms=6.0)
     network = _plan("vae", clusters=1, steps=6, rate=1.0, gradients=3.0, norms=10.0)
-    few, nobody = SOME.rows(0, 4), SOME.rows(0, 0)
+    few, nobody = OTHERS.rows(0, 4), OTHERS.rows(0, 0)
     return (
-        Configuration("A", "two RBMs, every record in every step", SOME, whole, least_share=0.7, effort=3.0),
-        Configuration("B", "two RBMs, a quarter of the records in a step", SOME, sampled, effort=0.6),
+        Configuration("A", "two RBMs, every record in every step", OTHERS, whole, least_share=0.7, effort=3.0),
+        Configuration("B", "two RBMs, a quarter of the records in a step", OTHERS, sampled, effort=0.6),
         Configuration("C", "as B, and nobody but the canary", nobody, sampled, effort=0.6),
         Configuration("VAE", "a VAE, every record in every step", few, network, 24, least_share=0.4, effort=0.8),
     )
@@ -99,18 +98,18 @@ def _plan(model: str, *, clusters: int, steps: int, rate: float, gradients: floa
 
 @dataclass(frozen=True)
 class Trials:
-    """Scores of fits without and with the canary, and everything that each of them released, one line per fit."""
+    """Scores of fits without and with the canary, and all numbers that each fit released, one row per fit."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     released: tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class _Done(Exception):
-    """Every released value has been answered for."""
+    """All released values have been replayed."""
 
 
 class ReplayGateway(TraceGateway):
-    """What the adversary runs: its own records, every coin on, answered by what was released; no longer than that."""
+    """The adversary's gateway: its own records, all of them in every sample, with the released values as answers."""
 
     def __init__(self, records: Records, *, tape: Sequence[Tensor], **options: Any) -> None:
         everybody = np.arange(len(records))
@@ -118,7 +117,7 @@ class ReplayGateway(TraceGateway):
         self._answers = len(tape)
 
     def run(self, fit: Callable[[], object]) -> None:
-        """Run a fit up to its last release."""
+        """Run a fit until its last release."""
         with contextlib.suppress(_Done):
             fit()
 
@@ -130,7 +129,7 @@ class ReplayGateway(TraceGateway):
 
 
 def processes(workers: int) -> contextlib.AbstractContextManager[Executor | None]:
-    """Processes that make fits, for as long as the block runs; None where one is enough, which is this one."""
+    """A context with a pool of processes that make fits, or with None if this process is enough."""
     if workers <= 1:
         return contextlib.nullcontext()
     context = get_context("spawn")
@@ -140,21 +139,21 @@ def processes(workers: int) -> contextlib.AbstractContextManager[Executor | None
 def run_trials(
     configuration: Configuration, fits: int, *, pool: Executor | None = None, progress: Progress = silent
 ) -> Trials:
-    """`fits` fits without the canary and as many with it, by the processes of a pool or by this one."""
+    """Make `fits` fits without the canary and as many with it, in the processes of a pool or in this process."""
     batches = [
         (configuration, member, min(BATCH, fits - start))
         for start in range(0, fits, BATCH)
         for member in (False, True)
     ]
-    made = []
+    done = []
     arguments = zip(*batches, strict=True)
     for result in map(_batch, *arguments) if pool is None else pool.map(_batch, *arguments):
-        made.append(result)
-        progress(configuration.name, len(made), len(batches))
-    arms = [[fit for part in made[start::2] for fit in part] for start in (0, 1)]  # batches alternate
+        done.append(result)
+        progress(configuration.name, len(done), len(batches))
+    arms = [[fit for batch in done[start::2] for fit in batch] for start in (0, 1)]  # batches alternate
     scores = [np.array([score for score, _ in arm]) for arm in arms]
-    width = max(len(line) for arm in arms for _, line in arm)
-    released = [np.stack([np.pad(line, (0, width - len(line))) for _, line in arm]) for arm in arms]
+    width = max(len(row) for arm in arms for _, row in arm)
+    released = [np.stack([np.pad(row, (0, width - len(row))) for _, row in arm]) for arm in arms]
     return Trials((scores[0], scores[1]), (released[0], released[1]))
 
 
@@ -163,7 +162,7 @@ def _batch(configuration: Configuration, member: bool, fits: int) -> list[tuple[
 
 
 def one_fit(configuration: Configuration, member: bool) -> tuple[float, NDArray[np.float32]]:
-    """One fit, the adversary's score, and all numbers that left the fit: noisy values and the generator."""
+    """Make one fit: the adversary's score, and all numbers that the fit released (noisy values and the generator)."""
     records = concatenate([configuration.records, CANARY]) if member else configuration.records
     randomness = SystemRandomness()
     public_seed = int(randomness.draws().initial_seed())
@@ -172,8 +171,8 @@ def one_fit(configuration: Configuration, member: bool) -> tuple[float, NDArray[
     canary = _exact(configuration, CANARY, gateway.tape, public_seed, randomness)
     others = _exact(configuration, configuration.records, gateway.tape, public_seed, randomness)
     numbers = [*gateway.tape, *(state[name] for name in sorted(state))]
-    line = np.concatenate([number.detach().cpu().numpy().astype(np.float32).ravel() for number in numbers])
-    return score_of(gateway.calls, gateway.tape, canary, others), line
+    row = np.concatenate([number.detach().cpu().numpy().astype(np.float32).ravel() for number in numbers])
+    return score_of(gateway.calls, gateway.tape, canary, others), row
 
 
 def score_of(
@@ -182,19 +181,19 @@ def score_of(
     """The log-likelihood ratio of "the canary is in the data" against "it is not"."""
     total, steps, rate = 0.0, [0.0], 1.0
     seen: set[str] = set()
-    for call, value, moved, rest in zip(calls, noisy, canary, others, strict=True):
-        residual, moved = value.double() - rest, moved.double()
+    for call, value, added, rest in zip(calls, noisy, canary, others, strict=True):
+        residual, added = value.double() - rest, added.double()
         sampled = call.sample is not None and call.sampling_rate < 1
         if sampled:
             own = rest == 0
-            residual, moved = residual[own], moved[own]
+            residual, added = residual[own], added[own]
         variance = (call.noise * call.sensitivity) ** 2
-        ratio = float((residual * moved).sum() - moved.square().sum() / 2) / variance
+        ratio = float((residual * added).sum() - added.square().sum() / 2) / variance
         if not sampled:
             total += ratio
             continue
         rate = call.sampling_rate
-        if call.name in seen:  # another step begins
+        if call.name in seen:  # the next step begins
             steps.append(0.0)
             seen.clear()
         seen.add(call.name)
@@ -212,7 +211,7 @@ def _fit(gateway: Gateway, configuration: Configuration, public_seed: int) -> di
 def _exact(
     configuration: Configuration, records: Records, tape: Sequence[Tensor], public_seed: int, randomness: Randomness
 ) -> list[Tensor]:
-    """What these records add to every release, given what was released; secret draws of records averaged out."""
+    """What these records add to every release, given the released values, averaged over secret draws of records."""
     if len(records) == 0:
         return [torch.zeros_like(value, dtype=torch.float64) for value in tape]
     copies = concatenate([records] * configuration.copies)
