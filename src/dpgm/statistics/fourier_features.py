@@ -1,15 +1,15 @@
-"""Feature maps of bounded norm: random Fourier features, and the record itself.
+"""Feature maps of bounded norm for kernel k-means: random Fourier features, and the record itself.
 
-A map makes `features` whole multiples of `grid` of a record of `width` positions; no feature vector is longer than
-`norm_bound`, and no feature lies outside `box`, whatever the record. Sums over records are exact
-(docs/privacy-proof.md 2.1 and 8). The random frequencies are public and independent of the rows; so are the kernel's
-width gamma and the number of features.
+A map turns a record of `width` positions into `features` numbers, whole multiples of `grid`. Whatever the record, the
+norm of the vector is at most `norm_bound` and every number lies in `box`. Sums over records are exact
+(docs/privacy-proof.md 2.1 and 8). The random frequencies, the kernel parameter gamma and the number of features are
+public and independent of the rows.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -43,11 +43,11 @@ class FourierFeatures:
     tensor([1., 1., 1.])
 
     Attributes:
-        gamma: width of the kernel.
+        gamma: parameter of the kernel.
         kernel: "rbf" or "laplacian", see `draw`.
         angles: (m, f) int16, the frequencies in parts of a turn; f = d/2 for the paired map, d with `phase`.
         offsets: (f,) int16, the phases b in parts of a turn; zero for the paired map.
-        phase: which of the two maps.
+        phase: whether it is the paper's map.
     """
 
     grid: ClassVar[float] = 1.0 / UNIT
@@ -76,13 +76,13 @@ class FourierFeatures:
         Args:
             width: m, positions of a record.
             features: d, even.
-            gamma: a public number; `default_gamma` gives one that suits the domain.
+            gamma: public parameter of the kernel; see `default_gamma`.
             generator: source of the frequencies.
-            kernel: "rbf" is exp(-gamma |x - y|^2). "laplacian" is exp(-gamma |x - y|), with the Euclidean distance:
-                with that of Manhattan it would be the RBF kernel again, since entries are 0 or 1.
+            kernel: "rbf" is exp(-gamma |x - y|^2). "laplacian" is exp(-gamma |x - y|) with the Euclidean distance; with
+                the Manhattan distance it would be the RBF kernel again, since entries are 0 or 1.
             phase: the paper's map with random phases instead of cosine and sine pairs.
-            blurred: a domain whose images are compared after a blur of one pixel. Neighbouring pixels nearly say the
-                same, and two strokes a pixel apart are alike; a plain distance sees neither.
+            blurred: a domain whose images are compared after a blur of one pixel, so that two strokes a pixel apart
+                are similar, which a plain distance misses.
         """
         whole(at_least=1, width=width)
         whole(at_least=2, features=features)
@@ -111,10 +111,7 @@ class FourierFeatures:
         kernel: Kernel = "rbf",
         phase: bool = False,
     ) -> "FourierFeatures":
-        """As `draw`, suited to a domain: images are blurred, and gamma is `default_gamma` unless it is given.
-
-        `profile` has released or public frequencies for that default.
-        """
+        """As `draw`, for a domain: images are blurred, and gamma is by default `default_gamma(domain, profile)`."""
         width = default_gamma(domain, profile) if gamma is None else gamma
         return cls.draw(
             domain.width, features, width, generator=generator, kernel=kernel, phase=phase, blurred=domain
@@ -122,23 +119,18 @@ class FourierFeatures:
 
     @property
     def width(self) -> int:
-        """m: positions of a record."""
+        """The number m of positions of a record."""
         return len(self.angles)
 
     @property
     def features(self) -> int:
-        """d: numbers a record becomes."""
+        """The number d of features."""
         return int(self.angles.shape[1]) * (1 if self.phase else 2)
 
     @property
     def box(self) -> tuple[float, float]:
-        """Every feature lies in here, whatever the record."""
+        """The range of every feature, whatever the record."""
         return -math.sqrt(2 / self.features), math.sqrt(2 / self.features)
-
-    @property
-    def frequencies(self) -> NDArray[np.float64]:
-        """W, (f, m), in radians and modulo a turn."""
-        return self.angles.T.astype(np.float64) * (2 * math.pi / TURN)
 
     @cached_property
     def _tables(self) -> tuple[NDArray[np.int16], ...]:
@@ -146,22 +138,13 @@ class FourierFeatures:
         return (cosines,) if self.phase else (cosines, sines)
 
     def quantised(self, records: Records, device: str = "cpu") -> Tensor:
-        """(n, d) int16 multiples of `grid`; no row is longer than 1."""
+        """(n, d) int16 multiples of `grid`; the norm of every row is at most 1."""
         units = fourier_features(records, self.angles, self.offsets, self._tables, device)
         return _shorten(units) if self.phase else units
 
     def transform(self, records: Records, device: str = "cpu") -> Tensor:
-        """(n, d) float32 features; no row is longer than 1."""
+        """(n, d) float32 features; the norm of every row is at most 1."""
         return self.quantised(records, device).float() * self.grid
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors of the map: with `architecture`, all there is to it."""
-        return {"angles": torch.from_numpy(self.angles), "offsets": torch.from_numpy(self.offsets)}
-
-    @property
-    def architecture(self) -> dict[str, Any]:
-        """The plain values of the map."""
-        return {"kind": "fourier", "gamma": self.gamma, "kernel": self.kernel, "phase": self.phase}
 
 
 @dataclass(frozen=True)
@@ -175,12 +158,12 @@ class IdentityFeatures:
 
     @property
     def features(self) -> int:
-        """Numbers a record becomes: m."""
+        """The number of features: m."""
         return self.width
 
     @property
     def norm_bound(self) -> float:
-        """A record with every item has this norm."""
+        """The norm of a record that holds every item."""
         return math.sqrt(self.width)
 
     def quantised(self, records: Records, device: str = "cpu") -> Tensor:
@@ -192,10 +175,10 @@ FeatureMap: TypeAlias = FourierFeatures | IdentityFeatures
 
 
 def expected_profile(domain: Domain) -> Tensor:
-    """How often each position is filled, guessed from the public domain alone, (m,) float64.
+    """(m,) share of the records that hold each position, guessed from the public domain alone.
 
-    An eighth of an image's pixels; a third of the square root of an item set's size, at least one item; exactly one
-    value of a categorical or numeric field; all positions of a field alike.
+    An eighth of an image's pixels; a third of the square root of an item set's size, at least one item; one value of a
+    categorical or numeric field; the same for all positions of a field.
     """
     parts = []
     for field in domain.fields:
@@ -211,11 +194,10 @@ def expected_profile(domain: Domain) -> Tensor:
 
 
 def default_gamma(domain: Domain, profile: Tensor | None = None) -> float:
-    """A kernel width that is not read off the rows: one over twice the number of ones expected of a record.
+    """A kernel parameter that does not depend on the rows: 1 / (2 x expected length of a record).
 
-    The squared distance of two records is the number of positions in which they differ, at most the ones of both
-    together. How many ones to expect follows from a released or public `profile` where there is one (frequencies,
-    (m,)), else from `expected_profile`.
+    The squared distance of two records is the number of positions in which they differ, at most their lengths together.
+    The expected length follows from a released or public `profile` (m,) of frequencies, by default `expected_profile`.
 
     >>> round(1 / default_gamma(Domain.of_items(900)), 6)
     20.0
@@ -225,19 +207,19 @@ def default_gamma(domain: Domain, profile: Tensor | None = None) -> float:
 
 
 def _draw_frequencies(width: int, count: int, gamma: float, kernel: Kernel, generator: torch.Generator) -> Tensor:
-    """Frequencies (m, f) in radians from the spectral density of the kernel."""
+    """Frequencies (m, f) in radians, drawn from the spectral density of the kernel."""
     normals = torch.randn(width, count, generator=generator, dtype=torch.float64)
     if kernel == "rbf":
         return normals * math.sqrt(2 * gamma)
-    # multivariate Cauchy: one common denominator a frequency
+    # multivariate Cauchy: one common denominator per frequency
     return normals * (gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs())
 
 
 def _blur_images(frequencies: Tensor, domain: Domain) -> None:
-    """Frequencies (m, f) blurred over every image, in place, which gives the kernel of blurred images.
+    """Blur frequencies (m, f) over every image, in place, which gives the kernel of blurred images.
 
-    In a scale that keeps distances: a blur of one pixel takes away about six tenths of the squared distance between
-    strokes a few pixels wide.
+    They are rescaled to preserve distances: a blur of one pixel removes about six tenths of the squared distance
+    between strokes a few pixels wide.
     """
     for field, start in zip(domain.fields, domain.offsets, strict=True):
         if field.kind == "image":
@@ -255,12 +237,12 @@ def _blurring(size: int) -> Tensor:
 
 
 def _turned(radians: Tensor) -> NDArray[np.int16]:
-    """Radians as int16 parts of a turn; whole turns drop out."""
+    """Radians modulo a turn, in int16 parts of a turn."""
     turned = torch.remainder(torch.round(radians * (TURN / (2 * math.pi))), TURN).to(torch.int64).numpy()
     return turned.astype(np.uint16).view(np.int16)
 
 
 def _shorten(units: Tensor) -> Tensor:
-    """Rows longer than `UNIT` scaled down to it; rounding towards zero keeps the bound."""
+    """Scale rows of a norm above `UNIT` down to it; rounding toward zero preserves the bound."""
     norms = (units.double() ** 2).sum(dim=1, keepdim=True).sqrt()  # whole numbers below 2^53: exact before the root
     return torch.where(norms > UNIT, torch.trunc(units.double() * (UNIT / norms)), units.double()).to(torch.int16)

@@ -1,4 +1,8 @@
-"""Histograms of raw numbers over public grids: what bounds, popular values, bins and shapes are found by."""
+"""Histograms of numeric columns over public grids, by which domain discovery finds bounds, popular values and bins.
+
+A record is in one bin of each histogram, so the sensitivity is the square root of the number of histograms. Times are
+numbers too: columns are counted in ticks, whole multiples of their unit.
+"""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -27,7 +31,7 @@ BOUNDS, HISTOGRAMS = "value bounds", "number histograms"
 
 
 def _ticks(view: View, column: int) -> Floats:
-    """The ticks of one column, NaN where missing."""
+    """The values of one column in ticks, NaN where missing."""
     assert isinstance(view.records, OpenRecords)
     raw = view.records.columns[column]
     assert isinstance(raw, NumberColumn)
@@ -35,48 +39,48 @@ def _ticks(view: View, column: int) -> Floats:
 
 
 def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[Ints, Floats]:
-    """How many of the values present are each of the special ones (rising), and all the others."""
+    """Counts of the special values (in increasing order), and all other values that are present."""
     present = ticks[~np.isnan(ticks)]
     if not specials:
         return np.empty(0, dtype=np.int64), present
     known = np.array(specials)
     at = np.minimum(np.searchsorted(known, present), len(known) - 1)
-    alike = known[at] == present
-    return np.bincount(at[alike], minlength=len(known)).astype(np.int64), present[~alike]
+    special = known[at] == present
+    return np.bincount(at[special], minlength=len(known)).astype(np.int64), present[~special]
 
 
 @dataclass(frozen=True)
 class CountedNumber:
-    """What is counted of the column at a place, over its public grid."""
+    """Which histograms of one column are measured."""
 
     column: int
     grid: Grid
-    specials: tuple[float, ...] = ()  # values (in ticks, rising) that are counted on their own, and in no cell
-    day: int = 0  # ticks of a day, where hours of the day are counted as well
+    specials: tuple[float, ...] = ()  # values (in ticks, increasing) that are counted separately, not in the grid
+    day: int = 0  # ticks per day, if hours of the day are counted as well; else 0
 
     @property
     def levels(self) -> int:
-        """How often a record counts at most: once per level of the grid, and once for its hour."""
+        """Most counts that a record is part of: one per level of the grid, and one for its hour."""
         return len(self.grid.levels) + (self.day > 0)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """How many numbers tell of missing values, special values, hours and cells."""
+        """Numbers of counts for missing values, special values, hours and cells."""
         return 1, len(self.specials), HOURS if self.day else 0, self.grid.size
 
     def counts(self, ticks: Floats) -> Ints:
-        """All numbers of the column, one kind after the other."""
-        alone, others = _by_special(ticks, self.specials)
-        gone = np.array([np.isnan(ticks).sum()], dtype=np.int64)
+        """All counts of the column: missing values, special values, hours, cells."""
+        specials, others = _by_special(ticks, self.specials)
+        missing = np.array([np.isnan(ticks).sum()], dtype=np.int64)
         hours = np.empty(0, dtype=np.int64)
         if self.day:
             hours = np.bincount(hour_slot(others, self.day), minlength=HOURS).astype(np.int64)
-        return np.concatenate([gone, alone, hours, self.grid.counts(self.grid.cell_of(others))])
+        return np.concatenate([missing, specials, hours, self.grid.counts(self.grid.cell_of(others))])
 
 
 @dataclass(frozen=True)
 class NumberCounts:
-    """The released numbers of one column: missing values, special values, hours, and groups level after level."""
+    """The released counts of one column: missing values, special values, hours, and cells level by level."""
 
     missing: float
     specials: Floats
@@ -86,10 +90,10 @@ class NumberCounts:
 
 @dataclass(frozen=True)
 class NumberHistograms:
-    """For every column how many records miss it, hold each special value, or lie in each group of a level of its grid.
+    """For every column, counts of missing values, of special values and of each cell of each level of its grid.
 
-    A moment counts for its hour of the day as well. A record counts once per level of every column, so the sensitivity
-    is the square root of the number of levels.
+    Times also count for their hour of the day. A record counts once per level of every column, so the sensitivity is
+    the square root of the number of levels.
     """
 
     words: ClassVar[Words] = {
@@ -104,7 +108,7 @@ class NumberHistograms:
     name: str = HISTOGRAMS
 
     def query(self) -> Query:
-        """The numbers of one column after the other."""
+        """All counts, column by column."""
         sensitivity = sqrt(sum(counted.levels for counted in self.columns))
         return Query(self._sum, sensitivity, (sum(sum(counted.sizes) for counted in self.columns),), grid=1.0)
 
@@ -113,19 +117,20 @@ class NumberHistograms:
         return torch.from_numpy(np.concatenate(parts))
 
     def split(self, value: Tensor) -> list[NumberCounts]:
-        """The released numbers of every column."""
+        """The released counts, one `NumberCounts` per column."""
         sizes = [size for counted in self.columns for size in counted.sizes]
-        parts = iter(np.split(value.numpy(), np.cumsum(sizes)[:-1]))
-        return [NumberCounts(float(gone[0]), *rest) for gone, *rest in zip(parts, parts, parts, parts, strict=True)]
+        parts = np.split(value.numpy(), np.cumsum(sizes)[:-1])
+        by_column = (parts[first : first + 4] for first in range(0, len(parts), 4))
+        return [NumberCounts(float(missing[0]), *rest) for missing, *rest in by_column]
 
 
 @dataclass(frozen=True)
 class BoundHistograms:
-    """For every column how many records lie between two powers of two, of either sign, or are 0.
+    """For every column, a histogram over ranges between powers of two (of either sign, and 0); dates by calendar year.
 
-    Of dates how many lie in each calendar year. Where steps are asked for, also how many have so many places after the
-    point, or are whole days, hours, minutes or seconds. A record counts once per column and once more where the step is
-    asked for, so the sensitivity is the square root of how often that is.
+    For columns whose step is unknown, also a histogram over the number of decimal places, or of whole days, hours,
+    minutes and seconds. A record counts once per column, twice where the step is measured, so the sensitivity is the
+    square root of that sum.
     """
 
     words: ClassVar[Words] = {
@@ -136,21 +141,21 @@ class BoundHistograms:
         )
     }
 
-    columns: tuple[int, ...]  # their places
-    dates: tuple[int | None, ...]  # of dates the seconds of one tick
-    steps: tuple[bool, ...]  # whether the step of each is asked for
-    specials: tuple[tuple[float, ...], ...]  # of each the values that are no part of its range, and are not counted
+    columns: tuple[int, ...]  # their indices
+    dates: tuple[int | None, ...]  # for date columns, the seconds per tick
+    steps: tuple[bool, ...]  # whether the step of the column is measured
+    specials: tuple[tuple[float, ...], ...]  # special values of each column, which are not counted
     name: str = BOUNDS
 
     def query(self) -> Query:
-        """One row per column: the range and, where any is asked for, the step."""
+        """One row per column: the histogram of ranges and, if any is measured, that of steps."""
         slots = BOUND_SLOTS + (STEP_SLOTS if any(self.steps) else 0)
         return Query(self._sum, sqrt(len(self.columns) + sum(self.steps)), (len(self.columns), slots), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
         counts = np.zeros(self.query().shape, dtype=np.int64)
-        asked = zip(self.columns, self.dates, self.steps, self.specials, strict=True)
-        for row, (column, date, step, specials) in zip(counts, asked, strict=True):
+        settings = zip(self.columns, self.dates, self.steps, self.specials, strict=True)
+        for row, (column, date, step, specials) in zip(counts, settings, strict=True):
             _, present = _by_special(_ticks(view, column), specials)
             slots = bound_slot(present) if date is None else year_slot(present, date)
             row[:BOUND_SLOTS] = np.bincount(slots, minlength=BOUND_SLOTS)
