@@ -353,10 +353,25 @@ def test_a_quotation_mark_in_a_comment_takes_no_rows_along(tmp_path, monkeypatch
         assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}] * 2
         path = write(tmp_path / f"y{block}.csv", "\ufeff" + text.replace("\n", "\r\n"))
         assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}] * 2
-    cell = write(tmp_path / "z.csv", '"a\n# no comment",5\n')
+    cell = write(tmp_path / "z.csv", '"a\n# no comment\n",5\n')
     assert sets(read_records(cell, shape="basket", comment="#", domain=CODES)) == [{"5"}]
     with pytest.raises(UsageError, match="comment"):
         ReadOptions(comment='"')
+
+
+@pytest.mark.parametrize("comment", ['# it"s the end', '# 5",', '# "', '#","', '\ufeff# 5" pipe'])
+@pytest.mark.parametrize("stray", ['a,"5', '"a'])
+def test_a_comment_closes_no_quote_that_a_row_left_open(tmp_path, monkeypatch, comment, stray):
+    """That row took all rows before the comment along: 1,001 rows were one record."""
+    rows = ["a,5"] * 50
+    for block in (7, 1 << 20):
+        monkeypatch.setattr("dpgm.data.read.lines.BLOCK", block)
+        good = write(tmp_path / "good.csv", "\n".join([*rows, comment, *rows]))
+        assert len(read_records(good, shape="basket", comment="#", domain=CODES)) == 100
+        for at in (0, 25, 50):
+            bad = write(tmp_path / "bad.csv", "\n".join([*rows[:at], stray, *rows[at:], comment, *rows]))
+            with pytest.raises(InputError, match="line 52: is a comment with a quotation mark"):
+                read_records(bad, shape="basket", comment="#", domain=CODES)
 
 
 def test_options_by_which_nothing_can_be_read_are_refused_in_a_sentence(tmp_path):

@@ -93,19 +93,24 @@ def _comment_pattern(comment: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?:\A|(?<=[\r\n]))(?:%b)?%b[^\r\n]*" % (BYTE_ORDER_MARK, re.escape(comment.encode())))
 
 
-def _without_quotes_in_comments(data: bytes, pattern: re.Pattern[bytes]) -> bytes:
+def _without_quotes_in_comments(data: bytes, pattern: re.Pattern[bytes], first_line: int, file: str) -> bytes:
     """Replace the quotation marks of comment lines by apostrophes; `data` begins at the start of a row.
 
     Otherwise a single quotation mark in a comment would open a quoted cell, and the rows up to the next quotation mark
-    would be dropped with the comment.
+    would be dropped with the comment. Nor may it close a quote that a row left open: that row would take all rows
+    before the comment along.
     """
     pieces, at, quotes = [], 0, 0
     for match in pattern.finditer(data):
         quotes += data.count(b'"', at, match.start())
         inside_cell = quotes % 2 == 1  # then the line is part of a quoted cell and no comment
-        line = match[0] if inside_cell else match[0].replace(b'"', b"'")
-        quotes += line.count(b'"')
-        pieces += [data[at : match.start()], line]
+        if inside_cell and b'"' in match[0]:
+            line = first_line + len(_LINE_END.findall(data, 0, match.start()))
+            raise InputError(
+                f"{file}: line {line}: is a comment with a quotation mark, and a quote is still open there; close that "
+                "quote, or take the mark out of the comment."
+            )
+        pieces += [data[at : match.start()], match[0] if inside_cell else match[0].replace(b'"', b"'")]
         at = match.end()
     return b"".join([*pieces, data[at:]]) if pieces else data
 
@@ -156,7 +161,7 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
             if raw and data.endswith(b"\r"):  # its newline may come with the next piece
                 data, pending = data[:-1], b"\r"
             if comments is not None:
-                data = _without_quotes_in_comments(data, comments)
+                data = _without_quotes_in_comments(data, comments, first_line, file)
             data = _unify_line_ends(data, quoted)
             ends = _row_ends(np.frombuffer(data, dtype=np.uint8), quoted)
             cut = int(ends[-1]) + 1 if len(ends) else 0
