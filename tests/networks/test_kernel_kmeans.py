@@ -16,11 +16,11 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.kernel_kmeans import (
     CenterUpdate,
+    Clustering,
     count_and_sum,
     default_features,
     initial_centers,
     merge_clusters,
-    nearest,
     private_kmeans,
 )
 from dpgm.privacy.events import Mechanism
@@ -136,7 +136,7 @@ def test_every_record_is_in_exactly_one_cluster(feature_map, clusters):
     records = grouped_records(200)
     centers = start(clusters, feature_map)
     counts, sums = count_and_sum(records, centers, feature_map)
-    chosen = nearest(records, centers, feature_map)
+    chosen = Clustering(centers, counts, feature_map).predict(records)
     assert np.array_equal(counts.numpy(), np.bincount(chosen, minlength=clusters))
     assert torch.equal(sums.sum(dim=0), feature_map.quantised(records).long().sum(dim=0))
     values = feature_map.quantised(records).double() * feature_map.grid
@@ -148,7 +148,8 @@ def test_scores_stay_exact_on_very_wide_records():
     width = 70_000
     wide = Records.from_lists([list(range(width)), [0, 1], []], Domain((ItemSet("items", tuple(range(width))),)))
     centers = torch.stack([torch.ones(width), torch.zeros(width)]).double()
-    assert nearest(wide, centers, IdentityFeatures(width)).tolist() == [0, 1, 1]
+    clustering = Clustering(centers, torch.ones(2), IdentityFeatures(width))
+    assert clustering.predict(wide).tolist() == [0, 1, 1]
 
 
 # -- privacy -----------------------------------------------------------------------------------------------------------

@@ -33,8 +33,11 @@ def length_distribution(chances: Tensor, longest: int) -> Tensor:
 class _LengthDistribution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, chances: Tensor, longest: int) -> Tensor:
-        recursive = HAS_NUMBA and chances.device.type == "cpu" and chances.dtype == torch.float32
-        found = by_recursion(chances, longest) if recursive else by_transform(chances, longest)
+        if HAS_NUMBA and chances.device.type == "cpu" and chances.dtype == torch.float32:
+            found = torch.empty(len(chances), longest + 1)
+            _recursion(chances.detach().contiguous().numpy(), found.numpy())
+        else:
+            found = by_transform(chances, longest)
         ctx.save_for_backward(chances, found)
         return found
 
@@ -47,13 +50,6 @@ class _LengthDistribution(torch.autograd.Function):
         without = (found[:, :-1] * rise).sum(dim=1, keepdim=True)
         within = (found[:, 1:] * rise).sum(dim=1, keepdim=True)
         return without + chances * (within - without), None
-
-
-def by_recursion(chances: Tensor, longest: int) -> Tensor:
-    """The distribution by the compiled recursion."""
-    found = torch.empty(len(chances), longest + 1)
-    _recursion(chances.detach().contiguous().numpy(), found.numpy())
-    return found
 
 
 @compiled

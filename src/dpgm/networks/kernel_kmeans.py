@@ -75,8 +75,12 @@ class Clustering:
     feature_map: FeatureMap
 
     def predict(self, records: Records, device: str = "cpu") -> NDArray[np.int64]:
-        """The cluster of every record: the nearest centre in feature space."""
-        return nearest(records, self.centers, self.feature_map, device)
+        """The cluster of every record: the nearest centre in feature space; ties go to the first."""
+        units, offsets = _integer_centers(self.centers, self.feature_map, device)
+        chunks = feature_chunks(records, self.feature_map, device)
+        parts = [assign(features, units, offsets).cpu() for features in chunks]
+        chosen: NDArray[np.int64] = torch.cat(parts).numpy() if parts else np.empty(0, dtype=np.int64)
+        return chosen
 
 
 def private_kmeans(
@@ -317,7 +321,7 @@ def _cluster_queries(centers: Tensor, feature_map: FeatureMap, device: str) -> t
     )
 
 
-def _whole_centers(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Tensor, Tensor]:
+def _integer_centers(centers: Tensor, feature_map: FeatureMap, device: str) -> tuple[Tensor, Tensor]:
     """Centres (k, d) int16 on a grid on which scores are exact, and half their squared norms (k,) int64.
 
     The nearest centre has the largest score <feature, centre> - half its squared norm, in integer units.
@@ -352,10 +356,10 @@ def cache_features(
     if len(records) * feature_map.features * 2 > memory_limit:
         return None
     cached = torch.empty((len(records), feature_map.features), dtype=torch.int16, device=device)
-    at = 0
+    start = 0
     for chunk in feature_chunks(records, feature_map, device):
-        cached[at : at + len(chunk)] = chunk
-        at += len(chunk)
+        cached[start : start + len(chunk)] = chunk
+        start += len(chunk)
     return cached
 
 
@@ -363,17 +367,9 @@ def count_and_sum(
     records: Records, centers: Tensor, feature_map: FeatureMap, device: str = "cpu", cached: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Number of rows (k,) and sum of quantised features (k, d) of every cluster, int64; each row is in exactly one."""
-    units, offsets = _whole_centers(centers, feature_map, device)
+    units, offsets = _integer_centers(centers, feature_map, device)
     counts = torch.zeros(len(centers), dtype=torch.int64, device=device)
     sums = torch.zeros(centers.shape, dtype=torch.int64, device=device)
     for features in feature_chunks(records, feature_map, device, cached):
         add_by_cluster(features, assign(features, units, offsets), counts, sums)
     return counts.cpu(), sums.cpu()
-
-
-def nearest(records: Records, centers: Tensor, feature_map: FeatureMap, device: str = "cpu") -> NDArray[np.int64]:
-    """The nearest centre of every record; ties go to the first."""
-    units, offsets = _whole_centers(centers, feature_map, device)
-    parts = [assign(features, units, offsets).cpu() for features in feature_chunks(records, feature_map, device)]
-    joined: NDArray[np.int64] = torch.cat(parts).numpy() if parts else np.empty(0, dtype=np.int64)
-    return joined
