@@ -16,7 +16,7 @@ import datetime
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpgm.data.conditions import (
     LABELLED,
@@ -38,6 +38,7 @@ from dpgm.data.conditions import (
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
+_Sum: TypeAlias = tuple[Terms, float]  # terms and a constant
 _MAX_LENGTH = 4000  # characters of one condition
 _MAX_DEPTH = 40  # nested conditions
 _MAX_COMBINATIONS = 10_000
@@ -201,7 +202,7 @@ class _Parser:
         )
 
     def parts(self, most: int) -> list[Condition]:
-        """The conditions before and after each `if`; at most so many."""
+        """The conditions before and after `if`; raises if there are more than `most`."""
         sources: list[list[str]] = [[]]
         text, at = self._text.strip(), 0
         while at < len(text):
@@ -252,18 +253,22 @@ class _Parser:
                 return f"-{self._word(inner)[1]}"
         return self._word(node)[1]
 
-    def _sum(self, node: ast.expr) -> tuple[Terms, float]:
-        """The terms and the constant of a sum such as `net + 2 * tax - 5`."""
+    def _sum(self, node: ast.expr) -> _Sum:
+        """A sum such as `net + 2 * tax - 5`."""
         match node:
-            case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
-                return _added(self._sum(left), self._sum(right), -1.0 if isinstance(op, ast.Sub) else 1.0)
+            case ast.BinOp(left, ast.Add(), right):
+                return _added(self._sum(left), self._sum(right))
+            case ast.BinOp(left, ast.Sub(), right):
+                return _added(self._sum(left), _scaled(self._sum(right), -1.0))
             case ast.BinOp(left, ast.Mult(), right):
                 terms, factor = self._sum(left)
                 if terms:
                     raise self._error()
-                return _added(((), 0.0), self._sum(right), factor)
-            case ast.UnaryOp(ast.USub() | ast.UAdd() as op, inner):
-                return _added(((), 0.0), self._sum(inner), -1.0 if isinstance(op, ast.USub) else 1.0)
+                return _scaled(self._sum(right), factor)
+            case ast.UnaryOp(ast.UAdd(), inner):
+                return self._sum(inner)
+            case ast.UnaryOp(ast.USub(), inner):
+                return _scaled(self._sum(inner), -1.0)
         kind, text = self._word(node)
         if kind in ("number", "date"):
             number = _number(text)
@@ -282,7 +287,7 @@ class _Parser:
             raise self._error()
         return self._fields[terms[0][1]]
 
-    def _comparison(self, left: tuple[Terms, float], operator: Operator, right: ast.expr) -> Condition:
+    def _comparison(self, left: _Sum, operator: Operator, right: ast.expr) -> Condition:
         kind, text = self._word(right) if isinstance(right, ast.Name) else ("", "")
         names_field = kind == "word" and text in self._fields
         if left[0] and all(self._fields[name].kind in LABELLED for _, name in left[0]):
@@ -300,21 +305,23 @@ class _Parser:
             if operator in ("=", "!="):
                 return _negated_if(operator == "!=", one_of(field, [text]))
             return _compared(field, operator, text)
-        terms, constant = _added(left, self._sum(right), -1.0)
+        terms, constant = _added(left, _scaled(self._sum(right), -1.0))
         for _, name in terms:
             if self._fields[name].kind in LABELLED:
                 raise UsageError(f"the field {name!r} holds labels, not numbers; compare it with = or in.")
         if not terms:
             raise self._error()
         if terms[0][0] < 0:
-            (terms, constant), operator = _added(((), 0.0), (terms, constant), -1.0), _MIRRORED[operator]
+            (terms, constant), operator = _scaled((terms, constant), -1.0), _MIRRORED[operator]
         return Linear(terms, constant, operator)
 
 
-def _added(first: tuple[Terms, float], second: tuple[Terms, float], factor: float) -> tuple[Terms, float]:
-    """The first sum plus a multiple of the second."""
-    more = tuple((factor * one, name) for one, name in second[0])
-    return (*first[0], *more), first[1] + factor * second[1]
+def _added(first: _Sum, second: _Sum) -> _Sum:
+    return (*first[0], *second[0]), first[1] + second[1]
+
+
+def _scaled(one: _Sum, factor: float) -> _Sum:
+    return tuple((factor * weight, name) for weight, name in one[0]), factor * one[1]
 
 
 def _negated_if(negated: bool, condition: Condition) -> Condition:

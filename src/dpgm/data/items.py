@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,23 +52,11 @@ def natural_labels(texts: Sequence[str]) -> list[Label]:
     return [int(text) for text in texts] if numeric else list(texts)
 
 
-class Items(Protocol):
-    """Turns labels into codes, one chunk at a time."""
-
-    integers: bool
-
-    def is_listed(self, label: str) -> bool:
-        """Whether a public list has this label."""
-
-    def from_integers(self, values: NDArray[np.int64], place: Place) -> Codes:
-        """Codes of non-negative integers; -1 for those to drop."""
-
-    def from_texts(self, values: pa.Array, place: Place) -> Codes:
-        """Codes of texts (no nulls); -1 for those to drop."""
-
-
 class KnownItems:
-    """A public list of labels; negative numbers are refused unless `negative` is set (values of categories)."""
+    """A public list of labels, by which labels become codes.
+
+    Negative numbers are refused unless `negative` is set, as for values of categories.
+    """
 
     def __init__(self, labels: Sequence[Label], *, negative: bool = False) -> None:
         self.labels = labels
@@ -154,6 +142,9 @@ class OccurringItems(Vocabulary):
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
         return [labels[code] for code in order], position
+
+
+Items: TypeAlias = KnownItems | Vocabulary
 
 
 # -- columns of items ----------------------------------------------------------------------------------------------

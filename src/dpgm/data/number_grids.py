@@ -43,9 +43,7 @@ MOST_PLACES = 6  # decimal places that are distinguished; numbers with more coun
 STEP_SLOTS = MOST_PLACES + 2
 _ROUNDING = 4 * 2.0**-52  # relative rounding error of sums such as 0.1 + 0.2
 HOURS = 24
-CLOCK_DAYS = (
-    7  # ranges of at least so many days are counted by day and hour of the day, shorter ones on a fine grid
-)
+CLOCK_DAYS = 7  # shortest range in days that is counted by day and hour of the day; others have a fine grid
 _FAR_DAYS = 10**6
 
 

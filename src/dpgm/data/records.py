@@ -123,14 +123,11 @@ class Records:
         if not good or int(pointers[-1]) != len(self.indices) or bool((pointers[1:] < pointers[:-1]).any()):
             raise UsageError("the records' `indptr` does not cut `indices` into rows; use `Records.from_flat`.")
         for first, last in _pieces(pointers):
-            low, high = int(pointers[first]), int(pointers[last])
-            piece = self.indices[low:high]
+            low = int(pointers[first])
+            piece = self.indices[low : int(pointers[last])]
             if len(piece) and (int(piece.min()) < 0 or int(piece.max()) >= self.width):
                 raise UsageError(f"positions must lie in [0, {self.width}).")
-            increasing = piece[1:] > piece[:-1]
-            starts = pointers[first + 1 : last] - low
-            increasing[starts[(starts > 0) & (starts < high - low)] - 1] = True  # a new row may start anywhere
-            if not increasing.all():
+            if not _is_sorted(piece, pointers[first:last] - low):
                 raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
 
     def buffers(self) -> Iterator[NDArray[Any]]:
@@ -256,12 +253,9 @@ def sort_rows(
     counts = np.diff(indptr)
     parts = []
     for first, last in _pieces(indptr):
-        low, high = int(indptr[first]), int(indptr[last])
-        piece = positions[low:high]
-        starts_row = np.zeros(high - low, dtype=bool)
-        starts = indptr[first:last] - low
-        starts_row[starts[starts < high - low]] = True
-        if bool(np.all((piece[1:] > piece[:-1]) | starts_row[1:])):  # sorted already
+        low = int(indptr[first])
+        piece = positions[low : int(indptr[last])]
+        if _is_sorted(piece, indptr[first:last] - low):
             parts.append(piece.astype(index_dtype(width)))
             continue
         row = np.repeat(np.arange(last - first, dtype=np.int64), counts[first:last])
@@ -269,6 +263,13 @@ def sort_rows(
         counts[first:last] = np.bincount(row, minlength=last - first)
         parts.append(column.astype(index_dtype(width)))
     return row_pointers(counts), np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
+
+
+def _is_sorted(positions: NDArray[Any], starts: NDArray[np.int64]) -> bool:
+    """Whether positions increase strictly within each of the concatenated rows that begin at `starts`."""
+    increasing = positions[1:] > positions[:-1]
+    increasing[starts[(starts > 0) & (starts < len(positions))] - 1] = True  # a new row may start with any position
+    return bool(increasing.all())
 
 
 def sorted_distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
