@@ -1,7 +1,7 @@
-"""The corpus of bad input: every hostile or odd file that a curator may be given, and what must come of it.
+"""The corpus of bad input: hostile or odd files, and the outcome that reading each must have.
 
-Run as a program it reads all of them in one process under a cap on its memory and prints, for each, the outcome, the
-seconds of processor time and the peak of resident memory; `tests/data/test_hostile_corpus.py` checks these.
+Run as a program, it reads all of them in one process under a memory limit and prints the outcome, processor time and
+peak memory of each; `tests/data/test_hostile_corpus.py` checks these.
 """
 
 import gc
@@ -26,8 +26,8 @@ from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records
 from dpgm.errors import DpgmError
 
-ROOM = 2 << 30  # address space beyond what the imports take
-SECONDS = 60  # of processor time for one case: a hang is what is looked for, not slowness
+MEMORY_LIMIT = 2 << 30  # of address space, in addition to what the imports take
+SECONDS = 60  # of processor time per case, to detect one that hangs
 ITEMS = Domain.of_items([1, 2, 3])
 NAMES = Domain((ItemSet("items", ("a", "b")),))
 TABLE = Domain((Categorical("colour", ("red", "blue")), Numeric("size", 0, 10, 5)))
@@ -38,7 +38,7 @@ Make = Callable[[Path], Any]
 
 @dataclass(frozen=True)
 class Hostile:
-    """A file, how it is read, and what must come of it."""
+    """A file, how it is read, and the outcome that this must have."""
 
     name: str
     file: str
@@ -46,10 +46,10 @@ class Hostile:
     outcome: str
     options: dict[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
-    most_mb: int = 600  # by which the peak of resident memory may exceed what was used before
+    most_mb: int = 600  # of additional resident memory at its peak
 
     def reader(self, folder: Path) -> Callable[[], Any]:
-        """Makes the file; what is returned reads it."""
+        """Make the file; returns the function that reads it."""
         path = folder / self.file
         made = self.make(path)
         if callable(made):
@@ -67,7 +67,7 @@ def text(content: str | bytes) -> Make:
 
 
 def repeated(start: bytes, piece: bytes, times: int) -> Make:
-    """A text that is the same piece many times."""
+    """A text of one piece, repeated."""
 
     def make(path: Path) -> None:
         with path.open("wb") as file:
@@ -79,7 +79,7 @@ def repeated(start: bytes, piece: bytes, times: int) -> Make:
 
 
 def bomb(start: bytes, piece: bytes, gigabytes: int) -> Make:
-    """Gigabytes of equal rows: gzip members joined end to end, of which the first alone is compressed here."""
+    """Gigabytes of equal rows: copies of one gzip member, joined."""
 
     def make(path: Path) -> None:
         times = (32 << 20) // len(piece)
@@ -120,7 +120,7 @@ def cut_parquet(path: Path) -> None:
 
 
 def lying_footer(path: Path) -> Any:
-    """A footer that claims 2^60 rows: its number of rows is a varint of zigzag code."""
+    """A footer that claims 2^60 rows; the number is stored as a zigzag varint."""
     parquet(lambda: {"items": [[1]] * 77})(path)
     data = path.read_bytes()
     size = struct.unpack("<I", data[-8:-4])[0]
@@ -151,7 +151,7 @@ def text_bomb() -> dict[str, Any]:
 
 
 def list_bomb() -> dict[str, Any]:
-    """One list of 60 million equal numbers: some kilobytes that unpack to gigabytes."""
+    """One list of 60 million equal numbers: a few kilobytes that unpack to gigabytes."""
     import numpy as np
     import pyarrow as pa
 
@@ -216,23 +216,24 @@ def formulas(path: Path) -> Any:
     return read
 
 
+def table(name: str, content: str | bytes, outcome: str, *words: str) -> Hostile:
+    """A CSV file of `TABLE`."""
+    return Hostile(name, "x.csv", text(content), outcome, {"domain": TABLE}, words)
+
+
 LONG = {"domain": ITEMS, "person": "p", "item": "i"}
 BASKET = {"shape": "basket", "domain": ITEMS}
 CASES = [
-    Hostile("I1 empty", "x.csv", text(b""), INPUT, {"domain": TABLE}, ("empty",)),
-    Hostile("I2 only a header", "x.csv", text("colour,size\n"), INPUT, {"domain": TABLE}, ("no records",)),
-    Hostile("I3 byte order mark", "x.csv", text(b"\xef\xbb\xbfcolour,size\nred,1\n"), ACCEPTED, {"domain": TABLE}),
-    Hostile(
-        "I4 UTF-16", "x.csv", text("colour,size\nred,1\n".encode("utf-16")), INPUT, {"domain": TABLE}, ("line 1",)
-    ),
-    Hostile("I5 Latin-1", "x.csv", text(b"colour,size\nred,1\nr\xe9d,1\n"), INPUT, {"domain": TABLE}, ("line 3",)),
-    Hostile(
-        "I6 lone surrogate", "x.csv", text(b"colour,size\n\xed\xa0\x80,1\n"), INPUT, {"domain": TABLE}, ("line 2",)
-    ),
+    table("I1 empty", b"", INPUT, "empty"),
+    table("I2 only a header", "colour,size\n", INPUT, "no records"),
+    table("I3 byte order mark", b"\xef\xbb\xbfcolour,size\nred,1\n", ACCEPTED),
+    table("I4 UTF-16", "colour,size\nred,1\n".encode("utf-16"), INPUT, "line 1"),
+    table("I5 Latin-1", b"colour,size\nred,1\nr\xe9d,1\n", INPUT, "line 3"),
+    table("I6 lone surrogate", b"colour,size\n\xed\xa0\x80,1\n", INPUT, "line 2"),
     Hostile(
         "I6 lone surrogate in JSON", "x.jsonl", text('["a"]\n["\\ud800"]\n'), INPUT, {"domain": NAMES}, ("line 2",)
     ),
-    Hostile("I7 NUL", "x.csv", text("colour,size\nred,1\nred\0,1\n"), INPUT, {"domain": TABLE}, ("line 3",)),
+    table("I7 NUL", "colour,size\nred,1\nred\0,1\n", INPUT, "line 3"),
     Hostile(
         "I8 a million columns", "x.csv", text("a," * 1_000_000 + "a\n"), INPUT, {"domain": TABLE}, ("columns",), 350
     ),
@@ -272,10 +273,10 @@ CASES = [
         ("longer",),
         300,
     ),
-    Hostile("I11 ragged", "x.csv", text("colour,size\nred,1\nred\n"), INPUT, {"domain": TABLE}, ("line 3",)),
-    Hostile("I12 returns", "x.csv", text("colour,size\rred,1\rblue,2\r"), ACCEPTED, {"domain": TABLE}),
-    Hostile("I13 mixed ends", "x.csv", text("colour,size\nred,1\r\nblue,2\r"), ACCEPTED, {"domain": TABLE}),
-    Hostile("I14 no final newline", "x.csv", text("colour,size\nred,1"), ACCEPTED, {"domain": TABLE}),
+    table("I11 ragged", "colour,size\nred,1\nred\n", INPUT, "line 3"),
+    table("I12 returns", "colour,size\rred,1\rblue,2\r", ACCEPTED),
+    table("I13 mixed ends", "colour,size\nred,1\r\nblue,2\r", ACCEPTED),
+    table("I14 no final newline", "colour,size\nred,1", ACCEPTED),
     Hostile(
         "I15 duplicate ids",
         "x.csv",
@@ -287,12 +288,12 @@ CASES = [
     Hostile("I16 duplicate columns", "x.csv", text("p,p,i\n1,1,1\n"), INPUT, LONG, ("same name",)),
     Hostile("I17 id column missing", "x.csv", text("q,i\n1,1\n"), INPUT, LONG, ("'p'",)),
     Hostile("I18 negative", "x.dat", text("1\n-2\n"), INPUT, {"domain": ITEMS}, ("line 2",)),
-    Hostile("I19 1e400", "x.csv", text("colour,size\nred,1e400\n"), INPUT, {"domain": TABLE}, ("line 2",)),
-    Hostile("I20 NaN", "x.csv", text("colour,size\nred,NaN\n"), INPUT, {"domain": TABLE}, ("line 2",)),
-    Hostile("I20 inf", "x.csv", text("colour,size\nred,-inf\n"), INPUT, {"domain": TABLE}, ("line 2",)),
-    Hostile("I20 -0", "x.csv", text("colour,size\nred,-0\n"), ACCEPTED, {"domain": TABLE}),
-    Hostile("I20 1_000", "x.csv", text("colour,size\nred,1_000\n"), INPUT, {"domain": TABLE}, ("line 2",)),
-    Hostile("I20 Arabic digits", "x.csv", text("colour,size\nred,\u0663\n"), INPUT, {"domain": TABLE}, ("line 2",)),
+    table("I19 1e400", "colour,size\nred,1e400\n", INPUT, "line 2"),
+    table("I20 NaN", "colour,size\nred,NaN\n", INPUT, "line 2"),
+    table("I20 inf", "colour,size\nred,-inf\n", INPUT, "line 2"),
+    table("I20 -0", "colour,size\nred,-0\n", ACCEPTED),
+    table("I20 1_000", "colour,size\nred,1_000\n", INPUT, "line 2"),
+    table("I20 Arabic digits", "colour,size\nred,\u0663\n", INPUT, "line 2"),
     Hostile("I21 ten million repeats", "x.dat", text("1 " * 10_000_000 + "\n"), ACCEPTED, {"domain": ITEMS}),
     Hostile(
         "I22 all items",
@@ -455,7 +456,7 @@ def hangs(signal_number: int, frame: Any) -> None:
 
 
 def run(read: Callable[[], Any]) -> dict[str, Any]:
-    """What came of one case."""
+    """The outcome of one case, with its processor time and peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
     began = time.process_time()
@@ -467,7 +468,7 @@ def run(read: Callable[[], Any]) -> dict[str, Any]:
         outcome = ACCEPTED
     except DpgmError as error:
         outcome, message = error.kind, str(error)
-    except BaseException as error:  # anything else is a fault of ours, and is told
+    except BaseException as error:  # any other error is a bug, and reported
         outcome, message = f"{type(error).__name__}", str(error)[:200]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -488,10 +489,10 @@ def main() -> None:
     pa.set_io_thread_count(1)
     for case in CASES:
         with tempfile.TemporaryDirectory() as name:
-            read = case.reader(Path(name))  # files are made before the cap
+            read = case.reader(Path(name))  # makes the file, before memory is limited
             gc.collect()
             pa.default_memory_pool().release_unused()
-            resource.setrlimit(resource.RLIMIT_AS, (memory("VmSize") + ROOM, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_AS, (memory("VmSize") + MEMORY_LIMIT, resource.RLIM_INFINITY))
             found = run(read)
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             print(json.dumps({"name": case.name} | found), flush=True)

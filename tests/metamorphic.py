@@ -1,7 +1,7 @@
-"""Reading must be record by record: pairs of files that differ in one row, in every format and shape.
+"""Checks that reading is record by record, on pairs of files that differ in one row, in every format and shape.
 
-A case writes odd rows to a file (or puts them into a frame) and reads them. Two things are asserted of every pair of
-neighbouring files, one with a row added, removed or changed at the beginning, in the middle or at the end:
+A case writes odd rows to a file (or puts them into a frame) and reads them. Two things are asserted for every pair of
+neighbouring files, of which one has a row added, removed or changed at the beginning, in the middle or at the end:
 
 - each file reads as its rows read alone, one file per row: no other record changes, and the number of records changes
   by exactly the rows added or removed;
@@ -24,12 +24,13 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -55,20 +56,8 @@ WORDS = [
 ]
 QUOTED = ['q"q', "a,b", "new\nline", "cr\rcr", "", " ", "\t"]
 KNOWN = (
-    "0",
-    "01",
-    "1",
-    "007",
-    "5",
-    "10000000000",
-    "10000000000000000",
-    "0.5",
-    "a",
-    "é",
-    "true",
-    "a;b",
-    "nan",
-    "=1+1",
+    *("0", "01", "1", "007", "5", "10000000000", "10000000000000000", "0.5"),
+    *("a", "é", "true", "a;b", "nan", "=1+1"),
 )
 NUMBERS = [0, 1, 5, 7, 10**10, 10**16, 0.5, 1e10, 1e16, 5.0, -0.0, 1.5, 2**53, 3.25e-7]
 
@@ -94,7 +83,7 @@ OPEN = Domain(
         ItemSet("extras", discover=True),
     )
 )
-# Of some dates the time since another one is what is modelled; the base stands before or after in the file.
+# Some dates are modelled as the time since another date, whose column may come before or after.
 STAYS = Domain(
     (
         Date("left", "1950-01-01", "2030-01-01", after="came"),
@@ -110,17 +99,17 @@ FOUND = Domain((ItemSet("items", discover=True),))
 
 @dataclass(frozen=True)
 class Case:
-    """How rows of one format and shape are made, written and read."""
+    """How rows of one format and shape are generated, written and read."""
 
     name: str
     row: Callable[[random.Random], Any]
     write: Callable[[Path, list[Any]], Any]
     options: dict[str, Any] = field(default_factory=dict)
     ending: str = ""  # empty: an object in memory
-    companion: Any = None  # a last row of every file: one that has items, where they are taken from the file
+    companion: Any = None  # a last row with an item, for cases in which the list of items comes from the file
 
     def read(self, folder: Path, rows: list[Any]) -> list[frozenset[str]] | str:
-        """The labels of every record, or that the rows were refused."""
+        """The labels of every record, or `REFUSED`."""
         path = folder / f"x{self.ending}"
         try:
             made = self.write(path, rows if self.companion is None else [*rows, self.companion])
@@ -129,12 +118,12 @@ class Case:
             )
         except DpgmError:
             return REFUSED
-        read = raw_values(records) if isinstance(records, OpenRecords) else labels_held(records)
+        read = raw_values(records) if isinstance(records, OpenRecords) else labels_of(records)
         return read if self.companion is None else read[:-1]
 
 
-def labels_held(records: Records) -> list[frozenset[str]]:
-    """The labels of every record of a domain that leaves nothing open."""
+def labels_of(records: Records) -> list[frozenset[str]]:
+    """The labels of every record of a closed domain."""
     names: list[str] = []
     for one, offset in zip(records.domain.fields, records.domain.offsets, strict=True):
         labels = getattr(one, "items", None) or getattr(one, "values", None) or range(one.width)
@@ -146,7 +135,7 @@ def labels_held(records: Records) -> list[frozenset[str]]:
 
 
 def raw_values(records: OpenRecords) -> list[frozenset[str]]:
-    """What every record holds of an open domain, before anything is found: labels, ticks, positions."""
+    """The values of every record of an open domain: labels, ticks, positions."""
     found: list[set[str]] = [set() for _ in range(len(records))]
     for one, column in zip(records.domain.fields, records.columns, strict=True):
         if isinstance(column, NumberColumn):
@@ -226,7 +215,7 @@ def delimited(
 
 
 def long_text(mark: str) -> Callable[..., None]:
-    """Persons' rows, dealt out in turn so that they are scattered over the file."""
+    """One row per person and item, the rows of a person scattered over the file."""
     inner = delimited(mark, ["who", "note", "what"])
 
     def write(path: Path, rows: list[Any]) -> None:
@@ -253,7 +242,7 @@ def json_array(path: Path, rows: list[Any]) -> None:
 
 
 def workbook(domain: Domain) -> Callable[..., None]:
-    """One sheet with a header; cells of mixed types as people type them."""
+    """One sheet with a header and cells of mixed types."""
 
     def write(path: Path, rows: list[Any]) -> None:
         from openpyxl import Workbook
@@ -347,7 +336,7 @@ _serial = iter(range(10**12))
 
 
 def person_of(rng: random.Random) -> str:
-    """A person that no other row has, written oddly."""
+    """A person that no other row has, in some odd spelling."""
     number = next(_serial)
     return rng.choice([f"{number}", f"0{number}", f"p{number}", f"{number}.5", f" {number}", f"-{number + 1}"])
 
@@ -602,25 +591,11 @@ def _matrix_cases() -> Iterator[Case]:
 
 
 def _written_cases() -> Iterator[Case]:
-    """Text as it is found: marks within cells, other encodings, other number marks, rows that go to the disk."""
+    """Text as found in the wild: quotes within cells, other encodings, other decimal marks; also with rows on disk."""
 
     def lines(rng: random.Random) -> str:
-        pool = [
-            "a",
-            "01",
-            "é",
-            'q"q',
-            'q"',
-            '"a"',
-            '"01","5"',
-            ' "a"',
-            'a""',
-            "\ufeffa",
-            "a;b",
-            "a\rb",
-            "5 ",
-            "0x1",
-        ]
+        quoted = ['q"q', 'q"', '"a"', '"01","5"', ' "a"', 'a""']
+        pool = ["a", "01", "é", *quoted, "\ufeffa", "a;b", "a\rb", "5 ", "0x1"]
         return ",".join(rng.choice(pool) for _ in range(rng.randrange(4)))
 
     def table_line(rng: random.Random) -> str:
@@ -668,7 +643,7 @@ def _written_cases() -> Iterator[Case]:
 
 
 def _optional_cases() -> Iterator[Case]:
-    """What options add: comments, counts, persons beside records, grey levels."""
+    """Options: comments, counts, a column of persons, grey levels."""
     basket, table = {"shape": "basket", "domain": TEXT_SET}, {"domain": FLAT, "missing": ["?"]}
 
     def lines(rng: random.Random) -> str:
@@ -716,7 +691,7 @@ def _optional_cases() -> Iterator[Case]:
 
 
 def _open_cases() -> Iterator[Case]:
-    """Domains of which values, bounds or bins are still to be found."""
+    """Open domains: values, bounds or bins are still to be found."""
     names = [one.name for one in OPEN.fields]
 
     def texts(rng: random.Random) -> dict[str, str]:
@@ -750,7 +725,7 @@ def _open_cases() -> Iterator[Case]:
     yield Case("open table jsonl", values, json_lines, {"domain": OPEN}, ".jsonl")
     flat = Domain(OPEN.fields[:-1])
     yield Case("open table xlsx", values, workbook(flat), {"domain": flat, "header": True}, ".xlsx")
-    # Python's own dates and times, so that pandas makes of a column what its rows suggest
+    # Python's dates and times, from which pandas infers the dtype of a column
     berlin = datetime.timezone(datetime.timedelta(hours=1))
     days = [datetime.date(2020, 1, 31), datetime.date(1900, 1, 1), "2020-01-31", None]
     moments = [datetime.datetime(2020, 1, 31, 12, 30, 59), datetime.datetime(1960, 1, 1, 0, 0, 30, 500), None]
@@ -765,7 +740,7 @@ def _open_cases() -> Iterator[Case]:
         }
 
     def alike(rng: random.Random) -> dict[str, Any]:
-        """Mostly of one type per column, so that one row more or less gives the column another dtype."""
+        """Mostly one type per column, so that one row more or less changes the dtype of the column."""
         odd = rng.random() < 0.15
         return objects(rng) | {
             "kind": rng.choice(moments if not odd else ["x", 5, None]),
@@ -832,7 +807,7 @@ def _stay_cases() -> Iterator[Case]:
         return rng.random() < 0.05
 
     def unlike(rng: random.Random) -> dict[str, Any]:
-        """Python's own dates, texts and gaps side by side."""
+        """Python's dates, texts and missing values, mixed."""
         some_days = [datetime.date(2020, 1, 31), datetime.date(1900, 1, 1), "2020-03-01", None]
         some_moments = [datetime.datetime(2020, 1, 31, 12, 30, 59), datetime.datetime(1960, 1, 1, 0, 0, 30, 500)]
         return {
@@ -849,7 +824,7 @@ def _stay_cases() -> Iterator[Case]:
         return unlike(rng) | {"billed": rng.choice(numbers if not odd(rng) else [2020, True, 0.5])}
 
     def moments_alone(rng: random.Random) -> dict[str, Any]:
-        """Mostly moments, so that one row more or less gives a column another dtype."""
+        """Mostly times, so that one row more or less changes the dtype of a column."""
         moment = datetime.datetime(2020, 1, rng.randrange(1, 31), rng.randrange(24), rng.randrange(60))
         made = dict.fromkeys(names, moment) | {"left": moment + datetime.timedelta(days=rng.randrange(-3, 9))}
         made |= {"billed": 20200100 + moment.day}
@@ -895,11 +870,11 @@ def neighbours(rng: random.Random, case: Case, rows: list[Any]) -> Iterator[list
 
 
 class Violation(AssertionError):
-    """A row that was read otherwise beside other rows than alone."""
+    """A row was read differently among other rows than alone."""
 
 
 def check(case: Case, folder: Path, rows: list[Any], alone: list[Any]) -> None:
-    """The file reads as its rows alone, and is refused only where one of them is."""
+    """Check that a file reads as its rows read alone, and is refused if and only if one of them is."""
     found = case.read(folder, rows)
     refused = any(one == REFUSED for one in alone)
     if refused or found == REFUSED:
@@ -941,26 +916,19 @@ def run_case(case: Case, pairs: int, seed: int, folder: Path) -> Counter[str]:
 
 
 @contextmanager
-def small_blocks(size: int | None) -> Iterator[None]:
-    """Files cut into blocks of `size` bytes and chunks of three rows, so that one case crosses many borders."""
-    if size is None:
-        yield
-        return
-    modules = (
+def small_blocks(size: int) -> Iterator[None]:
+    """Read in blocks of `size` bytes and chunks of one to three rows, so that a case crosses many block boundaries."""
+    settings = (
         (dpgm.data.read.lines, "BLOCK", size),
         (dpgm.data.read.parquet, "_BATCH", 3),
         (dpgm.data.read.json_lines, "_ROWS", 1),
         (dpgm.data.read.excel, "_ROWS", 2),
         (dpgm.data.read.frames, "_CHUNK", 3),
     )
-    before = [getattr(module, name) for module, name, _ in modules]
-    for module, name, value in modules:
-        setattr(module, name, value)
-    try:
+    with ExitStack() as stack:
+        for module, name, value in settings:
+            stack.enter_context(mock.patch.object(module, name, value))
         yield
-    finally:
-        for (module, name, _), value in zip(modules, before, strict=True):
-            setattr(module, name, value)
 
 
 def run(
@@ -970,16 +938,15 @@ def run(
     echo: Callable[[str], None] = lambda line: None,
     total: Counter[str] | None = None,
 ) -> Counter[str]:
-    """`pairs` pairs over all cases, half of them with small blocks; `total` is counted up as they are done."""
+    """Check `pairs` pairs over all cases, half of them with small blocks; `total` counts those done so far."""
     chosen = [case for case in cases() if only in case.name]
     each = -(-pairs // (2 * len(chosen)))
     total = Counter() if total is None else total
     with tempfile.TemporaryDirectory() as name:
         for case in chosen:
-            done: Counter[str] = Counter()
-            for size in (None, 16):
-                with small_blocks(size):
-                    done += run_case(case, each, seed + (size or 0), Path(name))
+            done = run_case(case, each, seed, Path(name))
+            with small_blocks(16):
+                done += run_case(case, each, seed + 16, Path(name))
             echo(f"{case.name:32} {done['pairs']:6} pairs, {done['refused']:6} with a row that is refused")
             total.update(done)
     return total

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file: one sentence that names it, exit code 2, nothing written, no value told."""
+"""Faulty files: the message is one sentence that names the file and no value; exit code 2; nothing is written."""
 
 import gzip
 import os
@@ -16,6 +16,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import save_domain
 from dpgm.data.read.readers import read_records, read_source
 from dpgm.errors import DpgmError, InputError, ResourceError, UsageError
+from reading_data import write_file, write_parquet
 
 SECRET = "s3cretvalue"
 ITEMS = Domain((ItemSet("items", (1, 2, 3)),))
@@ -24,21 +25,8 @@ TABLE = Domain((Categorical("colour", ("red", "blue")), Numeric("size", 0, 10, 5
 WHOLES = Domain((Numeric("size", 0, 10, 5, integer=True), Categorical("colour", ("red", "blue"))))
 
 
-def parquet(path, **columns):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table(columns), path)
-    return path
-
-
-def text(path, content, encoding="utf-8"):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
-    return path
-
-
 TEXTS = {
-    # name: (file name, content, options, words the sentence must hold)
+    # name: (file name, content, options, words that the message must contain)
     "empty": ("x.csv", b"", {"domain": TABLE}, ["empty"]),
     "only a header": ("x.csv", "colour,size\n", {"domain": TABLE}, ["no records"]),
     "unknown ending": ("x.doc", "a", {"domain": NAMES}, ["ending", "--format"]),
@@ -183,7 +171,7 @@ TEXTS = {
 @pytest.mark.parametrize("case", TEXTS)
 def test_a_bad_file_is_refused_in_one_sentence_that_names_the_place(case, tmp_path):
     name, content, options, words = TEXTS[case]
-    path = text(tmp_path / name, content)
+    path = write_file(tmp_path / name, content)
     with pytest.raises(DpgmError) as caught:
         read_records(path, **options)
     message = str(caught.value)
@@ -212,9 +200,9 @@ def test_a_missing_file_a_folder_a_pipe_and_a_device_are_refused_at_once(tmp_pat
 def test_bad_parquet_is_refused(tmp_path):
     import pyarrow as pa
 
-    good = parquet(tmp_path / "good.parquet", items=[[1], [2]]).read_bytes()
+    good = write_parquet(tmp_path / "good.parquet", items=[[1], [2]]).read_bytes()
     for cut in (8, len(good) // 2, len(good) - 1):
-        path = text(tmp_path / "cut.parquet", good[:cut])
+        path = write_file(tmp_path / "cut.parquet", good[:cut])
         with pytest.raises(InputError, match="Parquet"):
             read_records(path, domain=ITEMS)
     for column, word in [
@@ -226,28 +214,28 @@ def test_bad_parquet_is_refused(tmp_path):
         (pa.array([[True]]), "nested"),
         (pa.array([["x"]]), "whole number"),
     ]:
-        path = parquet(tmp_path / "bad.parquet", items=column)
+        path = write_parquet(tmp_path / "bad.parquet", items=column)
         with pytest.raises(InputError, match=word):
             read_records(path, domain=ITEMS)
-    path = parquet(tmp_path / "struct.parquet", items=pa.array([{"a": 1}]))
+    path = write_parquet(tmp_path / "struct.parquet", items=pa.array([{"a": 1}]))
     with pytest.raises(InputError, match="nested"):
         read_records(path, domain=ITEMS)
-    path = parquet(tmp_path / "many.parquet", a=[[1]], b=[[2]])
+    path = write_parquet(tmp_path / "many.parquet", a=[[1]], b=[[2]])
     with pytest.raises(UsageError, match=r"shape|--item"):
         read_records(path, domain=ITEMS)
-    path = parquet(tmp_path / "none.parquet", items=pa.array([], type=pa.list_(pa.int64())))
+    path = write_parquet(tmp_path / "none.parquet", items=pa.array([], type=pa.list_(pa.int64())))
     with pytest.raises(InputError, match="no records"):
         read_records(path, domain=ITEMS)
 
 
 def test_damaged_parquet_data_is_refused_and_never_crashes(tmp_path):
-    good = parquet(tmp_path / "good.parquet", items=[[1, 2], [3]] * 200).read_bytes()
+    good = write_parquet(tmp_path / "good.parquet", items=[[1, 2], [3]] * 200).read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(60):
         bad = bytearray(good)
         for at in rng.integers(4, len(good) - 8, 3):
             bad[at] ^= int(rng.integers(1, 256))
-        path = text(tmp_path / "bad.parquet", bytes(bad))
+        path = write_file(tmp_path / "bad.parquet", bytes(bad))
         with suppress(DpgmError):  # anything else, or a crash, fails
             read_records(path, domain=ITEMS)
 
@@ -272,7 +260,7 @@ def test_zip_archives_are_read_only_where_one_member_is_meant(tmp_path):
         read_records(archive("root.zip", {"/a.dat": "1\n"}), domain=ITEMS)
     whole = archive("cut.zip", {"a.dat": "1 2\n" * 1000}).read_bytes()
     with pytest.raises(InputError, match="damaged"):
-        read_records(text(tmp_path / "cut.zip", whole[:-40]), domain=ITEMS)
+        read_records(write_file(tmp_path / "cut.zip", whole[:-40]), domain=ITEMS)
 
 
 def test_endless_lines_are_refused_within_little_memory(tmp_path):
@@ -303,14 +291,14 @@ def test_endless_lines_are_refused_within_little_memory(tmp_path):
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("dpgm.data.read.opening.RATIO_FROM", 1 << 20)
-    path = text(tmp_path / "bomb.dat.gz", gzip.compress(b"1\n" * 4_000_000))
+    path = write_file(tmp_path / "bomb.dat.gz", gzip.compress(b"1\n" * 4_000_000))
     with pytest.raises(InputError, match="times its size"):
         read_records(path, domain=ITEMS)
 
 
 def test_a_parquet_bomb_is_refused_from_its_footer(tmp_path, monkeypatch):
     monkeypatch.setattr("dpgm.data.read.parquet._MAX_UNPACKED", 10)
-    path = parquet(tmp_path / "bomb.parquet", items=[[1, 2]] * 100)
+    path = write_parquet(tmp_path / "bomb.parquet", items=[[1, 2]] * 100)
     with pytest.raises(ResourceError, match="unpack"):
         read_records(path, domain=ITEMS)
 
@@ -332,23 +320,23 @@ def test_a_parquet_bomb_is_refused_from_its_footer(tmp_path, monkeypatch):
     ],
 )
 def test_harmless_oddities_are_accepted(tmp_path, name, content):
-    records = read_records(text(tmp_path / name, content), domain=TABLE)
+    records = read_records(write_file(tmp_path / name, content), domain=TABLE)
     assert records.indices.tolist() == [0, 2, 1, 3]
 
 
 def test_values_outside_the_bounds_are_clamped_and_minus_zero_is_zero(tmp_path):
-    path = text(tmp_path / "x.csv", "colour,size\nred,-5\nred,99\nred,-0\n")
+    path = write_file(tmp_path / "x.csv", "colour,size\nred,-5\nred,99\nred,-0\n")
     assert read_records(path, domain=TABLE).indices.tolist() == [0, 2, 0, 6, 0, 2]
 
 
 def test_a_million_repeats_of_an_item_are_one_item(tmp_path):
-    path = text(tmp_path / "x.dat", "1 " * 1_000_000 + "\n")
+    path = write_file(tmp_path / "x.dat", "1 " * 1_000_000 + "\n")
     assert read_records(path, domain=ITEMS).indices.tolist() == [0]
 
 
 def test_full_empty_equal_and_single_rows_are_read(tmp_path):
     for content, lengths in [("1 2 3\n", [3]), ("\n\n\n", [0, 0, 0]), ("1\n1\n1\n", [1, 1, 1])]:
-        assert read_records(text(tmp_path / "x.dat", content), domain=ITEMS).lengths.tolist() == lengths
+        assert read_records(write_file(tmp_path / "x.dat", content), domain=ITEMS).lengths.tolist() == lengths
 
 
 def test_matrices_with_other_values_need_a_threshold(tmp_path):
@@ -368,7 +356,7 @@ def test_matrices_with_other_values_need_a_threshold(tmp_path):
 
 
 def test_the_unit_is_the_person_where_a_person_column_is_checked(tmp_path):
-    path = text(tmp_path / "x.csv", "p,colour,size\n1,red,1\n2,red,1\n")
+    path = write_file(tmp_path / "x.csv", "p,colour,size\n1,red,1\n2,red,1\n")
     assert read_source(path, domain=TABLE, person="p")[1].unit == "person"
     assert read_source(path, domain=TABLE)[1].unit == "row"
 
@@ -380,7 +368,7 @@ def run_cli(*arguments):
 
 
 def test_the_command_line_says_one_line_exits_2_and_writes_nothing(tmp_path, capsys):
-    path = text(tmp_path / "x.csv", f"colour,size\nred,1\n{SECRET}\n")
+    path = write_file(tmp_path / "x.csv", f"colour,size\nred,1\n{SECRET}\n")
     save_domain(TABLE, tmp_path / "d.yaml")
     before = sorted(os.listdir(tmp_path))
     assert run_cli("inspect", path, "--domain", tmp_path / "d.yaml", "--draft-domain", tmp_path / "o.yaml") == 2
@@ -425,7 +413,7 @@ def test_a_full_disk_leaves_no_file(tmp_path, capsys, monkeypatch):
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
     from dpgm.data.read.opening import locate, open_bytes
 
-    path = text(tmp_path / "x.dat", "1 2\n")
+    path = write_file(tmp_path / "x.dat", "1 2\n")
 
     def read_while_it_grows():
         with open_bytes(locate(path)) as stream:
@@ -443,7 +431,7 @@ def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
     from dpgm.data.read.opening import locate
     from dpgm.data.read.parquet import _check_footer
 
-    source = locate(text(tmp_path / "x.parquet", "x"))
+    source = locate(write_file(tmp_path / "x.parquet", "x"))
     group = SimpleNamespace(total_byte_size=10, num_rows=2**60)
     claimed = SimpleNamespace(num_rows=2**60, num_row_groups=1, row_group=lambda at: group)
     with pytest.raises(InputError, match="impossible number of rows"):
@@ -484,7 +472,7 @@ def test_a_text_of_a_parquet_file_that_is_no_text_is_refused(tmp_path):
         pa.string(), 2, [None, offsets, pa.py_buffer(b"\xff\xfe" + characters.to_pybytes()[2:])]
     )
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), bad)
-    path = parquet(tmp_path / "x.parquet", items=lists)
+    path = write_parquet(tmp_path / "x.parquet", items=lists)
     domain = Domain((ItemSet("items", ("milk", "bread")),))
     with pytest.raises(InputError, match="damaged"):
         read_records(path, domain=domain)
@@ -510,7 +498,7 @@ print(refused)
 
 
 def test_a_footer_that_would_end_the_process_is_refused(tmp_path):
-    """Sizes in the footer that contradict each other raise an exception of C++ that Python cannot catch."""
+    """On contradictory sizes in the footer, Arrow throws a C++ exception that Python cannot catch."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

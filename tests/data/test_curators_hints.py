@@ -1,4 +1,4 @@
-"""What `inspect` makes of files as offices export them, and what it tells their curator."""
+"""`inspect` on files as offices export them: the draft, and the hints for the curator."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ RNG = np.random.default_rng(0)
 
 
 def column(tmp_path, values, name="x", **options):
-    """The draft of a table of this column and another, and what is said of it."""
+    """The drafted field of this column, in a table with another one, and its hint."""
     lines = [f'"{value}",{at % 3}' for at, value in enumerate(values)]
     (tmp_path / "t.csv").write_text(f'"{name}",other\n' + "\n".join(lines) + "\n")
     seen = inspect_file(tmp_path / "t.csv", **options)
@@ -18,7 +18,7 @@ def column(tmp_path, values, name="x", **options):
 
 
 def test_decimal_commas_below_names_without_commas_are_no_title(tmp_path):
-    """It said that the names of the columns are a title above the table."""
+    """The names of the columns were taken for a title above the table."""
     rows = [f"{at};{at % 5},5;{at % 7},25;{at % 3}" for at in range(60)]
     (tmp_path / "t.csv").write_text("Nr;Note;Größe;Klasse\n" + "\n".join(rows) + "\n")
     seen = inspect_file(tmp_path / "t.csv")
@@ -27,7 +27,7 @@ def test_decimal_commas_below_names_without_commas_are_no_title(tmp_path):
 
 
 def test_money_with_signs_and_marks_is_told_all_options_at_once(tmp_path):
-    """Balances such as -$1,234.50 were an identifier, without a word."""
+    """Balances such as -$1,234.50 were taken for identifiers, without a hint."""
     dollars = [f"{'-' if at % 5 == 0 else ''}${at * 37.25:,.2f}" for at in range(1, 90)]
     field, hint = column(tmp_path, dollars)
     assert "--strip-from-numbers '$' --thousands ," in hint
@@ -53,7 +53,7 @@ def test_what_has_to_be_told_is_pointed_out(tmp_path, values, words):
 
 
 def test_numbered_rows_in_any_order_are_identifiers(tmp_path):
-    """Record numbers in no order were drafted as numbers to be modelled."""
+    """Record numbers in random order were drafted as numbers to be modelled."""
     field, _ = column(tmp_path, RNG.permutation(500) + 70_000, name="MRN")
     assert field.kind == "identifier"
     field, _ = column(tmp_path, RNG.permutation(500) + 70_000, name="record")

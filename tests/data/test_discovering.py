@@ -1,4 +1,4 @@
-"""Reading with values still to be found: every shape of file, the schema of Parquet, and what stays private."""
+"""Reading with `discover`: every shape of file, the schema of Parquet files, and what stays private."""
 
 import datetime
 
@@ -41,7 +41,7 @@ def test_baskets_and_the_long_shape_keep_a_private_vocabulary(tmp_path):
 
 
 def test_one_label_does_not_change_the_type_of_the_others(tmp_path):
-    """A basket of numbers with and without one text: what the other records hold is the same."""
+    """A text among baskets of numbers leaves all other records the same."""
     for name, extra in (("a", ""), ("b", "word\n")):
         (tmp_path / f"{name}.csv").write_text("1,2\n02,3\n" + extra)
     with_it, without = (read_records(tmp_path / f"{n}.csv", shape="basket", discover=True) for n in ("b", "a"))
@@ -128,14 +128,14 @@ def test_lists_beside_other_columns_are_one_column_of_a_table_as_inspect_says(tm
     path, _ = visits(tmp_path, age=[7, 8] * 15)
     expected = {"city": "categorical", "bought": "items", "age": "numeric"}
     assert kinds(inspect_file(path).domain) == expected
-    records, source = read_source(path, discover=True)  # only the lists were read, without a word
+    records, source = read_source(path, discover=True)  # formerly only the lists were read, without a warning
     assert (kinds(records.domain), source.shape) == (expected, "wide")
     assert kinds(read_records(path, discover=True, item="bought").domain) == {"bought": "items"}
     parts = tmp_path / "parts"
     parts.mkdir()
     for at in range(2):
         pq.write_table(pq.read_table(path), parts / f"{at}.parquet")
-    assert kinds(read_records(parts, discover=True).domain) == expected  # several files were refused
+    assert kinds(read_records(parts, discover=True).domain) == expected  # formerly refused
 
 
 def test_lists_and_persons_alone_are_baskets(tmp_path):
@@ -175,7 +175,7 @@ NESTED = {
 
 @pytest.mark.parametrize("name", NESTED)
 def test_nested_columns_are_left_out_wherever_they_are_read(tmp_path, name):
-    """Drafts called lists of lists item sets, which no reader took; files that held them were refused by `inspect`."""
+    """Lists of lists were drafted as item sets, which readers refuse, so that `inspect` refused the file."""
     path, table = visits(tmp_path, odd=NESTED[name])
     expected = {"city": "categorical", "bought": "items"}
     seen = inspect_file(path, draft_domain=tmp_path / "d.yaml")
@@ -204,6 +204,6 @@ def test_dates_may_be_items_in_files_and_frames_alike(tmp_path):
 def test_nested_json_is_left_out_of_a_table_and_does_not_hide_its_other_members(tmp_path):
     row = '{"city": "a", "bought": [{"sku": 1}], "who": {"name": "x"}}\n'
     (tmp_path / "v.jsonl").write_text(row * 30)
-    seen = inspect_file(tmp_path / "v.jsonl", draft_domain=tmp_path / "d.yaml")  # it was refused
+    seen = inspect_file(tmp_path / "v.jsonl", draft_domain=tmp_path / "d.yaml")  # formerly refused
     assert kinds(seen.domain) == {"city": "categorical"}
     assert kinds(read_records(tmp_path / "v.jsonl", domain=tmp_path / "d.yaml").domain) == {"city": "categorical"}

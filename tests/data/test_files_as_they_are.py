@@ -1,4 +1,4 @@
-"""Files as people have them: encodings, decimal commas, JSON arrays, Excel, columns of truth values and moments."""
+"""Files as people have them: encodings, decimal commas, JSON arrays, Excel, columns of booleans and times."""
 
 import datetime
 import gzip
@@ -160,7 +160,7 @@ def test_no_warning_repeats_a_cell_of_a_workbook(tmp_path, recwarn):
     path = tmp_path / "x.xlsx"
     workbook(path, [["colour", "size"], ["rouge", 1], [datetime.date(2020, 1, 31), 2]])
     book = openpyxl.load_workbook(path)
-    book.active["A3"] = 98765432101  # a date beyond all calendars, of which the library warns with its number
+    book.active["A3"] = 98765432101  # as a date out of range; openpyxl warns and quotes the number
     book.active["A3"].number_format = "yyyy-mm-dd"
     book.save(path)
     with pytest.raises(InputError, match="row 3"):
@@ -287,7 +287,7 @@ def test_inspect_drafts_arrays_and_workbooks(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".xlsx"])
 def test_number_marks_are_refused_where_numbers_have_their_own(tmp_path, ending):
-    """The number 1.234 was written out and then read as 1234."""
+    """The number 1.234 was converted to text and then read as 1234."""
     path = tmp_path / f"x{ending}"
     if ending == ".xlsx":
         from openpyxl import Workbook

@@ -184,7 +184,7 @@ def test_what_a_notebook_shows_holds_no_row_and_is_escaped():
 
 
 def raw(values, kind, **more):
-    """What an open domain of one field reads of a pandas column of these values."""
+    """A pandas column of these values, read with an open domain of one field."""
     domain = as_domain({"fields": [{"name": "x", "kind": kind, **more}]})
     (column,) = read_frame(pd.DataFrame({"x": values}), domain).records.columns
     if hasattr(column, "ticks"):
@@ -196,7 +196,7 @@ DATES = {"low": "1950-01-01", "high": "2030-01-01"}
 
 
 def test_a_row_of_another_type_changes_no_moment_of_a_pandas_column():
-    """pandas makes a column of objects of it: moments are written, and counted, as before."""
+    """pandas turns the column into objects: times are still read and counted as before."""
     moments = [datetime.datetime(1960, 1, 1, 0, 0, 30, 500), datetime.datetime(2020, 1, 31, 12, 30)]
     for more in ([], ["x"], [5], [None]):
         told = raw([*moments, *more], "categorical", discover=True)

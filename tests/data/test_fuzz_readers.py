@@ -1,4 +1,4 @@
-"""Some hundreds of the 20,000 changed files of `make fuzz`: each is read or refused in a sentence."""
+"""A few hundred of the 20,000 mutated files of `make fuzz`: each is read, or refused with a message."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The corpus of bad input under a cap on memory: outcome, sentence, seconds and peak of memory of each case."""
+"""The corpus of bad input under a memory limit: outcome, message, processor time and peak memory of each case."""
 
 import json
 import os
@@ -9,14 +9,14 @@ import pytest
 
 import hostile
 
-HANG = 600  # seconds for all of them on a busy machine; each has its limit of processor time in `hostile`
+TIMEOUT = 600  # seconds for all cases on a busy machine; `hostile` limits the processor time of each
 
 
 @pytest.fixture(scope="module")
 def results():
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, hostile.__file__], capture_output=True, text=True, timeout=HANG, env=environment
+        [sys.executable, hostile.__file__], capture_output=True, text=True, timeout=TIMEOUT, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]

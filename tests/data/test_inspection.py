@@ -1,4 +1,4 @@
-"""A curator's look at a file, and the draft of a domain."""
+"""`inspect`: what it prints for the curator, and the domain that it drafts."""
 
 import json
 
@@ -77,7 +77,9 @@ def test_every_column_of_an_untouched_table_is_recognised(tmp_path, capsys):
         "tags": "categorical",
     }
     assert found.domain.field("bill").decimals == 2
-    assert found.domain.field("weight").decimals is None  # written with exponents: no number of places
+    assert (
+        found.domain.field("weight").decimals is None
+    )  # written with exponents, so the number of decimals is unknown
     assert found.domain.field("born").pattern == "%d.%m.%Y"
     assert found.domain.field("insured").missing
     reasons = dict(found.left_out)

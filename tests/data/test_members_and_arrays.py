@@ -33,7 +33,7 @@ def test_inspect_says_which_members_it_does_not_read(tmp_path):
 
 
 def test_a_table_of_objects_leaves_out_members_that_cannot_be_modelled(tmp_path):
-    """It failed at the first object within an object."""
+    """Formerly refused at the first nested object."""
     path = objects(tmp_path / "o.jsonl")
     seen = inspect_file(path, shape="wide", draft_domain=tmp_path / "d.yaml")
     assert {name for name, _ in seen.left_out} == {"id", "home", "mixed"}
@@ -42,7 +42,7 @@ def test_a_table_of_objects_leaves_out_members_that_cannot_be_modelled(tmp_path)
 
 
 def test_an_archive_of_one_array_is_read_as_the_array_is(tmp_path):
-    """It was refused as no sparse matrix."""
+    """Formerly refused because it is no sparse matrix."""
     matrix = np.random.default_rng(0).random((40, 6)) < 0.4
     np.savez(tmp_path / "a.npz", whatever=matrix)
     np.save(tmp_path / "a.npy", matrix)
@@ -67,7 +67,7 @@ def test_other_archives_are_refused_in_a_sentence(tmp_path, arrays, words):
 
 
 def test_a_list_beside_texts_to_be_cut_is_refused_and_changes_no_other_row(tmp_path):
-    """One list made the texts of 32,768 rows around it uncut items that nobody knows."""
+    """Because of one list, the texts of up to 32,768 other rows were not split into items."""
     domain = dpgm.Domain.of_items(["a", "b", "c"])
     rows = ['{"p": 1, "i": "a;b"}', '{"p": 2, "i": "a"}']
     options = {"domain": domain, "person": "p", "item": "i", "shape": "long", "item_separator": ";"}
@@ -80,7 +80,7 @@ def test_a_list_beside_texts_to_be_cut_is_refused_and_changes_no_other_row(tmp_p
 
 
 def test_a_float32_is_the_same_number_whatever_stands_beside_it():
-    """0.7 of single precision is 0.69999999; as a text beside texts it was 0.7, in the next bin."""
+    """A float32 0.7 is 0.69999999; among texts it was converted to the text 0.7, which is in the next bin."""
     pandas = pytest.importorskip("pandas")
     domain = dpgm.Domain((Numeric("n", 0, 1, bins=10),))
     rows = [{"n": np.float32(0.7)}]
@@ -91,7 +91,7 @@ def test_a_float32_is_the_same_number_whatever_stands_beside_it():
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "idx"])
 def test_a_row_with_two_values_of_a_column_is_refused(tmp_path, ending):
-    """Bounds on what a record adds rest on one value per column of a table, in array files as in matrices in memory."""
+    """Sensitivities assume one value per table column, in array files as in matrices in memory."""
     path, rows = tmp_path / f"x.{ending}", np.array([[1, 0, 0, 1], [1, 1, 0, 0]], dtype=np.uint8)
     if ending == "npy":
         np.save(path, rows)
@@ -112,7 +112,7 @@ def test_a_number_beyond_64_bits_changes_how_no_other_row_is_read(dtype):
 
     frame = pandas.DataFrame({"n": pandas.Series([1, 2, 10**30], dtype=object).astype(dtype)})
     numbers = read_frame(frame, Domain((Numeric("n", 0, 10, 5),))).records
-    assert numbers.indices.tolist() == [0, 1, 4]  # brought to the end of the range
+    assert numbers.indices.tolist() == [0, 1, 4]  # clipped to the range
     with pytest.raises(InputError, match="row 3, column 'n': the value is not one of those"):
         read_frame(frame, Domain((Categorical("n", ("1", "2")),)))
 
@@ -140,7 +140,7 @@ def idx(path, array):
 
 
 def test_labels_beside_images_that_just_fit_sixteen_bits(tmp_path):
-    """Positions of labels beyond 32,767 were wrapped to negative ones."""
+    """Positions of labels beyond 32,767 overflowed to negative numbers."""
     images = np.zeros((2, 181, 181))
     images[:, 5, 5] = 255
     labels = idx(tmp_path / "labels.idx", np.array([7, 9]))
@@ -149,7 +149,7 @@ def test_labels_beside_images_that_just_fit_sixteen_bits(tmp_path):
 
 
 def test_images_and_labels_stand_where_the_domain_has_them(tmp_path):
-    """A domain with the label first was filled with pixels, and one of other sides with images out of shape."""
+    """Images were read with any domain of equal width: with the label first, or with other heights and widths."""
     images = np.zeros((2, 5, 2))
     images[:, 0, 1] = 255
     path, labels = idx(tmp_path / "images.idx", images), idx(tmp_path / "labels.idx", np.array([7, 9]))

@@ -1,4 +1,4 @@
-"""Codes such as 999 are pointed out to the curator, and only where they lie apart from what else there is."""
+"""Codes such as 999 are reported to the curator, but only if they stand out from the other numbers."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ AGES = np.clip(RNG.normal(45, 18, 1000), 0, 97).round()
     ("numbers", "codes"),
     [
         ([*AGES, *[999.0] * 20], (999.0,)),
-        ([*AGES, *[998.0] * 20], ()),  # not how codes are written
+        ([*AGES, *[998.0] * 20], ()),  # not a usual code
         ([*AGES, *[-1.0] * 20], (-1.0,)),
         ([*AGES, *[-99.0] * 9, *[-88.0] * 9], (-99.0, -88.0)),
         ([*AGES[AGES < 90], *[99.0] * 40], (99.0,)),
-        ([*AGES, 999.0], ()),  # a slip of the pen
+        ([*AGES, 999.0], ()),  # perhaps a typing error
         ([*RNG.normal(12, 8, 1000).round(1), *[999.9] * 12], (999.9,)),
         ([1.0, 2, 3, 4, 5] * 50 + [9.0] * 12, (9.0,)),
         ([*RNG.poisson(3, 1000).astype(float)], ()),

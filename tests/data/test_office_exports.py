@@ -1,4 +1,4 @@
-"""Files as offices and shops export them: titles above the header, signs beside numbers, odd headers, padded codes."""
+"""Files as offices and shops export them: titles above the header, currency signs, odd headers, padded codes."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,10 @@ from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.delimited import distinct_names
 from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError
+from reading_data import write_file
 
 AGES = Domain((Numeric("age", 0, 101, bins=101), Categorical("sex", ("f", "m"))))
 ROWS = [(31, "f"), (45, "m"), (62, "m")]
-
-
-def write(path, text, encoding="utf-8"):
-    path.write_bytes(text.encode(encoding))
-    return path
 
 
 def ages(records):
@@ -36,13 +32,13 @@ TITLES = {
 def test_lines_above_the_header_are_skipped(tmp_path, title):
     end = "\r" if title == "old Mac" else "\n"
     table = "".join(f"{line}{end}" for line in ["age,sex", *(f"{age},{sex}" for age, sex in ROWS)])
-    file = write(tmp_path / "export.csv", TITLES[title] + table)
+    file = write_file(tmp_path / "export.csv", TITLES[title] + table)
     count = 3 if "two" in title else 1
     assert ages(read_records(file, domain=AGES, skip_lines=count)) == ROWS
 
 
 def test_lines_are_left_out_after_the_encoding_is_undone_and_keep_their_numbers(tmp_path):
-    file = write(tmp_path / "export.csv", "Klinik für alle\nage,sex\n31,f\n45,x\n", "utf-16")
+    file = write_file(tmp_path / "export.csv", "Klinik für alle\nage,sex\n31,f\n45,x\n", "utf-16")
     with pytest.raises(InputError, match="line 4"):
         read_records(file, domain=AGES, skip_lines=1, encoding="utf-16")
 
@@ -50,7 +46,7 @@ def test_lines_are_left_out_after_the_encoding_is_undone_and_keep_their_numbers(
 def test_baskets_and_sheets_have_lines_left_out_too(tmp_path):
     from openpyxl import Workbook
 
-    baskets = write(tmp_path / "b.csv", "shop of today\nbread,milk\nmilk\n")
+    baskets = write_file(tmp_path / "b.csv", "shop of today\nbread,milk\nmilk\n")
     assert len(read_records(baskets, shape="basket", assume_public_items=True, skip_lines=1)) == 2
     book = Workbook()
     for row in [("Clinic",), ("age", "sex"), *ROWS]:
@@ -60,7 +56,7 @@ def test_baskets_and_sheets_have_lines_left_out_too(tmp_path):
 
 
 def test_leaving_out_more_lines_than_there_are_is_refused(tmp_path):
-    file = write(tmp_path / "export.csv", "age,sex\n31,f\n")
+    file = write_file(tmp_path / "export.csv", "age,sex\n31,f\n")
     with pytest.raises(InputError, match="ends at line 3"):
         read_records(file, domain=AGES, skip_lines=9)
     np.save(tmp_path / "m.npy", np.eye(3))
@@ -70,7 +66,7 @@ def test_leaving_out_more_lines_than_there_are_is_refused(tmp_path):
 
 def test_inspect_says_how_many_lines_stand_above_a_table(tmp_path):
     table = "".join(f"{number};{number * 3};x\n" for number in range(9))
-    file = write(tmp_path / "export.csv", f"Clinic, a list\n\nprinted today\na;b;c\n{table}")
+    file = write_file(tmp_path / "export.csv", f"Clinic, a list\n\nprinted today\na;b;c\n{table}")
     with pytest.raises(InputError, match="line 4; leave out what is above them with --skip-lines 3"):
         inspect_file(file)
     assert inspect_file(file, skip_lines=3).records == 9
@@ -79,12 +75,12 @@ def test_inspect_says_how_many_lines_stand_above_a_table(tmp_path):
 def test_signs_beside_numbers_are_left_out_and_anything_else_is_refused(tmp_path):
     domain = Domain((Numeric("price", -100, 2000, bins=2100), Categorical("shop", ("a", "€"))))
     cells = ["€ 12", "-€ 3", "€ -3", "7 €", "1.250 €", "8", "EUR 9"]
-    file = write(tmp_path / "p.csv", "price;shop\n" + "".join(f"{cell};€\n" for cell in cells))
+    file = write_file(tmp_path / "p.csv", "price;shop\n" + "".join(f"{cell};€\n" for cell in cells))
     read = read_records(
         file, domain=domain, decimal=",", thousands=".", strip_from_numbers=["€", "EUR"], separator=";"
     )
     assert [row.indices[0] - 100 for row in read.chunks(1)] == [12, -3, -3, 7, 1250, 8, 9]
-    write(file, "price;shop\n€ 12;a\n$ 5;a\n")
+    write_file(file, "price;shop\n€ 12;a\n$ 5;a\n")
     with pytest.raises(InputError, match=r"line 3, column 'price'.*--strip-from-numbers"):
         read_records(file, domain=domain, strip_from_numbers=["€"])
 
@@ -96,7 +92,7 @@ def test_what_is_no_sign_is_refused(signs):
 
 
 def test_inspect_says_which_signs_to_leave_out_and_then_which_marks(tmp_path):
-    file = write(tmp_path / "p.csv", "price,share\n" + '"€ 1,200.50",3%\n"€ 3.00",4.5%\n' * 10)
+    file = write_file(tmp_path / "p.csv", "price,share\n" + '"€ 1,200.50",3%\n"€ 3.00",4.5%\n' * 10)
     hints = dict(inspect_file(file).hints)
     assert "--strip-from-numbers '€'" in hints["price"]
     assert "--strip-from-numbers '%'" in hints["share"]
@@ -105,7 +101,7 @@ def test_inspect_says_which_signs_to_leave_out_and_then_which_marks(tmp_path):
 
 
 def test_columns_of_a_table_without_a_name_or_with_that_of_another_are_numbered(tmp_path):
-    file = write(tmp_path / "s.csv", "age,q,q,\n" + "31,a,b,\n" * 30)
+    file = write_file(tmp_path / "s.csv", "age,q,q,\n" + "31,a,b,\n" * 30)
     drafted = inspect_file(file, header=True)
     assert tuple(one.name for one in drafted.domain.columns) == ("age", "q", "q (2)", "column 4")
     both = Domain((Categorical("q", ("a", "z")), Categorical("q (2)", ("y", "b")), Ignored("column 4")))
@@ -114,14 +110,14 @@ def test_columns_of_a_table_without_a_name_or_with_that_of_another_are_numbered(
 
 
 def test_items_of_one_name_are_refused_as_before(tmp_path):
-    file = write(tmp_path / "w.csv", "a,b,a\n0,1,0\n")
+    file = write_file(tmp_path / "w.csv", "a,b,a\n0,1,0\n")
     with pytest.raises(InputError, match="columns 1 and 3 have the same name"):
         read_records(file, shape="wide", header=True)
 
 
 def test_whole_numbers_with_leading_zeros_are_codes(tmp_path):
     rows = [f"{at * 7 % 100:04d},{('01067', '04103', '10115')[at % 3]},{at % 12},{at}" for at in range(60)]
-    file = write(tmp_path / "c.csv", "card,postcode,month,rooms\n" + "\n".join(rows) + "\n")
+    file = write_file(tmp_path / "c.csv", "card,postcode,month,rooms\n" + "\n".join(rows) + "\n")
     drafted = inspect_file(file)
     kinds = {field.name: field for field in drafted.domain.fields}
     assert isinstance(kinds["postcode"], Categorical)
@@ -133,19 +129,19 @@ def test_whole_numbers_with_leading_zeros_are_codes(tmp_path):
 
 def test_padded_numbers_prompt_a_question_about_persons(tmp_path):
     rows = [f"{at // 4:08d},{at % 3}" for at in range(200)]
-    file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
+    file = write_file(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
     assert "--person 'card'" in dict(inspect_file(file).hints)["card"]
 
 
 def test_a_record_of_a_table_with_several_rows_per_person_is_a_row(tmp_path):
     rows = [f"p{at // 4},{at % 3}" for at in range(200)]
-    file = write(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
+    file = write_file(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
     told = inspect_file(file, person="card", rows_per_person=2).lines()[1]
     assert "a record is a row, of which a person keeps 2 at most" in told
 
 
 def test_names_are_numbered_in_linear_time():
-    """A line of a million commas kept the reader busy for hours."""
+    """A line of a million commas took hours."""
     empty = distinct_names([""] * 300_000)
     assert empty[-1] == "column 300000"
     repeated = distinct_names(["a"] * 300_000)
@@ -155,7 +151,7 @@ def test_names_are_numbered_in_linear_time():
 
 
 def test_titles_above_a_table_with_decimal_commas_are_counted_by_the_mark_of_the_header(tmp_path):
-    """A comma that cuts the amounts, but not the names, put the header one line too low."""
+    """Decimal commas in the amounts below the header were taken for separators: the header was one line too low."""
     rows = "".join(f"0{1 + at % 9}.03.2024;{at},50 €;EUR;{at},75 €\n" for at in range(30))
     (tmp_path / "bank.csv").write_text("Statement of the bank;;;\n;;;\nday;amount;currency;balance\n" + rows)
     with pytest.raises(InputError, match="in line 3; leave out what is above them with --skip-lines 2"):
@@ -163,7 +159,7 @@ def test_titles_above_a_table_with_decimal_commas_are_counted_by_the_mark_of_the
 
 
 def test_numbers_that_need_options_are_no_identifiers(tmp_path):
-    """Amounts that all differ were drafted as identifiers: samples had random keys in their place."""
+    """Amounts that all differ were drafted as identifiers, so that samples had random keys instead."""
     rows = "".join(f"({at}.25);{at},50 €;0:{at % 60:02}:{at % 59:02};K{at:05}x\n" for at in range(1, 60))
     (tmp_path / "odd.csv").write_text("profit;amount;lasted;key\n" + rows)
     seen = inspect_file(tmp_path / "odd.csv", kinds={"key": "categorical"})

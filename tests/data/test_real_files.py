@@ -25,7 +25,7 @@ CASES = {
         {"domain": DOMAINS / "adult.yaml", "header": False, "missing": ["?"]},
         32_561,
         230,
-        0,  # numbers are open: there are no positions yet
+        0,  # numeric fields are open, so there are no positions yet
         0,
         "row",
     ),

@@ -1,4 +1,4 @@
-"""No row changes another, in every format and shape: a few hundred pairs of `make metamorphic`'s 20,000."""
+"""No row changes how another is read, in every format and shape: a few hundred of `make metamorphic`'s 20,000 pairs."""
 
 import random
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_every_format_and_shape_has_a_case():
 
 
 def whole_column(column, where):
-    """The fault of old: doubles written as whole numbers only if all of a chunk are."""
+    """A former bug: floats are converted to whole numbers only if all of a chunk are whole."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -44,7 +44,7 @@ def whole_column(column, where):
 
 
 def numbers_again(text, separator):
-    """The fault of old: an all-digit block of texts read as numbers."""
+    """A former bug: a block of texts that are all digits is read as numbers."""
     import pyarrow as pa
 
     found = plain_cells(text, separator)

@@ -21,7 +21,7 @@ TABULAR = ["x.parquet", "x.csv", "x.csv.gz", "x.tsv", "x.jsonl", "x.jsonl.gz"]
 
 @pytest.fixture(autouse=True, scope="module")
 def no_waiting_for_the_disk():
-    """Hundreds of small files: flushing each one to the disk would take most of the time."""
+    """Flushing hundreds of small files to disk would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

@@ -1,4 +1,4 @@
-"""Rows beyond a stated memory limit: kept in a nameless file, read as if they were in memory."""
+"""Rows beyond a stated memory limit are stored in a nameless file, and read as if they were in memory."""
 
 import errno
 import mmap
@@ -86,7 +86,7 @@ def test_the_file_is_the_owners_alone(tmp_path):
 
 
 def test_the_shares_of_several_processes_are_the_records_of_one(tmp_path):
-    """Row groups of any size, empty ones among them, in several files; also with rows on the disk."""
+    """Row groups of any size, also empty ones, in several files; also with rows on disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Workbooks of several sheets with titles above the table, nested Parquet columns, and moments with a time zone."""
+"""Workbooks of several sheets with titles above the table, nested Parquet columns, and times with a time zone."""
 
 import datetime
 
@@ -16,7 +16,7 @@ openpyxl = pytest.importorskip("openpyxl")
 
 @pytest.fixture
 def book(tmp_path):
-    """Two sheets; on the second a title, a blank row and a table with a column without a name."""
+    """Two sheets; the second has a title, a blank row and a table in which one column has no name."""
     made = openpyxl.Workbook()
     made.active.title = "notes"
     made.active.append(["read me"])
@@ -33,7 +33,7 @@ def book(tmp_path):
 
 
 def test_a_sheet_is_chosen_by_its_name(book):
-    """A second sheet was refused, whatever it held."""
+    """Workbooks with a second sheet were always refused."""
     with pytest.raises(InputError, match=r"2 sheets \(notes, Umsätze 2024\); choose one with --member"):
         inspect_file(book)
     with pytest.raises(InputError, match="no such sheet; it holds notes"):
@@ -43,14 +43,14 @@ def test_a_sheet_is_chosen_by_its_name(book):
     assert [(field.name, field.kind) for field in seen.domain.fields] == [
         ("Filiale", "categorical"),
         ("Umsatz €", "numeric"),
-        ("Datum", "date"),  # midnight beside every day is no clock time
+        ("Datum", "date"),  # midnight on every day is no time of day
     ]
     records = dpgm.read_records(book, domain=seen.domain, member="Umsätze 2024", skip_lines=2)
     assert len(records) == 80
 
 
 def test_a_title_above_a_sheet_is_named_with_the_rows_to_leave_out(book):
-    """It said that row 3 has 5 cells where 1 are expected."""
+    """The message was that row 3 has 5 cells where 1 is expected."""
     with pytest.raises(InputError, match=r"row 1 looks like a title .* in row 3; .* --skip-lines 2"):
         inspect_file(book, member="Umsätze 2024")
 
@@ -64,7 +64,7 @@ def test_nested_columns_are_named_among_those_left_out(tmp_path):
 
 
 def test_moments_with_a_zone_are_compared_by_what_a_clock_shows_there():
-    """Readers take the local time, and the comparison took Greenwich's: 15 % of the times lay at the wrong hour."""
+    """Readers take the local time, but the evaluation took UTC: 15 % of the times were at the wrong hour."""
     clock = np.datetime64("2024-06-01T08:00:00") + np.arange(300) * 60
     zoned = pa.compute.assume_timezone(pa.array(clock), "Europe/Vienna")
     made = dpgm.evaluate(pa.table({"seen": zoned}), pa.table({"seen": pa.array(clock)}))

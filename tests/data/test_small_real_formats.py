@@ -1,4 +1,4 @@
-"""The same formats as the public files, in small files made here: these run everywhere."""
+"""The formats of the public files, in small files made here, so that these tests run everywhere."""
 
 import struct
 import zipfile

@@ -1,4 +1,4 @@
-"""Dates come back written as the domain says that they are, and drafts know how people write them."""
+"""Samples write dates in the pattern of the domain, and drafts recognize the usual patterns."""
 
 import datetime
 import json
@@ -55,7 +55,7 @@ def test_what_is_found_keeps_the_pattern(found):
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, found, ending):
-    """They came back as 1976-04-01, whatever the file had."""
+    """They were always written as 1976-04-01."""
     records = as_records(written(), found)
     file = tmp_path / f"synthetic.{ending}"
     dpgm.write_records(records, file, rng=np.random.default_rng(1))
@@ -94,7 +94,7 @@ def test_files_with_patterns_are_compared(tmp_path, found):
     ],
 )
 def test_drafts_know_how_dates_are_written(tmp_path, pattern):
-    """Years of two digits were taken for those of the first century, and date-times for free text."""
+    """Years of two digits were read as the first century, and date-times as free text."""
     rng = np.random.default_rng(0)
     moments = [
         datetime.datetime(2021, 1, 1) + datetime.timedelta(minutes=int(at)) for at in rng.integers(0, 900_000, 60)
@@ -116,7 +116,7 @@ def test_drafts_know_how_dates_are_written(tmp_path, pattern):
     ],
 )
 def test_moments_as_logs_write_them_come_back_like_that(tmp_path, written, pattern):
-    """2024-03-01T08:00:00Z came back as 2024-03-01 08:00:00."""
+    """2024-03-01T08:00:00Z was written as 2024-03-01 08:00:00."""
     moments = [datetime.datetime(2024, 3, 1) + datetime.timedelta(minutes=917 * at) for at in range(40)]
     (tmp_path / "log.csv").write_text(
         "when,what\n" + "".join(f"{one:{written}},{one.day % 3}\n" for one in moments)
