@@ -9,8 +9,10 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
+from dpgm.networks.planning import refines
 from dpgm.networks.rules import RULES as NETWORK_RULES
 from dpgm.networks.rules import NetworkSettings
+from dpgm.networks.vae import VAE
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
@@ -18,7 +20,7 @@ from dpgm.products.rules import RULES, ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
-from dpgm.synthesis.strategies import VAES, strategy_of
+from dpgm.synthesis.strategies import strategy_of
 
 # A few steps are enough to see that everything is joined up.
 SHORT = replace(
@@ -78,7 +80,7 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
     few |= {"rules": FEW_SAMPLES}
     chosen = NetworkSettings(**(few | settings))  # type: ignore[arg-type]
     mechanisms = [Mechanism("record lengths", 8.0), Mechanism("item counts", 4.0)]
-    if model == "products" or (model == "vae" and VAES.refines(domain, chosen)):
+    if model == "products" or (model == "vae" and refines(VAE, domain, chosen)):
         mechanisms += [Mechanism("pair counts", 4.0)]
         if model == "vae" and not any(block.softmax for block in domain.blocks):
             mechanisms += [Mechanism("scaled item counts", 4.0)]

@@ -1,7 +1,9 @@
-"""The paper: mixtures of VAEs or RBMs, found by private kernel k-means and trained by private SGD.
+"""The paper's method: mixtures of VAEs or RBMs, one per cluster of private kernel k-means, trained by private SGD.
 
-In the order of reading: `fitting` is Algorithm 1, `kernel_kmeans` Algorithm 2, `mechanisms/norm_bound`
-Algorithm 3, `private_sgd` Algorithm 4. `model` says what a network is, `vae` and `rbm` are two; `mixture` is what is
-released. `refinement` is ours. `batch`, `clipped_gradients` (with its twin for CUDA) and `optimizer` make steps quick.
-`strategy` tells plans what a fit costs.
+The algorithms: `fitting` is Algorithm 1, `kernel_kmeans` Algorithm 2, `mechanisms/norm_bound` Algorithm 3,
+`private_sgd` Algorithm 4; `refinement`, which fits networks to released statistics, is not in the paper.
+The networks: `model` is their interface, `vae` and `rbm` implement it; `mixture` is what is released.
+The work of a training step: `batch`, `clipped_gradients` (on the CPU; `clipped_gradients_cuda`), `optimizer`.
+The plan: `rules` (tuned numbers), `presets` (settings), `planning` (budget, estimates); `strategy` is the entry point.
+`kmeans_estimator` is k-means for users, without a plan.
 """

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,28 +10,23 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.errors import PrivacyWarning
-from dpgm.images.measurement import image_spends
 from dpgm.images.strategy import IMAGES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
-from dpgm.networks.estimates import estimated_work
 from dpgm.networks.fitting import NetworkFit
-from dpgm.networks.kernel_kmeans import COUNTS, KMEANS_WORDS, SUMS
+from dpgm.networks.kernel_kmeans import KMEANS_WORDS
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
+from dpgm.networks.planning import network_budget, network_work
 from dpgm.networks.presets import preset_settings
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
-from dpgm.privacy.calibration import Spend, Training
-from dpgm.products.planning import measurement_spends
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS
-from dpgm.statistics.cluster_counts import PROFILES, SIZES, ClusterProfiles, ClusterSizes
-from dpgm.statistics.item_counts import ITEMS
-from dpgm.statistics.record_lengths import LENGTHS
+from dpgm.statistics.cluster_counts import ClusterProfiles, ClusterSizes
 from dpgm.statistics.statistic import in_words
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
 from dpgm.strategy.rules import CostRules, Sizes, Work
@@ -77,38 +72,7 @@ class NetworkStrategy:
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Statistics that networks are refined to get most of the budget; training gets what is left."""
         assert isinstance(settings, NetworkSettings)
-        several, rules = settings.clusters > 1, settings.rules
-        training = Training(settings.sampling_rate, settings.steps)
-        if settings.images is not None:
-            assert facts.domain is not None
-            whole = image_spends(facts.domain, settings.images.rules.embedding)
-            scaled = (replace(spend, share=spend.share * rules.image_statistics) for spend in whole)
-            return Budget(tuple(scaled), training)
-        refined = self.refines(facts.domain, settings)
-        spends: list[Spend] = []
-        if refined:
-            spends += measurement_spends(facts, settings.products, share=rules.refined, enumerate_few=False)
-        elif settings.warm_start or settings.calibrate or several:
-            spends += [Spend(LENGTHS, rules.lengths), Spend(ITEMS, rules.items)]
-        if several:
-            counts = rules.cluster_counts_refined if refined else rules.cluster_counts
-            sums = rules.cluster_sums_refined if refined else rules.cluster_sums
-            spends += [
-                Spend(COUNTS, counts, settings.cluster_steps),
-                Spend(SUMS, sums, settings.cluster_steps),
-                Spend(SIZES, rules.cluster_sizes),
-            ]
-        if several and settings.warm_start and not refined:  # networks to be refined are pre-trained instead
-            spends += [Spend(PROFILES, rules.cluster_profiles)]
-        return Budget(tuple(spends), training)
-
-    def refines(self, domain: Domain | None, settings: NetworkSettings) -> bool:
-        """Whether trained networks are fitted to measured pairs and larger sets, not to item frequencies alone.
-
-        VAEs only, since the moments of an RBM are not known; not of images, which have too many pixels for pairs.
-        """
-        images = domain is not None and any(field.kind == "image" for field in domain.fields)
-        return self.network is VAE and settings.calibrate and not images
+        return network_budget(self.network, facts, settings)
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """The number of networks, and those of their sizes that are settings."""
@@ -118,7 +82,7 @@ class NetworkStrategy:
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
         """Estimated time and memory."""
-        return estimated_work(self.network, plan, sizes, domain, costs)
+        return network_work(self.network, plan, sizes, domain, costs)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -1,21 +1,67 @@
-"""Estimated time and memory of a fit of networks, shown before it starts; `strategy/rules.py` has the unit costs."""
+"""What a plan of networks says before data is opened: budget shares, and estimates of time and memory.
+
+Everything here follows from public numbers: the domain, the number of records, and the settings.
+"""
+
+from dataclasses import replace
 
 from dpgm.data.domain import Domain
+from dpgm.images.measurement import image_spends
 from dpgm.images.strategy import image_seconds
-from dpgm.networks.kernel_kmeans import STARTS, SUMS
+from dpgm.networks.kernel_kmeans import COUNTS, STARTS, SUMS
 from dpgm.networks.model import Model
 from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.networks.vae import VAE
-from dpgm.products.planning import product_seconds
+from dpgm.privacy.calibration import Spend, Training
+from dpgm.products.planning import measurement_spends, product_seconds
+from dpgm.statistics.cluster_counts import PROFILES, SIZES
 from dpgm.statistics.item_counts import ITEMS
-from dpgm.strategy.protocol import FitPlan
+from dpgm.statistics.record_lengths import LENGTHS
+from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 
 
-def estimated_work(
+def network_budget(network: type[Model], facts: PublicFacts, settings: NetworkSettings) -> Budget:
+    """Shares of the releases on all records; private SGD gets what is left."""
+    several, rules = settings.clusters > 1, settings.rules
+    training = Training(settings.sampling_rate, settings.steps)
+    if settings.images is not None:
+        assert facts.domain is not None
+        whole = image_spends(facts.domain, settings.images.rules.embedding)
+        scaled = (replace(spend, share=spend.share * rules.image_statistics) for spend in whole)
+        return Budget(tuple(scaled), training)
+    refined = refines(network, facts.domain, settings)
+    spends: list[Spend] = []
+    if refined:
+        spends += measurement_spends(facts, settings.products, share=rules.refined, enumerate_few=False)
+    elif settings.warm_start or settings.calibrate or several:
+        spends += [Spend(LENGTHS, rules.lengths), Spend(ITEMS, rules.items)]
+    if several:
+        counts = rules.cluster_counts_refined if refined else rules.cluster_counts
+        sums = rules.cluster_sums_refined if refined else rules.cluster_sums
+        spends += [
+            Spend(COUNTS, counts, settings.cluster_steps),
+            Spend(SUMS, sums, settings.cluster_steps),
+            Spend(SIZES, rules.cluster_sizes),
+        ]
+    if several and settings.warm_start and not refined:  # networks to be refined are pre-trained instead
+        spends += [Spend(PROFILES, rules.cluster_profiles)]
+    return Budget(tuple(spends), training)
+
+
+def refines(network: type[Model], domain: Domain | None, settings: NetworkSettings) -> bool:
+    """Whether trained networks are fitted to measured pairs and larger sets, not to item frequencies alone.
+
+    VAEs only, since the moments of an RBM are not known; not of images, which have too many pixels for pairs.
+    """
+    images = domain is not None and any(field.kind == "image" for field in domain.fields)
+    return network is VAE and settings.calibrate and not images
+
+
+def network_work(
     network: type[Model], plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules
 ) -> Work:
-    """Time of all stages; memory of the largest: parameters and batches of training, or cached features of k-means."""
+    """Estimated time of all stages; memory of training (parameters, batch) or of k-means (features), if larger."""
     settings = settings_of(plan)
     seconds = _statistics_seconds(plan, sizes, domain, settings, costs)
     seconds += _training_seconds(network, sizes, settings, costs)
