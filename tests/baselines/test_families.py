@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import dpgm
+from dpgm.baselines.mwem import MWEM
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.strategies import rebuild
@@ -65,3 +66,13 @@ def test_what_a_baseline_cannot_do_is_refused_before_anything_is_planned():
         dpgm.make_plan(dpgm.Config(1.0, model="independent", preset="paper"), 1000, SETS)
     with pytest.raises(UsageError, match="'mwem'"):
         dpgm.make_plan(dpgm.Config(1.0, model="nonsense"), 1000, SETS)
+
+
+def test_tables_of_mwem_that_are_no_numbers_are_refused():
+    tensors = {
+        "sizes": torch.tensor([2, 2]),
+        "items": torch.tensor([0, 1, 2, 3]),
+        "tables": torch.tensor([float("nan"), 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25], dtype=torch.float64),
+    }
+    with pytest.raises(ArtefactError, match="shares that do not sum to 1"):
+        MWEM.load({"kind": "mwem", "cap": 2}, tensors, dpgm.Domain.of_items(4))

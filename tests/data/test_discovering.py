@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.domain import Boolean, Categorical, Domain, Ignored, ItemSet, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import draft_frame, read_frame
@@ -207,3 +207,22 @@ def test_nested_json_is_left_out_of_a_table_and_does_not_hide_its_other_members(
     seen = inspect_file(tmp_path / "v.jsonl", draft_domain=tmp_path / "d.yaml")  # formerly refused
     assert kinds(seen.domain) == {"city": "categorical"}
     assert kinds(read_records(tmp_path / "v.jsonl", domain=tmp_path / "d.yaml").domain) == {"city": "categorical"}
+
+
+def test_a_list_beside_columns_that_cannot_be_modelled_is_an_item_set(tmp_path):
+    """An identifier beside it was read as a 0/1 column, and refused."""
+    path, sets = tmp_path / "x.parquet", [["a", "b"], ["a"], []]
+    beside = {"id": pa.array([10, 11, 12]), "took": pa.array([None] * 3, pa.duration("s"))}
+    for name, column in beside.items():
+        pq.write_table(pa.table({name: column, "items": sets}), path)
+        records = read_records(path, discover=True)
+        assert records.domain == Domain((ItemSet("items", discover=True),))
+        assert held(records) == [["a", "b"], ["a"], []]
+
+
+def test_a_boolean_beside_the_person_may_be_missing(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"who": [1, 2, 3], "smokes": [True, None, False]}), path)
+    assert read_records(path, discover=True, person="who").domain == Domain(
+        (Ignored("who"), Boolean("smokes", missing=True))
+    )

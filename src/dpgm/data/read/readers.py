@@ -124,13 +124,20 @@ def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, S
 
 
 def _with_schema_domain(source: Input, options: ReadOptions) -> ReadOptions:
-    """The options with the domain of a Parquet table's schema; one list column, or boolean columns, are an item set."""
+    """The options with the domain of a Parquet table's schema.
+
+    A list column with nothing beside it that can be modelled is an item set, and so are boolean columns alone.
+    """
     if format_name(source, options) != "parquet" or options.item is not None:
         return options
     columns = parquet_columns(source, options)
-    names = {name for name in columns.names if name != options.person}
-    only_lists = len(names) == 1 and names <= set(columns.lists)
-    if options.stated_shape in ("basket", "long") or only_lists or names <= set(columns.truths):
+    modelled = [
+        entry.name
+        for entry in columns.schema
+        if entry.name != options.person and not isinstance(_field_of(entry.name, entry.type), (Ignored, Identifier))
+    ]
+    only_lists = len(modelled) == 1 and modelled[0] in columns.lists
+    if options.stated_shape in ("basket", "long") or only_lists or set(columns.names) <= set(columns.truths):
         return options
     domain = domain_of_schema(columns.schema, person=options.person)
     return replace(options, domain=domain, shape="wide", discover=False)
