@@ -1,4 +1,4 @@
-"""Discovery of open domains as tests run it: what is found, and that it is found privately."""
+"""Helpers for tests of discovery: run it on an open domain, and check that it is private."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 
 
 def discovered(table: Any, domain: Domain, *, epsilon: float = 1.0, seed: int = 0) -> tuple[Domain, Gateway]:
-    """What is found of a domain, and the gateway through which it was found."""
+    """The closed domain that is discovered, and the gateway used."""
     records = as_records(table, domain)
     plan = make_plan(Config(epsilon), len(records), domain)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=plan.mechanisms)
@@ -23,10 +23,10 @@ def discovered(table: Any, domain: Domain, *, epsilon: float = 1.0, seed: int = 
 
 
 def assert_discovered_privately(domain: Domain, tables: Sequence[Any], extras: Sequence[Any]) -> dict[str, float]:
-    """What is found is a function of noisy values, none of which a record of `extras` moves by more than it may.
+    """Check that the discovered domain depends on noisy values only, and that one more record respects sensitivities.
 
     Returns:
-        The largest move of every release, as a share of its sensitivity.
+        The largest change of every release by a record of `extras`, relative to its sensitivity.
     """
     datasets = [as_records(table, domain) for table in tables]
     plan = make_plan(Config(1.0), len(datasets[0]), domain)

@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all."""
+"""Outputs appear complete or not at all."""
 
 import errno
 import os
@@ -103,7 +103,7 @@ def test_a_full_disk_inside_a_folder_names_the_folder_the_user_gave(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# -- what a killed process left ----------------------------------------------------------------------------------
+# -- leftovers of killed processes ----------------------------------------------------------------------------------
 
 
 def test_the_next_writer_removes_what_a_killed_one_left_and_nothing_else(tmp_path):
@@ -130,7 +130,7 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path):
 
 
 def test_an_old_output_that_was_moved_aside_comes_back(tmp_path):
-    """Killed between the two renames of a forced replacement: the old output is the newest whole one."""
+    """After a kill between the two renames of a forced replacement, the old output is the latest complete one."""
     (tmp_path / "release.old-0123456789ab").mkdir()
     (tmp_path / "release.old-0123456789ab" / "file").write_text("old")
     remove_leftovers(tmp_path / "release")
@@ -141,7 +141,7 @@ def test_an_old_output_that_was_moved_aside_comes_back(tmp_path):
     assert os.listdir(tmp_path) == ["release"]
 
 
-def test_what_exists_is_refused_with_the_option_of_the_command_and_of_python(tmp_path):
+def test_the_message_about_an_existing_output_names_the_options_of_command_line_and_python(tmp_path):
     (tmp_path / "r.dat").write_text("old")
     for check in (check_output, check_target):
         with pytest.raises(UsageError, match=r"exists already.*--force \(force=True\)"):

@@ -1,4 +1,4 @@
-"""Conditions and constraints: read safely, understood as SQL understands them, kept in domain files."""
+"""Conditions and constraints: parsed safely, evaluated with SQL's treatment of missing values, saved in domain files."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_conditions_mean_what_they_say(text, true, false):
 def test_rules_are_broken_only_by_what_is_false():
     rule = parse_constraint("'marital status' = never if age < 50", FIELDS)
     assert truth(rule.condition, values())[1].tolist() == [False, True, False]
-    late = parse_constraint("'marital status' = never if age > 60", FIELDS)  # its third record is missing
+    late = parse_constraint("'marital status' = never if age > 60", FIELDS)  # missing in the third record
     assert truth(late.condition, values())[1].tolist() == [False, False, False]
 
 
@@ -89,15 +89,15 @@ def test_anything_else_is_refused_in_one_sentence(text):
 
 @pytest.mark.parametrize("label", ["01067", "2020-01-31", "1234567", "-2", "1.50"])
 @pytest.mark.parametrize("text", ["code = {}", "code in [{}]", "code = '{}'"])
-def test_labels_are_taken_as_they_are_written(text, label):
-    """A code with leading zeros or a date among labels is no number."""
+def test_labels_that_look_like_numbers_are_labels(text, label):
+    """A label with leading zeros, or one that looks like a date, is not a number."""
     fields = (Categorical("code", (label, "other")),)
     condition = parse_condition(text.format(label), fields)
     assert condition == OneOf("code", (label,))
     check_values(condition, Domain(fields))
 
 
-def test_allowed_rows_may_hold_booleans_and_nothing_as_yaml_reads_them():
+def test_allowed_rows_may_hold_yaml_booleans_and_nulls():
     fields = (Boolean("insured", missing=True), Categorical("plan", ("basic", "none")))
     rule = parse_constraint({"fields": ["insured", "plan"], "allowed": [[True, "basic"], [None, "none"]]}, fields)
     check_values(rule.condition, Domain(fields))
@@ -156,6 +156,6 @@ def test_a_domain_file_with_an_unknown_value_names_it(tmp_path):
         load_domain(tmp_path / "domain.yaml")
 
 
-def test_a_text_that_says_unique_is_told_how_to_write_it():
+def test_the_message_about_a_text_with_unique_says_how_to_write_it():
     with pytest.raises(UsageError, match=r"write `unique: \[a, b\]`, with the names"):
         Domain((Numeric("a", 0, 9, 3), Numeric("b", 0, 9, 3)), constraints=("unique a",))
