@@ -1,4 +1,4 @@
-"""The default for images: noisy class-wise mean embeddings, and a network whose images show them.
+"""The default generator for images: a network fitted to noisy mean features of each class.
 
-In the order of reading: `strategy`, `measurement` (on the public `features` of images), `fitting`, `model`.
+Reading order: `strategy`, `measurement` (with the public `features` of images), `fitting`, `model`.
 """

@@ -1,13 +1,13 @@
-"""From a record to its image, and from an image to a vector of norm one: random Fourier features of smooth transforms.
+"""Maps a record to its image, and an image to a vector of norm 1: random Fourier features of smooth transforms.
 
-A feature set draws its frequencies w from a Gaussian and maps the image x to (cos w.t(x), sin w.t(x)) / sqrt(F): inner
-products approximate the kernel exp(-bandwidth |t(x) - t(y)|²). Two transforms t are known:
+A feature set draws F frequencies w from a Gaussian and maps the image x to (cos w.t(x), sin w.t(x)) / sqrt(F). Inner
+products of such vectors approximate the kernel exp(-bandwidth |t(x) - t(y)|²). There are two kinds of transforms t:
 
-- `dct`    cosine coefficients of the image, high ones damped: distance between blurred images;
-- `gabor`  (two stroke widths) and `gabor-middle` (one): local strength of strokes by direction, on
-           a coarse grid of windows: distance that hardly notices small displacements.
+- `dct`: cosine coefficients of the image, high frequencies damped, so distances are those of blurred images;
+- `gabor` (two stroke widths) and `gabor-middle` (one): local strength of strokes by direction, in windows on a coarse
+  grid, so distances hardly change with small displacements.
 
-Everything here is fixed by public numbers (the shape of the image, a public seed): no map depends on a record.
+All maps follow from public numbers (the shape of the image, a public seed), never from a record.
 """
 
 import math
@@ -28,7 +28,7 @@ ALL = slice(None)
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """Where the image and the label sit in a record; without a label there is one class."""
+    """Positions of the image and of the label in a record; without a label there is one class."""
 
     image: Image
     start: int
@@ -41,7 +41,7 @@ class ImageLayout:
         """The layout of a domain of one image and, at most, its label.
 
         Raises:
-            UsageError: the domain holds anything else.
+            UsageError: the domain has other fields.
         """
         images = [field for field in domain.fields if isinstance(field, Image)]
         if len(images) != 1:
@@ -62,20 +62,18 @@ class ImageLayout:
 
     @property
     def pixels(self) -> int:
-        """Pixels of the image."""
+        """The number of pixels."""
         return self.image.pixels
 
     def classes_of(self, records: Records) -> NDArray[np.int64]:
-        """The class of every record: its first label; -1 (it counts nowhere) for a record without one."""
+        """The class of each record: its first label; -1 (not counted) for a record without a label."""
         if not self.labelled:
             return np.zeros(len(records), dtype=np.int64)
         classes = np.full(len(records), -1, dtype=np.int64)
         positions = records.indices.astype(np.int64) - self.label_start
-        marked = np.flatnonzero((positions >= 0) & (positions < self.classes))[
-            ::-1
-        ]  # the first label is written last
+        labels = np.flatnonzero((positions >= 0) & (positions < self.classes))[::-1]  # the first is written last
         rows = np.repeat(np.arange(len(records)), records.lengths)
-        classes[rows[marked]] = positions[marked]
+        classes[rows[labels]] = positions[labels]
         return classes
 
     def pixels_of(self, records: Records) -> NDArray[np.float32]:
@@ -85,7 +83,7 @@ class ImageLayout:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Random frequencies of one bandwidth; `share` is its part of the squared norm of a record."""
+    """Random frequencies of one transform and bandwidth; `share` is their part of the squared norm of a vector."""
 
     transform: Transform
     bandwidth: float
@@ -95,7 +93,7 @@ class FeatureSet:
 
 @dataclass(frozen=True)
 class EmbeddingDesign:
-    """The public description of an embedding: enough to build the same map anywhere."""
+    """The public description of a feature map, from which the same map can be built anywhere."""
 
     height: int
     columns: int
@@ -111,12 +109,12 @@ class EmbeddingDesign:
 
     @property
     def features(self) -> int:
-        """Length of a record's vector."""
+        """The number of features of a record."""
         return sum(2 * feature_set.frequencies for feature_set in self.sets)
 
 
 class ImageFeatures:
-    """The map of a design on one device: images (n, height * columns) in [0, 1] -> vectors of norm one."""
+    """The feature map of a design on one device: from images (n, height * columns) in [0, 1] to vectors of norm 1."""
 
     def __init__(self, design: EmbeddingDesign, *, device: torch.device | str = "cpu") -> None:
         self.design = design
@@ -134,7 +132,7 @@ class ImageFeatures:
             self._frequencies.append(normals.to(device))
 
     def __call__(self, images: Tensor, part: slice = ALL) -> Tensor:
-        """Vectors (n, features), or the coordinates of a part of the frequencies of every set."""
+        """Vectors (n, features); with `part`, only the features of these frequencies of every set."""
         transformed = {name: transform(images) for name, transform in self._transforms.items()}
         pieces = []
         for feature_set, frequencies in zip(self.design.sets, self._frequencies, strict=True):
@@ -144,14 +142,14 @@ class ImageFeatures:
         return torch.cat(pieces, dim=1)
 
     def columns_of(self, part: slice) -> Tensor:
-        """Where the coordinates of a part sit in the whole vector."""
+        """The indices of the features of a part in the whole vector."""
         halves = [feature_set.frequencies for feature_set in self.design.sets for _ in ("cosines", "sines")]
         return torch.cat([places[part] for places in torch.arange(self.design.features).split_with_sizes(halves)])
 
 
 @dataclass(frozen=True, eq=False)
 class _Transform:
-    """Products of images with one matrix, or the moduli of those with two (cosines and sines)."""
+    """Products of images with one matrix, or the moduli of products with two (cosines and sines)."""
 
     matrices: tuple[Tensor, ...]  # (pixels, width)
     smoothing: float = 0.0
@@ -170,10 +168,10 @@ class _Transform:
 
 
 def _transform(name: Transform, design: EmbeddingDesign, device: torch.device | str) -> _Transform:
-    """Of a set of features, on a device.
+    """The transform of that name, on a device.
 
-    Strokes are waves under Gaussian windows: six directions at 7 x 7 places, for each wavelength. Cosine coefficients
-    are damped, w_f DCT(x) with w_f = 1 / (1 + f² / damping); those of small weights are left out.
+    `dct`: cosine coefficients times 1 / (1 + f² / damping); those of small weights are left out. Else strokes: waves
+    under Gaussian windows, in several directions and places for each wavelength.
     """
     height, columns, rules = design.height, design.columns, design.map
     if name == "dct":
@@ -188,7 +186,7 @@ def _transform(name: Transform, design: EmbeddingDesign, device: torch.device | 
 
 
 def _windowed_waves(height: int, columns: int, wavelength: float, rules: MapRules) -> tuple[Tensor, Tensor]:
-    """Even and odd waves (places * directions, pixels), blind to uniform brightness, of norm about one."""
+    """Even and odd waves (places * directions, pixels) of norm about 1, insensitive to uniform brightness."""
     spread = 0.5 * wavelength
     places = torch.cartesian_prod(_centres(height, rules), _centres(columns, rules))
     y = (torch.arange(height)[None, :] - places[:, :1])[:, :, None]
@@ -219,14 +217,14 @@ def cosine_basis(size: int) -> Tensor:
 
 
 def cosine_images(height: int, columns: int, chosen: Tensor) -> Tensor:
-    """The waves (chosen, pixels) of chosen cosine coefficients, numbered row by row."""
+    """The images (chosen, pixels) of chosen cosine coefficients, numbered in row-major order."""
     vertical = cosine_basis(height)[torch.div(chosen, columns, rounding_mode="floor")]
     horizontal = cosine_basis(columns)[chosen % columns]
     return (vertical[:, :, None] * horizontal[:, None, :]).flatten(1)
 
 
 def squared_frequencies(height: int, columns: int) -> Tensor:
-    """f1² + f2² of every cosine coefficient, in half waves per image side (of equal area when not square)."""
+    """f1² + f2² of every cosine coefficient, in half-waves per image side (of a square of the same area)."""
     side = math.sqrt(height * columns)
     vertical = torch.arange(height, dtype=torch.float32) * (side / height)
     horizontal = torch.arange(columns, dtype=torch.float32) * (side / columns)

@@ -1,8 +1,8 @@
-"""Fit an image generator to noisy class-wise mean embeddings. Post-processing: nothing here sees a record.
+"""Fits an image generator to noisy mean features of each class. Post-processing: nothing here sees a record.
 
-Every step draws images of every class and moves the network down the squared distance between their mean features
-m_c and the measured ones M_c. The part |m_c|² is estimated without bias from pairs of different images. The released
-weights are an average over the last steps; the moments of the hidden layers are measured once for them at the end.
+Every step of Adam draws images of every class and reduces the squared distance between their mean features m_c and the
+measured ones M_c. The part |m_c|² is estimated without bias from pairs of different images. The released parameters are
+an average over the last steps; the moments of the hidden layers are computed for them at the end.
 """
 
 import math
@@ -28,26 +28,26 @@ from dpgm.images.model import (
 from dpgm.images.rules import RULES, ImageFitRules
 from dpgm.kernels.devices import matrix_precision
 
-_STORED = (".mean", ".variance")
+_MOMENTS = (".mean", ".variance")  # of hidden layers: computed at the end, not learned
 
 
 @dataclass(frozen=True)
 class ImageFitSettings:
-    """How the fit runs; all public, none of it touches the guarantee."""
+    """How the fit runs; public numbers that do not affect the guarantee."""
 
     network: ImageArchitecture
     steps: int
-    images: int  # of each class per step
-    parts: int = 1  # a step matches every `parts`-th frequency, in turn
-    half_precision: bool = False  # of convolutions
-    rules: ImageFitRules = RULES.fit  # what networks start from, and the optimiser's numbers
+    images: int  # per class and step
+    parts: int = 1  # a step compares every `parts`-th frequency, in turn
+    half_precision: bool = False  # for convolutions
+    rules: ImageFitRules = RULES.fit  # initial parameters and optimiser
 
     @classmethod
     def of(cls, domain: Domain, device: torch.device | str, rules: ImageFitRules) -> "ImageFitSettings":
-        """By the shape of the images, the number of classes and the device."""
+        """From the shape of the images, the number of classes and the device."""
         layout = ImageLayout.of(domain)
         others = rules.radius, rules.warp_order
-        # images per step: the same work for large images as for 28 x 28, and enough of each class for a mean
+        # images per step: as much work for large images as for 28 x 28, and enough of each class for a mean
         fewer = min(1.0, rules.reference_pixels / layout.pixels) / layout.classes
         if torch.device(device).type == "cuda":
             images = max(rules.least_images_cuda, min(rules.most_images_cuda, int(rules.images_cuda * fewer)))
@@ -67,9 +67,10 @@ def fit_images(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> ImageGenerator:
-    """The generator whose images show the measured mean features.
+    """A generator whose images have nearly the measured mean features.
 
-    Initial weights and latent draws come from `generator` (on the CPU); `progress` is given the share of the work done.
+    Initial parameters and latent draws come from `generator` (on the CPU); `progress` receives the share of the work
+    done.
     """
     fit = _Fit(measured, settings, generator, torch.device(device))
     with matrix_precision("high" if fit.device.type == "cuda" else "highest"):
@@ -94,10 +95,9 @@ class _Fit:
         self.device, self._settings, rules = device, settings, settings.rules
         self._network = ImageNetwork(settings.network, device=device)
         self._features = ImageFeatures(measured.design, device=device)
-        everything = initial_parameters(settings.network, rules, generator=generator)
+        initial = initial_parameters(settings.network, rules, generator=generator)
         self._parameters: Parameters = {
-            name: tensor.to(device).requires_grad_(not name.endswith(_STORED))
-            for name, tensor in everything.items()
+            name: tensor.to(device).requires_grad_(not name.endswith(_MOMENTS)) for name, tensor in initial.items()
         }
         self._learned = [tensor for tensor in self._parameters.values() if tensor.requires_grad]
         self._averaged = [tensor.detach().clone() for tensor in self._learned]
@@ -107,7 +107,7 @@ class _Fit:
         classes = measured.sums.shape[0]
         self._classes = torch.arange(classes, device=device).repeat_interleave(settings.images)
         target = mean_features(measured).to(device)
-        # Some of the frequencies each, and the measured means there.
+        # The frequencies of each part, and their measured means.
         self._parts = [
             (part, target[:, self._features.columns_of(part).to(device)].contiguous())
             for part in (slice(first, None, settings.parts) for first in range(settings.parts))
@@ -121,12 +121,12 @@ class _Fit:
         features = self._features(self._images([]), part)
         # Squared distance of means up to a constant: (b |m|² - mean |phi|²) / (b - 1) is unbiased, |phi| is constant.
         mean = features.reshape(len(target), settings.images, -1).mean(dim=1)
-        own = mean.square().sum() * (settings.images / max(1, settings.images - 1))
-        loss = own - 2 * (mean * target).sum()
+        square = mean.square().sum() * (settings.images / max(1, settings.images - 1))
+        loss = square - 2 * (mean * target).sum()
         self._optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
-        # the average forgets the early steps: its decay grows to the stated one
+        # the decay grows to its final value, so that the average forgets the early steps
         decay = min(rules.average, (number + 1) / (number + 10))
         with torch.no_grad():
             torch._foreach_lerp_(self._averaged, self._learned, 1 - decay)
@@ -136,8 +136,9 @@ class _Fit:
         """The averaged parameters with the moments of their hidden layers."""
         for tensor, average in zip(self._learned, self._averaged, strict=True):
             tensor.copy_(average)
-        for tensor_name in [name for name in self._parameters if name.endswith(_STORED)]:
-            self._parameters[tensor_name].zero_()
+        for name, tensor in self._parameters.items():
+            if name.endswith(_MOMENTS):
+                tensor.zero_()
         batches = self._settings.rules.moment_batches
         for _ in range(batches):
             watched: Watched = []

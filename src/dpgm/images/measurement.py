@@ -1,8 +1,8 @@
-"""All that the fit of an image generator learns from the data: noisy class sizes and class-wise sums of image features.
+"""What an image generator is fitted to: noisy class sizes, and noisy sums of image features over each class.
 
-A record adds one to the size of its class and a vector of norm at most one to the sum of its class, so both releases
-have sensitivity 1 under add/remove (docs/privacy-proof.md 2.1). Contributions are cut to a public grid toward zero,
-which never lengthens a vector, and summed exactly. Everything else follows from public numbers or is post-processing.
+A record adds 1 to the size of its class and a vector of norm at most 1 to the sum of its class, so both releases have
+sensitivity 1 under add/remove (docs/privacy-proof.md 2.1). Contributions are rounded toward zero to a public grid,
+which never increases a norm, and summed exactly. Everything else follows from public numbers or is post-processing.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ from dpgm.statistics.statistic import Words, ask
 
 SIZES, EMBEDDING = "class sizes", "mean embedding"
 GRID = 2.0**-26
-_SHRINK = 1 - 2.0**-18  # rounding of float32 cosines never carries a vector past norm one
+_SHRINK = 1 - 2.0**-18  # so that rounding of float32 cosines never makes a norm larger than 1
 _CHUNK = 512
 
 
 @dataclass(frozen=True)
 class ImageMeasurements:
-    """What was released: noisy class sizes and noisy class sums, with the noise they carry."""
+    """Everything that was released: noisy sizes and noisy feature sums of the classes."""
 
     design: EmbeddingDesign
     sizes: Tensor
-    size_std: float
+    size_std: float  # standard deviation of the noise on a size
     sums: Tensor
 
 
 @dataclass(frozen=True)
 class ClassSizes:
-    """How many records each class has. A record is in one class, so one record moves it by 1."""
+    """Number of records of each class. A record is in one class, so the sensitivity is 1."""
 
     words: ClassVar[Words] = {SIZES: Measures("measure", "images of each label", "1")}
 
@@ -58,7 +58,7 @@ class ClassSizes:
 
 @dataclass(frozen=True)
 class MeanEmbedding:
-    """Class-wise sums of image features: a record's vector has norm at most one and enters the block of one class."""
+    """Sums of image features over each class. A record adds a vector of norm at most 1 to one class."""
 
     words: ClassVar[Words] = {
         EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1")
@@ -74,11 +74,8 @@ class MeanEmbedding:
         return Query(self._sum, 1.0, (self.layout.classes, self.design.features), grid=GRID)
 
     def _sum(self, view: View) -> Tensor:
-        features, shape = (
-            ImageFeatures(self.design, device=self.device),
-            (self.layout.classes, self.design.features),
-        )
-        sums = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        features = ImageFeatures(self.design, device=self.device)
+        sums = torch.zeros(self.layout.classes, self.design.features, dtype=torch.float64, device=self.device)
         for rows in view.rows.chunks(_CHUNK):
             sums += _chunk_sums(rows, self.layout, features, self.device)
         return sums.to(torch.int64).cpu()
@@ -86,26 +83,26 @@ class MeanEmbedding:
 
 @torch.no_grad()
 def _chunk_sums(rows: Records, layout: ImageLayout, features: ImageFeatures, device: torch.device | str) -> Tensor:
-    """Sums of one chunk in whole grid units; float64 holds them exactly (they stay far below 2^53)."""
-    # Chunks are padded to one size: the features of a record must not depend on how many others share its product.
+    """Sums of one chunk in whole grid steps, exact in float64 (far below 2^53)."""
+    # Chunks are padded to one size: the features of a record must not depend on how many others share the product.
     images = torch.zeros(_CHUNK, layout.pixels)
     images[: len(rows)] = torch.from_numpy(layout.pixels_of(rows))
     selected = torch.zeros(layout.classes, _CHUNK, dtype=torch.float64)
     classes = torch.from_numpy(layout.classes_of(rows))
     counted = torch.nonzero(classes >= 0).flatten()
     selected[classes[counted], counted] = 1
-    units = (features(images.to(device)) * (_SHRINK / GRID)).trunc_()
-    return selected.to(device) @ units.double()
+    steps = (features(images.to(device)) * (_SHRINK / GRID)).trunc_()
+    return selected.to(device) @ steps.double()
 
 
 def image_spends(domain: Domain, rules: EmbeddingRules) -> tuple[Spend, ...]:
-    """Shares of the budget of the two releases; the same at every epsilon and size."""
-    ImageLayout.of(domain)
+    """Budget shares of the two releases, the same for every epsilon and number of records."""
+    ImageLayout.of(domain)  # refuses domains without an image
     return (Spend(SIZES, rules.sizes), Spend(EMBEDDING, 1 - rules.sizes))
 
 
 def embedding_design(domain: Domain, settings: ImageSettings) -> EmbeddingDesign:
-    """The public feature map of a domain: three bandwidths, of blurred images and of local strokes."""
+    """The public feature map of a domain: several bandwidths, for blurred images and for local strokes."""
     rules = settings.rules.embedding
     layout = ImageLayout.of(domain)
     height, columns = layout.image.height, layout.image.columns
@@ -129,9 +126,9 @@ def measure_images(
     *,
     device: torch.device | str = "cpu",
 ) -> ImageMeasurements:
-    """Both releases, through the gateway.
+    """Release class sizes and mean features.
 
-    Privacy: two Gaussian releases of sensitivity 1 on all records, of multipliers `noises`.
+    Privacy: two Gaussian releases of sensitivity 1 on all records, with the multipliers `noises`.
     """
     layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
     sizes = ask(gateway, ClassSizes(layout), noises[SIZES])
@@ -140,7 +137,7 @@ def measure_images(
 
 
 def class_shares(sizes: Tensor) -> Tensor:
-    """Shares of the classes from their noisy sizes; equal if noise left none above zero."""
+    """Shares of the classes from their noisy sizes; equal if no noisy size is positive."""
     positive = sizes.double().clamp(min=0)
     if float(positive.sum()) <= 0:
         positive = torch.ones_like(positive)
@@ -148,6 +145,6 @@ def class_shares(sizes: Tensor) -> Tensor:
 
 
 def mean_features(measured: ImageMeasurements) -> Tensor:
-    """Mean features of each class: noisy sums over noisy sizes, a size never below what its noise allows."""
+    """Mean features of each class: noisy sums over noisy sizes, but sizes of at least two deviations of the noise."""
     floor = max(1.0, 2 * measured.size_std)
     return (measured.sums / measured.sizes.double().clamp(min=floor)[:, None]).float()

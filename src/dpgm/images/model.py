@@ -1,15 +1,15 @@
-"""A generator of images, by class where the domain names a label: a small network, and how records are drawn from it.
+"""The image generator: a small network, conditional on the class if the domain has a label, and its samples.
 
-Two networks lead from latent draws and a class to an image of logits, written on plain tensors:
+There are two networks from latent draws and a class to an image of logits:
 
-- `dct`   two dense layers, then damped cosine coefficients and their inverse transform: quick on a CPU;
-- `conv`  a dense layer, then three convolutions with two doublings of the grid: for a GPU.
+- `dct`: two dense layers, then damped cosine coefficients and their inverse transform, fast on a CPU;
+- `conv`: a dense layer, then three convolutions with two doublings of the grid, for a GPU.
 
-Both are followed by a random smooth warp whose strength is learned for each class. Hidden layers are normalised over
-the batch while fitting; `mean` and `variance` tensors, measured once at the end, take that place when sampling.
+Both end with a random smooth warp whose strength is learned for each class. Hidden layers are normalised over the batch
+while fitting, and by stored moments (`mean` and `variance` tensors, computed at the end of the fit) while sampling.
 
-A release holds plain tensors; `sample` draws a class by its noisy size, an image of grey values from the network, and
-every pixel's level, one of the two nearest to its value, by its own coin.
+`sample` draws a class by its noisy size, an image of grey values from the network, and for every pixel at random one of
+the two nearest grey levels.
 """
 
 import math
@@ -39,7 +39,7 @@ _CHUNK = 2048
 
 @dataclass(frozen=True)
 class ImageArchitecture:
-    """The sizes of a network: `hidden` are those of two layers (`dct`) or of the channels of three (`conv`)."""
+    """The sizes of a network; `hidden` has two layer sizes (`dct`) or three numbers of channels (`conv`)."""
 
     network: Literal["dct", "conv"]
     height: int
@@ -47,12 +47,12 @@ class ImageArchitecture:
     classes: int
     latent: int
     hidden: tuple[int, ...]
-    radius: float = RULES.fit.radius  # of the cosine coefficients of `dct`
+    radius: float = RULES.fit.radius  # largest frequency of the cosine coefficients of `dct`
     warp_order: int = RULES.fit.warp_order
 
     @classmethod
     def read(cls, plain: Mapping[str, Any], layout: ImageLayout) -> "ImageArchitecture":
-        """From an untrusted file: sizes must be sane before anything is allocated by them."""
+        """From an untrusted file; sizes are checked before anything is allocated."""
         network = plain.get("network")
         if network not in ("dct", "conv") or set(plain) != set(cls.__dataclass_fields__) - _left_out(network):
             raise ArtefactError("the image generator's architecture is not one this version knows.")
@@ -72,13 +72,13 @@ class ImageArchitecture:
         return cls(network, *layout.shape, sizes[0], tuple(hidden), radius, int(plain["warp_order"]))
 
     def plain(self) -> dict[str, Any]:
-        """JSON values, from which `read` makes it again."""
+        """JSON values, the inverse of `read`."""
         values = {**asdict(self), "hidden": list(self.hidden)}
         return {name: value for name, value in values.items() if name not in _left_out(self.network)}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor of the network."""
+        """The shape of every tensor of the network by name."""
         entry, hidden = self.latent + self.classes, self.hidden
         shapes: dict[str, tuple[int, ...]] = {}
         if self.network == "dct":
@@ -99,34 +99,34 @@ class ImageArchitecture:
 
     @property
     def warp(self) -> int:
-        """Random numbers a warp takes: for each direction three of an affine map, and the waves."""
+        """Number of random numbers of a warp: for each direction three of an affine map, and the waves."""
         return 2 * (self.warp_order + 1) ** 2
 
     @property
     def coarse(self) -> tuple[int, int]:
-        """The grid before the two doublings of `conv`."""
+        """Shape of the grid before the two doublings of `conv`."""
         return -(-self.height // 4), -(-self.columns // 4)
 
     @cached_property
     def coefficients(self) -> Tensor:
-        """The cosine coefficients within the radius."""
+        """Indices of the cosine coefficients within the radius."""
         squares = squared_frequencies(self.height, self.columns).flatten()
         return torch.nonzero(squares <= self.radius**2).flatten()
 
 
 def _left_out(network: str) -> set[str]:
-    """What the plain form of an architecture leaves out."""
+    """Fields that the plain form of an architecture leaves out."""
     return {"radius"} if network == "conv" else set()
 
 
 class ImageGenerator(Generator):
-    """A fitted image network with the shares of its classes; every image is drawn by itself.
+    """A fitted image network with the shares of its classes; images are independent draws.
 
     Args:
-        sizes: of the network.
+        sizes: sizes of the network.
         tensors: the network's parameters, and `class.shares` (classes,), non-negative with sum 1.
-        domain: one image field and, at most, its label.
-        device: where to compute; draws come from a generator on the CPU.
+        domain: one image field and at most a label.
+        device: where to compute; random numbers come from a generator on the CPU.
     """
 
     kind = "image"
@@ -148,21 +148,21 @@ class ImageGenerator(Generator):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Plain values, from which the shapes of `state` follow."""
+        """Plain values that determine the shapes of `state`."""
         return self.sizes.plain()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor by name."""
+        """All tensors by name."""
         return {"class.shares": self._shares, **{name: tensor.cpu() for name, tensor in self._parameters.items()}}
 
     @classmethod
     def from_state(
         cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
     ) -> "ImageGenerator":
-        """The generator of a stored release.
+        """Restore a generator from an untrusted file.
 
         Raises:
-            ArtefactError: a name, shape, type or value is not what the architecture asks for.
+            ArtefactError: a name, shape, type or value does not match the architecture.
         """
         try:
             layout = ImageLayout.of(domain)
@@ -183,14 +183,14 @@ class ImageGenerator(Generator):
 
     @torch.no_grad()
     def values(self, classes: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Grey values (n, pixels) in [0, 1] of one image for each class number; of binary images probabilities."""
+        """Grey values (n, pixels) in [0, 1] of one image per class number; probabilities for binary images."""
         latent = torch.randn(len(classes), self.sizes.latent, generator=generator)
         warp = torch.randn(len(classes), self.sizes.warp, generator=generator)
-        place = self._device
-        return self._network(self._parameters, latent.to(place), warp.to(place), classes.to(place)).cpu()
+        latent, warp, classes = (draws.to(self._device) for draws in (latent, warp, classes))
+        return self._network(self._parameters, latent, warp, classes).cpu()
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` synthetic records: a class by its share, its image, each pixel's level by its own coin."""
+        """`count` synthetic records: a class by its share, its image, and each pixel's level at random."""
         if count == 0:
             return Records.from_lists([], self.domain)
         parts = []
@@ -211,9 +211,9 @@ class ImageGenerator(Generator):
 
 
 def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
-    """Grey levels 0 .. levels - 1 whose mean is that of values in [0, 1]: the one below or above, by a coin each.
+    """Round values in [0, 1] at random to grey levels 0 .. levels - 1, without bias; `coins` are uniform draws.
 
-    With two levels a pixel is on with the probability that its value states.
+    With two levels, the value of a pixel is its probability to be on.
     """
     exact = values * (levels - 1)
     below = exact.floor()
@@ -223,7 +223,7 @@ def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
 def initial_parameters(
     sizes: ImageArchitecture, rules: ImageFitRules = RULES.fit, *, generator: torch.Generator
 ) -> Parameters:
-    """Random weights; a weak warp; images that start mostly dark."""
+    """Random weights, a weak warp, and images that are mostly dark."""
     parameters: Parameters = {}
     for name, shape in sizes.shapes.items():
         if name.endswith(".weight"):
@@ -242,13 +242,13 @@ def initial_parameters(
 
 
 class ImageNetwork:
-    """The fixed part of a network on one device: bases and grids; parameters are passed to every call."""
+    """The fixed part of a network (bases and grids) on one device; parameters are passed to every call."""
 
     def __init__(self, sizes: ImageArchitecture, *, device: torch.device | str = "cpu") -> None:
         self.sizes = sizes
         shape = sizes.height, sizes.columns
         self._fields = displacement_basis(*shape, sizes.warp_order).flatten(1).to(device)
-        self._grid = torch.stack(coordinates(*shape), dim=-1).to(device)  # which moves nothing
+        self._grid = torch.stack(coordinates(*shape), dim=-1).to(device)  # the identity warp
         if sizes.network == "dct":
             chosen = sizes.coefficients
             weights = 1 / (1 + squared_frequencies(*shape).flatten()[chosen] / OUTPUT_DAMPING)
@@ -266,8 +266,8 @@ class ImageNetwork:
             latent: draws (n, latent).
             warp: draws (n, warp).
             classes: class numbers (n,).
-            watched: while fitting: hidden layers are normalised over the batch, and their values before that are
-                appended here by name. None normalises by the stored moments: an image depends on its draws alone.
+            watched: for fitting: hidden layers are normalised over the batch, and their values before that are
+                appended here by name. None normalises by the stored moments, so an image depends on its draws only.
         """
         sizes = self.sizes
         one_hot = functional.one_hot(classes, sizes.classes).to(latent.dtype)
@@ -299,7 +299,7 @@ class ImageNetwork:
             hidden = _doubled(hidden)
             hidden = functional.conv2d(hidden, parameters[f"layer{number}.weight"], padding=1)
             hidden = _normalised(hidden, parameters, f"norm{number}", one_hot, watched).relu()
-        # a convolution to one channel is slow on a GPU, to eight it is fast: seven of zeros are added and dropped
+        # on a GPU a convolution to eight channels is faster than to one: add seven of zeros and drop them
         weight = functional.pad(parameters["output.weight"], (0, 0, 0, 0, 0, 0, 0, 7 if hidden.is_cuda else 0))
         logits = functional.conv2d(hidden, weight, padding=1)[:, :1] + parameters["output.bias"]
         return logits[:, :, : self.sizes.height, : self.sizes.columns]
@@ -308,7 +308,7 @@ class ImageNetwork:
 def _normalised(
     values: Tensor, parameters: Parameters, name: str, one_hot: Tensor, watched: Watched | None
 ) -> Tensor:
-    """Each channel brought to mean 0 and variance 1, then a gain and a shift of the class."""
+    """Normalise each channel to mean 0 and variance 1, then apply the gain and shift of the class."""
     trailing = (1,) * (values.dim() - 2)
     gain, shift = one_hot @ parameters[f"{name}.gain"], one_hot @ parameters[f"{name}.shift"]
     if watched is not None:
@@ -323,7 +323,7 @@ def _normalised(
 
 
 def _doubled(values: Tensor) -> Tensor:
-    """Every pixel twice in both directions; channels stay innermost in memory."""
+    """Repeat every pixel in both directions; channels stay innermost in memory."""
     count, channels, rows, columns = values.shape
     inner = values.permute(0, 2, 3, 1)[:, :, None, :, None, :]
     wide = inner.expand(count, rows, 2, columns, 2, channels).reshape(count, 2 * rows, 2 * columns, channels)
@@ -331,13 +331,13 @@ def _doubled(values: Tensor) -> Tensor:
 
 
 def coordinates(height: int, columns: int) -> tuple[Tensor, Tensor]:
-    """Horizontal and vertical place (height, columns) of every pixel, in half image sides, as `grid_sample` counts."""
+    """Horizontal and vertical coordinates (height, columns) of every pixel in [-1, 1], as `grid_sample` takes them."""
     x, y = ((torch.arange(size) * 2 + 1) / size - 1 for size in (columns, height))
     return x.expand(height, columns), y[:, None].expand(height, columns)
 
 
 def displacement_basis(height: int, columns: int, order: int) -> Tensor:
-    """Fields (k, height, columns, 2) that move pixels: the six of an affine map, then waves up to `order`."""
+    """Displacement fields (k, height, columns, 2): for each direction three of an affine map, and cosine waves."""
     x, y = coordinates(height, columns)
     scalars = [x, y, torch.ones(height, columns)]
     for vertical in range(order + 1):

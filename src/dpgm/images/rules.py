@@ -1,7 +1,7 @@
 """Every tuned number of the image family, with its unit, its reason and where it was measured.
 
-Chosen on a held-out sixth of MNIST's training digits (docs/fidelity-images.md); kept in the plan and printed by
-`dpgm plan --rules`.
+Unless stated otherwise, chosen on a held-out sixth of MNIST's training digits (docs/fidelity-images.md). The numbers
+are public, kept in the plan and printed by `dpgm plan --rules`.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from dpgm.strategy.settings import FamilySettings
 
 Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
 
-# Not tuned: what a release is refused for. Parameters beyond the first; class shares that miss 1 by the second.
+# Not tuned: a release with larger parameters, or with class shares whose sum is further from 1, is rejected.
 LARGEST_PARAMETER = 1e6
 SHARES_OFF = 1e-4
 # Fixed by the format of releases: the dense network's coefficient of frequency f has weight 1 / (1 + f² / this).
@@ -20,21 +20,22 @@ OUTPUT_DAMPING = 25
 
 @dataclass(frozen=True)
 class MapRules:
-    """The transforms of an image before its random features are taken. Chosen by hand."""
+    """The transforms of an image whose random Fourier features are taken. Chosen by hand."""
 
-    # Bandwidths are stated for images of so many pixels (28 x 28) and rescaled to others.
+    # Pixels of the images for which bandwidths are stated (28 x 28); for other sizes they are rescaled.
     reference_pixels: int = 784
-    # Cosine coefficients of squared frequency f² have weight 1 / (1 + f² / damping); small ones are left out.
+    # Cosine coefficients of frequency f (half-waves per image side) have weight 1 / (1 + f² / damping); those of a
+    # smaller weight than the second number are left out.
     damping: float = 36.0
     least_weight: float = 0.12
-    # Strokes: directions, windows per side, waves per image side (two widths, or one between them).
+    # Strokes: number of directions, windows per image side, waves per image side (two widths, or one between them).
     directions: int = 6
     places: int = 7
     waves: tuple[float, ...] = (7.0, 3.5)
     waves_middle: tuple[float, ...] = (14 / 3,)
-    # Brings distances between filtered images to the size of those between cosine coefficients.
+    # Factor that makes distances between filtered images comparable to those between cosine coefficients.
     strength: float = 0.35
-    # Added to squared strengths, so that the root is smooth at 0.
+    # Added to squared strengths of strokes, so that the square root is smooth at 0.
     smoothing: float = 1e-4
 
 
@@ -42,61 +43,65 @@ class MapRules:
 class EmbeddingRules:
     """What is measured: the public feature map."""
 
-    # Share of mu² for the noisy sizes of the classes: counts in the thousands need no more.
+    # Share of mu² for the noisy class sizes: counts in the thousands need no more.
     sizes: float = 0.01
-    # Bandwidths of the kernels, for 28 x 28 images: from coarse shape to strokes.
+    # Bandwidths of the kernels, for 28 x 28 images: from coarse shapes to strokes.
     bandwidths: tuple[float, ...] = (0.01, 0.03, 0.1)
-    # Released numbers per class; a GPU can match three times as many in the same time.
+    # Released numbers per class, in general and with a GPU, which can match three times as many in the same time.
     features: int = 12_000
     features_large: int = 36_000
-    # Local strokes of one width, or of two where a GPU does the work.
+    # Transform for local strokes: one stroke width in general, two with a GPU.
     strokes: Transform = "gabor-middle"
     strokes_large: Transform = "gabor"
-    # Images with a shorter side than this have no room for strokes; they get the blurred kind alone.
+    # Pixels of the shorter image side below which there is no room for strokes: only blurred images are compared.
     stroke_pixels: int = 16
-    # Released numbers in all: classes x features.
+    # Most released numbers in all: classes x features. By hand.
     most_values: int = 1_000_000
-    # Frequencies of each kind, at the least.
+    # Fewest frequencies per transform and bandwidth. By hand.
     least_frequencies: int = 50
     map: MapRules = field(default_factory=MapRules)
 
 
 @dataclass(frozen=True)
 class ImageFitRules:
-    """How the network is fitted; `images` are those of 28 x 28 pixels per step, over all classes."""
+    """How the network is fitted; names in `_cuda` are for a GPU."""
 
+    # Steps of Adam.
     steps: int = 3000
     steps_cuda: int = 4000
+    # Images per step over all classes, if they have 28 x 28 pixels; fewer if they are larger.
     images: int = 400
     images_cuda: int = 1000
-    # Images of each class per step: enough for a mean, and no more than helps.
+    # Limits on the images per class and step: enough for a mean, and no more than helps.
     least_images: int = 8
     least_images_cuda: int = 20
     most_images: int = 100
     most_images_cuda: int = 200
-    # A step on a CPU matches every fifth frequency, in turn.
+    # Parts into which a CPU divides the frequencies; each step compares one part, in turn, which takes less time.
     parts: int = 5
-    # Pixels of those images.
+    # Pixels of a 28 x 28 image, for which `images` is stated.
     reference_pixels: int = 784
-    # The dense network of a CPU, the convolutional one of a GPU.
+    # Latent numbers and hidden sizes: of the dense network on a CPU, of the convolutional one on a GPU.
     latent: int = 16
     hidden: tuple[int, int] = (256, 512)
     latent_cuda: int = 32
     channels: tuple[int, int, int] = (128, 64, 32)
-    # Cosine frequencies that the dense network draws with: up to this radius, in half-waves per image.
+    # Largest frequency of the cosine coefficients that the dense network outputs, in half-waves per image side.
     radius: float = 17.0
-    # Order of the cosine displacements of a warp, and the first deviations of its affine and its other part.
+    # Order of the cosine waves of a warp, and the initial standard deviations of its affine part and of its waves, in
+    # half image sides.
     warp_order: int = 3
     warp_affine: float = 0.1
     warp_rest: float = 0.03
-    # Images start mostly dark: the first logit of a pixel.
+    # Initial logit of every pixel: images start mostly dark.
     first_logit: float = -1.5
-    # Adam: rate, decay of its moments, steps over which the rate rises; decay of the averaged weights. By hand.
+    # Adam: learning rate, decay rates of the moment estimates, steps of linear warm-up; decay of the averaged
+    # parameters. By hand.
     learning_rate: float = 3e-3
     betas: tuple[float, float] = (0.9, 0.99)
     warm_up: int = 50
     average: float = 0.998
-    # Batches over which the moments of the hidden layers are measured at the end.
+    # Batches over which the moments of the hidden layers are computed at the end.
     moment_batches: int = 20
 
 
@@ -115,7 +120,7 @@ RULES = ImageRules()
 class ImageSettings(FamilySettings):
     """Whether the larger feature map is measured, and the tuned numbers.
 
-    The plan fixes what is measured, so that it does not depend on the device that a fit or its resumption runs on.
+    Both are part of the plan, so that what is measured does not depend on the device on which a fit runs or resumes.
     """
 
     large: bool = False

@@ -1,4 +1,9 @@
-"""Image generators as a family: noisy class sizes and mean embeddings, then a network fitted to them."""
+"""The default method for images: measure mean features of each class once, then fit a network to them.
+
+sizes     <- noisy number of images of each class
+sums      <- noisy sums of random Fourier features of the images of each class
+generator <- a network whose images have the mean features sums / sizes             (post-processing)
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,14 +30,14 @@ def _own(settings: FamilySettings) -> ImageSettings:
 
 
 class ImageStrategy(Strategy):
-    """One image, and at most a label beside it."""
+    """Domains of one image and at most a label."""
 
     name = ImageGenerator.kind
     settings_type = ImageSettings
     measures = in_words(ClassSizes.words, MeanEmbedding.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
-        """Anything but one image with at most a label, and the paper's preset."""
+        """Refuses domains other than one image with at most a label, and the paper's preset."""
         if (paper := super().refuses(config, domain)) is not None:
             return paper
         rest = [] if domain is None else [field for field in domain.fields if field.name != domain.label]
@@ -41,18 +46,18 @@ class ImageStrategy(Strategy):
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """The larger feature map where this machine has a GPU to fit it with."""
+        """With the larger feature map if this machine has a GPU."""
         no_settings(config)
         return ImageSettings(large=torch.cuda.is_available())
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
-        """Nearly all of it for the mean embedding."""
+        """Nearly the whole budget goes to the mean features."""
         if facts.domain is None:
             raise UsageError("`model` image needs a domain; give the one of the images.")
         return Budget(image_spends(facts.domain, _own(settings).rules.embedding))
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """See `image_seconds`; in memory chunks of features and batches of images."""
+        """Estimated time (`image_seconds`) and memory (chunks of features and batches of images)."""
         assert domain is not None
         memory = costs.picture_pixel * min(sizes.width, costs.picture_pixels)
         return Work(image_seconds(sizes, domain, _own(plan.settings.family), costs), memory)
@@ -60,13 +65,13 @@ class ImageStrategy(Strategy):
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> ImageGenerator:
-        """Measure, then make a network whose images show what was measured."""
-        settings, percent = _own(plan.settings.family), context.percent("refine")
+        """Measure, then fit a network to the released values."""
+        settings, progress = _own(plan.settings.family), context.percent("refine")
         context.progress("measure", 0, 1)
-        embedded = measure_images(gateway, domain, plan.noises, settings, device=context.device)
+        measured = measure_images(gateway, domain, plan.noises, settings, device=context.device)
         context.progress("measure", 1, 1)
-        how = ImageFitSettings.of(domain, context.device, settings.rules.fit)
-        return fit_images(embedded, domain, how, generator=draws, device=context.device, progress=percent)
+        fit = ImageFitSettings.of(domain, context.device, settings.rules.fit)
+        return fit_images(measured, domain, fit, generator=draws, device=context.device, progress=progress)
 
     def load(
         self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
@@ -80,7 +85,7 @@ IMAGES = ImageStrategy()
 
 
 def image_seconds(sizes: Sizes, domain: Domain, settings: ImageSettings, costs: CostRules) -> float:
-    """Of embedding every picture, and of the steps that match the noisy embeddings."""
+    """Estimated time of computing the features of every image, and of the steps of the fit."""
     design = embedding_design(domain, settings)
     fit = ImageFitSettings.of(domain, "cpu", settings.rules.fit)
     images = fit.images * fit.network.classes
