@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.privacy.accountant import ACCOUNTANT, replace_one_epsilon
-from dpgm.privacy.certificate import Certificate
+from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
+from dpgm.privacy.certificate import Certificate, read_certificate
 from dpgm.products.model import Products
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
-from dpgm.synthesis.readme import MADE_IN_MEMORY, statements_of
+from dpgm.synthesis.readme import MADE_IN_MEMORY, release_readme, statements_of
 from dpgm.synthesis.release import Release
+from dpgm.synthesis.verification import read_domain
 from synthesis_data import SETS, some_records
 
 RECORDS = 20_000
@@ -24,7 +26,7 @@ DELTA = 1e-6
 
 
 def some_release(domain: Domain = SETS, **changes: Any) -> Release:
-    """A release of products with the certificate that a fit of so many records would have."""
+    """A release of products with the certificate that a fit of `RECORDS` records would have."""
     plan = make_plan(Config(1.0, DELTA), RECORDS, domain)
     frequencies = torch.from_numpy(some_records(domain, 200).to_dense().mean(0)).clamp(0.01, 0.99)
     for block in domain.blocks:
@@ -60,7 +62,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def rehash(folder: Path) -> None:
-    """What a forger does last: the certificate names every file by its hash again."""
+    """Renew the hashes of all files in the certificate, as a forger would."""
 
     def renew(document: dict[str, Any]) -> None:
         for name in document["files"]:
@@ -70,11 +72,33 @@ def rehash(folder: Path) -> None:
 
 
 def rewrite_readme(folder: Path) -> None:
-    """The README that belongs to the certificate as it is now, and its hash."""
-    from dpgm.privacy.certificate import read_certificate
-    from dpgm.synthesis.readme import release_readme
-    from dpgm.synthesis.verification import read_domain
-
+    """Write the README that follows from the certificate as it is now, and renew its hash."""
     domain = read_domain((folder / "domain.json").read_text("utf-8"))
     (folder / "README.md").write_text(release_readme(read_certificate(folder), domain), "utf-8")
+    rehash(folder)
+
+
+def rewrite_epsilons(folder: Path) -> None:
+    """State what the mechanisms cost at the certificate's delta, in the certificate and in the README."""
+    certificate = read_certificate(folder)
+    mechanisms, delta = certificate.mechanisms, certificate.delta
+    epsilons = {
+        "epsilon": cost(mechanisms, delta).epsilon,
+        "epsilon_replace_one": replace_one_epsilon(mechanisms, delta),
+    }
+    edit(folder, lambda document: document.update(epsilons))
+    rewrite_readme(folder)
+
+
+def tensor_file(folder: Path) -> tuple[bytes, bytes]:
+    """The header and the data of the tensor file."""
+    raw = (folder / "model.safetensors").read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    return raw[8 : 8 + length], raw[8 + length :]
+
+
+def write_tensor_file(folder: Path, header: bytes, data: bytes, length: int | None = None) -> None:
+    """Write the tensor file with a header that may state another length, and renew its hash."""
+    size = len(header) if length is None else length
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", size) + header + data)
     rehash(folder)

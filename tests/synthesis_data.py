@@ -1,6 +1,10 @@
-"""Small data and plans shared by the synthesis tests."""
+"""Small data, plans and interrupted fits shared by the synthesis tests."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +26,7 @@ from dpgm.strategy.settings import Config, FamilySettings, Settings, default_del
 from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import strategy_of
 
-# A few steps are enough to see that everything is joined up.
+# A few steps are enough to run everything once.
 SHORT = replace(
     RULES,
     fit=replace(
@@ -49,12 +53,12 @@ TABLE = Domain(
     )
 )
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
-# Settings of networks that start from statistics of such images, one per label.
+# Settings of networks that start from statistics of such images, one network per label.
 BY_LABEL = {"clusters": 3, "sampling_rate": 0.3, "images": ImageSettings(rules=FEW_IMAGES)}
 
 
 def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
-    """Random records of any domain: items by popularity, one value a column."""
+    """Random records of any domain: items of decreasing popularity, one value per column."""
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(count):
@@ -70,12 +74,12 @@ def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
 
 
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
-    """A plan with a handful of steps and honest (not calibrated) multipliers, for fast tests."""
+    """A plan with a few steps and multipliers that are not calibrated, for fast tests."""
     if model in ("independent", "mwem"):
-        own = MwemSettings(3) if model == "mwem" else FamilySettings()
-        runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), own).runs
-        listed = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
-        return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=own), listed)
+        baseline = MwemSettings(3) if model == "mwem" else FamilySettings()
+        runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), baseline).runs
+        counts = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
+        return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=baseline), counts)
     few = {"products": SHORT, "steps": 6, "cluster_steps": 2, "features": 8, "hidden": (5,), "latent": 2}
     few |= {"rules": FEW_SAMPLES}
     chosen = NetworkSettings(**(few | settings))  # type: ignore[arg-type]
@@ -102,7 +106,7 @@ def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> P
 
 
 def small_plan(config: Config, records: Records, **family: object) -> Plan:
-    """The plan of a request, with other settings of its family than planned by default."""
+    """The plan of a request, with some settings of its family replaced."""
     delta = default_delta(len(records)) if config.delta is None else config.delta
     facts = PublicFacts(records.domain, len(records), config.epsilon, delta)
     settings = choose_settings(config, facts)
@@ -116,3 +120,24 @@ def small_plan(config: Config, records: Records, **family: object) -> Plan:
 def with_one_more(records: Records, row: list[int]) -> Records:
     """The records and one more."""
     return concatenate([records, Records.from_lists([row], records.domain)])
+
+
+class KilledError(Exception):
+    """Stands for a process that is killed."""
+
+
+def stop_at(stage: str, count: int):
+    """A progress callback that ends a fit once `count` units of a stage are done."""
+
+    def progress(name: str, done: int, total: int) -> None:
+        if name == stage and done >= count:
+            raise KilledError
+
+    return progress
+
+
+def start_process(file: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """Run a test module as a script in a process of its own, which can import what tests import."""
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, file, *map(str, arguments)], env=environment)

@@ -9,7 +9,7 @@ from release_data import some_release
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """The release as it was saved."""
+    """A release as it was saved."""
     path = tmp_path_factory.mktemp("original") / "release"
     some_release().save(path)
     return path
@@ -17,6 +17,6 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def folder(original, tmp_path):
-    """A copy of it."""
+    """A copy of the release, for one test."""
     shutil.copytree(original, tmp_path / "release")
     return tmp_path / "release"

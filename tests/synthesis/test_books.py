@@ -1,9 +1,6 @@
-"""One charge pays for one release: copies of a checkpoint, altered plans, processes that take a fit over."""
+"""One charge pays for one release: copies of a checkpoint, altered plans, processes that take over a fit."""
 
-import functools
-import os
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -21,28 +18,20 @@ from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis import synthesizer
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from synthesis_data import SETS, some_records, tiny_plan
+from synthesis_data import SETS, KilledError, some_records, start_process, stop_at, tiny_plan
 
 RECORDS = some_records(SETS, 60)
 VAE = tiny_plan("vae", SETS, len(RECORDS), sampling_rate=0.3)
 PRODUCTS = tiny_plan("products", SETS, len(RECORDS))
 
 
-class Killed(Exception):
-    """Stands for a process that ends without a word."""
-
-
-def stop_at(stage, count):
-    def progress(name, done, total):
-        if name == stage and done >= count:
-            raise Killed
-
-    return progress
-
-
 def fit(plan, folder, ledger, **options):
     fitted = dpgm.Synthesizer(99.0, 1e-5, model=plan.settings.model)
     return fitted.fit(RECORDS, plan=plan, checkpoint=folder, ledger=ledger, **options)
+
+
+def resume(folder, ledger=None):
+    return Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=folder, resume=True)
 
 
 @pytest.fixture
@@ -61,8 +50,8 @@ def wait_for(path):
     raise TimeoutError(path)
 
 
-def resume_in_this_process(base, name, told, awaited):
-    """Resume the copy `name`; after its first block of steps say so and wait for the other process."""
+def resume_in_this_process(base, name, signal, awaited):
+    """Resume the copy `name`; after its first block of steps, create a file and wait for the other process's file."""
     draw = Gateway._noisy
 
     def counted(self, call, query, exact):
@@ -74,7 +63,7 @@ def resume_in_this_process(base, name, told, awaited):
 
     def progress(stage, done, total):
         if stage == "train":
-            (base / told).touch()
+            (base / signal).touch()
             wait_for(base / awaited)
 
     try:
@@ -85,15 +74,13 @@ def resume_in_this_process(base, name, told, awaited):
 
 
 def test_two_copies_of_a_checkpoint_resumed_at_once_give_one_release(tmp_path, ledger):
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit(VAE, tmp_path / "a", ledger, progress=stop_at("train", 2))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    places = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    start = functools.partial(subprocess.Popen, env=os.environ | {"PYTHONPATH": places})
-    first = start([sys.executable, __file__, str(tmp_path), "a", "a-runs", "b-runs"])
+    first = start_process(__file__, tmp_path, "a", "a-runs", "b-runs")
     wait_for(tmp_path / "a-runs")
-    # The second waits for nobody; the first goes on when the second has begun.
-    second = start([sys.executable, __file__, str(tmp_path), "b", "b-runs", "a-runs"])
+    # The second need not wait; the first continues when the second has begun.
+    second = start_process(__file__, tmp_path, "b", "b-runs", "a-runs")
     assert [first.wait(timeout=120), second.wait(timeout=120)] == [0, 0]
     released = [name for name in "ab" if (tmp_path / f"{name}-release").exists()]
     assert released == ["b"]
@@ -110,7 +97,7 @@ def test_a_process_whose_fit_was_taken_over_cannot_commit(tmp_path, ledger):
     def copy_and_take_over(stage, done, total):
         if stage == "refine" and not (tmp_path / "b").exists():
             shutil.copytree(tmp_path / "a", tmp_path / "b")
-            Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "b", resume=True).checkpoint.close()
+            resume(tmp_path / "b", ledger).checkpoint.close()
 
     with pytest.raises(BudgetError, match="taken it over"):
         fit(PRODUCTS, tmp_path / "a", ledger, progress=copy_and_take_over)
@@ -120,7 +107,7 @@ def test_a_process_whose_fit_was_taken_over_cannot_commit(tmp_path, ledger):
 
 
 def test_an_ended_fit_gives_its_model_again_and_no_other(tmp_path, ledger, monkeypatch):
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit(PRODUCTS, tmp_path / "a", ledger, progress=stop_at("refine", 1))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     first = fit(PRODUCTS, tmp_path / "a", ledger, resume=True)
@@ -129,8 +116,8 @@ def test_an_ended_fit_gives_its_model_again_and_no_other(tmp_path, ledger, monke
     again.save(tmp_path / "two")
     model = (tmp_path / "one" / "model.safetensors").read_bytes()
     assert (tmp_path / "two" / "model.safetensors").read_bytes() == model
-    assert ledger.entries()[0].model == first_hash(tmp_path / "one")
-    # The copy has all the answers, so it may compute the model again; another one is refused.
+    assert ledger.entries()[0].model == dpgm.load(tmp_path / "one").certificate.files["model.safetensors"]
+    # The copy has all the answers, so it may compute the model again; another model is refused.
     make = synthesizer.fit_generator
 
     def another(*args, **named):
@@ -143,29 +130,25 @@ def test_an_ended_fit_gives_its_model_again_and_no_other(tmp_path, ledger, monke
         fit(PRODUCTS, tmp_path / "b", ledger, resume=True)
 
 
-def first_hash(folder):
-    return dpgm.load(folder).certificate.files["model.safetensors"]
-
-
 # -- the plan is the reservation -------------------------------------------------------------------------------
 
 
 def test_a_plan_that_is_not_the_reservation_is_refused_before_anything_is_asked(tmp_path, ledger, monkeypatch):
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit(PRODUCTS, tmp_path / "a", ledger, progress=stop_at("measure", 0))
     (entry,) = ledger.entries()
     louder = replace(PRODUCTS, mechanisms=tuple(replace(m, noise=m.noise / 9) for m in PRODUCTS.mechanisms))
     Checkpoint.start(tmp_path / "b", louder, RECORDS, entry.name).close()
-    asked = []
-    monkeypatch.setattr(Gateway, "_exact", lambda *a: asked.append(a))
+    queries = []
+    monkeypatch.setattr(Gateway, "_exact", lambda *arguments: queries.append(arguments))
     with pytest.raises(ArtefactError, match="not the one that the ledger has reserved"):
         fit(louder, tmp_path / "b", ledger, resume=True)
-    assert asked == []
+    assert queries == []
 
 
 def test_a_reservation_is_made_on_resume_if_the_process_died_before_it(tmp_path, ledger):
     Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS, "the name").close()
-    with Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "a", resume=True):
+    with resume(tmp_path / "a", ledger):
         assert [(entry.name, entry.state) for entry in ledger.entries()] == [("the name", "started")]
 
 
@@ -174,12 +157,12 @@ def test_a_fit_that_the_ledger_does_not_know_is_refused(tmp_path, ledger):
     saved.charge("item counts")
     saved.close()
     with pytest.raises(ArtefactError, match="does not know this fit"):
-        Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "a", resume=True)
+        resume(tmp_path / "a", ledger)
     with pytest.raises(UsageError, match="started with a ledger"):
-        Books.open(PRODUCTS, RECORDS, checkpoint=tmp_path / "a", resume=True)
+        resume(tmp_path / "a")
     Checkpoint.start(tmp_path / "b", PRODUCTS, RECORDS).close()
     with pytest.raises(UsageError, match="started without a ledger"):
-        Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "b", resume=True)
+        resume(tmp_path / "b", ledger)
     assert ledger.entries() == ()
 
 
@@ -191,7 +174,7 @@ def test_a_refused_reservation_leaves_no_checkpoint(tmp_path):
 
 
 def test_without_a_checkpoint_a_failed_fit_is_abandoned_and_stays_charged(tmp_path, ledger):
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit(PRODUCTS, None, ledger, progress=stop_at("measure", 0))
     (entry,) = ledger.entries()
     assert entry.state == "abandoned"
@@ -202,10 +185,10 @@ def test_a_fit_that_cannot_go_on_is_not_taken_from_the_one_that_can(tmp_path, le
     saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS, "the name")
     saved.close()
     shutil.copytree(tmp_path / "a", tmp_path / "old")
-    with Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "a", resume=True) as books:
+    with resume(tmp_path / "a", ledger) as books:
         books.checkpoint.charge("item counts")
         with pytest.raises(BudgetError, match="item counts were lost"):
-            Books.open(PRODUCTS, RECORDS, ledger=ledger, checkpoint=tmp_path / "old", resume=True)
+            resume(tmp_path / "old", ledger)
         books.checkpoint.charge("record lengths")  # still the owner
     assert ledger.entry("the name").progress == {"item counts": 1, "record lengths": 1}
 

@@ -17,13 +17,12 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.strategies import fit_generator
-from synthesis_data import SETS, some_records, tiny_plan
+from synthesis_data import SETS, KilledError, some_records, tiny_plan
 
 RECORDS = some_records(SETS, 60)
-
-
-class Killed(Exception):
-    """Stands for SIGKILL at a fault point."""
+PRODUCTS = tiny_plan("products", SETS, len(RECORDS))
+ONE_VAE = tiny_plan("vae", SETS, len(RECORDS), sampling_rate=0.3)
+TWO_VAES = tiny_plan("vae", SETS, len(RECORDS), clusters=2, sampling_rate=0.3)
 
 
 def _fit(plan, saved, seed):
@@ -48,22 +47,22 @@ def test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan(tmp_path, m
             nonlocal seen
             seen += 1
             if seen == fatal + 1 and before:
-                raise Killed
+                raise KilledError
             append(self, entry)
             if seen == fatal + 1:
-                raise Killed
+                raise KilledError
 
         folder = tmp_path / f"{fatal}-{before}"
         saved = Checkpoint.start(folder, plan, RECORDS)
         monkeypatch.setattr(Journal, "append", dying)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             _fit(plan, saved, seed=fatal)
         monkeypatch.setattr(Journal, "append", append)
         saved.close()
         resumed = Checkpoint.resume(folder, plan, RECORDS)
         lost_for_good = [name for name in resumed.lost if plan.mechanism(name).count == 1]
         if lost_for_good:
-            # Charged, and the answer gone: the one run of the plan is spent, and nothing may be asked again.
+            # Charged and its answer lost: the only run of the plan is spent, and the query may not be repeated.
             with pytest.raises(BudgetError):
                 _fit(plan, resumed, seed=100 + fatal)
             continue
@@ -74,21 +73,19 @@ def test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan(tmp_path, m
 
 
 def test_a_resumed_fit_gets_the_same_answers_and_fresh_noise_for_the_rest(tmp_path):
-    plan = tiny_plan("vae", SETS, len(RECORDS), clusters=2, sampling_rate=0.3)
-    first = Checkpoint.start(tmp_path / "a", plan, RECORDS)
-    _fit(plan, first, seed=1)
+    first = Checkpoint.start(tmp_path / "a", TWO_VAES, RECORDS)
+    _fit(TWO_VAES, first, seed=1)
     first.close()
     answers = sorted(path.name for path in (tmp_path / "a").glob("answer-*"))
     assert len(answers) == 9
-    again = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    again = Checkpoint.resume(tmp_path / "a", TWO_VAES, RECORDS)
     before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-    _fit(plan, again, seed=1)
+    _fit(TWO_VAES, again, seed=1)
     assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
 
 
 def test_a_checkpoint_holds_released_values_only(tmp_path):
-    plan = tiny_plan("vae", SETS, len(RECORDS), clusters=2, sampling_rate=0.3)
-    _fit(plan, Checkpoint.start(tmp_path / "a", plan, RECORDS), seed=1)
+    _fit(TWO_VAES, Checkpoint.start(tmp_path / "a", TWO_VAES, RECORDS), seed=1)
     names = {path.name.split("-")[0] for path in (tmp_path / "a").iterdir()}
     assert names == {"answer", "trainer", "checkpoint.json", "journal.jsonl"}
     header = json.loads((tmp_path / "a" / "checkpoint.json").read_text())
@@ -96,41 +93,38 @@ def test_a_checkpoint_holds_released_values_only(tmp_path):
 
 
 def test_a_torn_journal_line_is_dropped(tmp_path):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved.charge("item counts")
     with (tmp_path / "a" / "journal.jsonl").open("ab") as journal:
         journal.write(b'{"charge": "pair cou')
     saved.close()
-    resumed = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    resumed = Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
     assert resumed.lost == {"item counts": 1}
     resumed.charge("pair counts")
     resumed.close()
-    assert Checkpoint.resume(tmp_path / "a", plan, RECORDS).lost == {"item counts": 1, "pair counts": 1}
+    assert Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS).lost == {"item counts": 1, "pair counts": 1}
 
 
 @pytest.mark.parametrize("name", ["checkpoint.json", "journal.jsonl", "answer-item-counts-1.safetensors"])
 def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path, name):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved.charge("item counts")
     saved.answer("item counts", torch.ones(3))
     saved.close()
     (tmp_path / "a" / name).write_bytes(b'{"charge": 1}\n{\n')
     with pytest.raises(ArtefactError):
-        Checkpoint.resume(tmp_path / "a", plan, RECORDS).replay("item counts")
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS).replay("item counts")
 
 
 @pytest.mark.parametrize(
     "entry", [{"charge": "item counts", "runs": 1e400}, {"steps": 1e400, "file": "x", "sha256": ""}]
 )
-def test_a_forged_entry_with_a_number_beyond_all_is_refused_in_one_sentence(tmp_path, entry):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+def test_a_forged_entry_with_an_infinite_number_is_refused_in_one_sentence(tmp_path, entry):
+    saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved._journal.append(entry)
     saved.close()
     with pytest.raises(ArtefactError, match="damaged"):
-        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
 
 
 @pytest.mark.parametrize(
@@ -142,26 +136,24 @@ def test_a_forged_entry_with_a_number_beyond_all_is_refused_in_one_sentence(tmp_
     ],
 )
 def test_a_forged_header_is_refused_in_one_sentence(tmp_path, change):
-    """With a hash that fits: these ended in a traceback, some of them after the folder was locked."""
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    Checkpoint.start(tmp_path / "a", plan, RECORDS).close()
+    """The hash is correct: these ended in a traceback, some of them after the folder was locked."""
+    Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS).close()
     path = tmp_path / "a" / "checkpoint.json"
     header = {name: value for name, value in json.loads(path.read_text()).items() if name != "sha256"} | change
     path.write_text(json.dumps(header | {"sha256": checkpoint._header_digest(header)}))
     with pytest.raises(ArtefactError, match="damaged"):
-        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
 
 
 def test_a_journal_of_a_trillion_runs_and_a_model_in_no_file_are_refused_at_once(tmp_path):
-    """The names of all results that so many runs may have were listed first."""
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    """The names of all answers that so many runs may have were listed first."""
+    saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved.charge("record lengths", 10**12)
     saved._record({"model": "products", "architecture": {}, "file": "elsewhere", "sha256": ""})
     saved.save_steps(0, {"value": torch.ones(1)})
     (tmp_path / "a" / "trainer-0.safetensors").rename(tmp_path / "a" / "model.safetensors")
     saved.close()
-    resumed = Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+    resumed = Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
     assert resumed.lost == {"record lengths": 10**12}
     with pytest.raises(ArtefactError, match=r"model\.safetensors of the checkpoint is damaged"):
         resumed.model()
@@ -171,57 +163,53 @@ def test_a_journal_of_a_trillion_runs_and_a_model_in_no_file_are_refused_at_once
     "name", ["answer-item-counts-2", "answer-item-counts-x", "answer-pair-counts-1", "trainer-3"]
 )
 def test_a_result_that_the_journal_does_not_know_is_noticed(tmp_path, name):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    saved = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved.charge("item counts")
     saved.charge("step", 2)
     saved.close()
     for known in ("answer-item-counts-1", "trainer-2"):
         (tmp_path / "a" / f"{known}.safetensors").touch()
-    Checkpoint.resume(tmp_path / "a", plan, RECORDS).close()
+    Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS).close()
     (tmp_path / "a" / f"{name}.safetensors").touch()
     with pytest.raises(ArtefactError, match="older than the results beside it"):
-        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
 
 
 def test_other_data_or_another_plan_is_refused(tmp_path):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    Checkpoint.start(tmp_path / "a", plan, RECORDS).close()
+    Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS).close()
     with pytest.raises(ArtefactError, match="other data"):
-        Checkpoint.resume(tmp_path / "a", plan, some_records(SETS, 60, seed=3))
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, some_records(SETS, 60, seed=3))
     with pytest.raises(ArtefactError, match="another plan"):
         Checkpoint.resume(tmp_path / "a", tiny_plan("products", SETS, 61), RECORDS)
     with pytest.raises(ArtefactError, match="no checkpoint"):
-        Checkpoint.resume(tmp_path / "b", plan, RECORDS)
+        Checkpoint.resume(tmp_path / "b", PRODUCTS, RECORDS)
     with pytest.raises(UsageError, match="an earlier fit stopped"):
-        Checkpoint.start(tmp_path / "a", plan, RECORDS)
-    assert Checkpoint.saved_plan(tmp_path / "a") == plan
+        Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
+    assert Checkpoint.saved_plan(tmp_path / "a") == PRODUCTS
 
 
 def test_the_fingerprint_tells_rows_apart_and_its_key_is_not_in_the_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    told = fingerprint(RECORDS)
-    assert told == fingerprint(RECORDS)
-    assert told != fingerprint(RECORDS.rows(0, 59))
+    digest = fingerprint(RECORDS)
+    assert digest == fingerprint(RECORDS)
+    assert digest != fingerprint(RECORDS.rows(0, 59))
     key = (tmp_path / "state" / "dpgm" / "fingerprint.key").read_bytes()
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    Checkpoint.start(tmp_path / "a", plan, RECORDS).close()
+    Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS).close()
     for path in (tmp_path / "a").iterdir():
         assert key not in path.read_bytes()
         assert key.hex().encode() not in path.read_bytes()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    assert fingerprint(RECORDS) != told
+    assert fingerprint(RECORDS) != digest
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     assert fingerprint(RECORDS) is None
 
 
 def test_one_process_at_a_time(tmp_path):
-    plan = tiny_plan("products", SETS, len(RECORDS))
-    first = Checkpoint.start(tmp_path / "a", plan, RECORDS)
+    first = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     with pytest.raises(UsageError, match="another fit is running"):
-        Checkpoint.resume(tmp_path / "a", plan, RECORDS)
+        Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS)
     first.close()
-    Checkpoint.resume(tmp_path / "a", plan, RECORDS).close()
+    Checkpoint.resume(tmp_path / "a", PRODUCTS, RECORDS).close()
 
 
 def _vae(seed=None):
@@ -229,9 +217,8 @@ def _vae(seed=None):
 
 
 def test_a_fit_begun_with_a_seed_is_never_certified_private(tmp_path):
-    plan = tiny_plan("vae", SETS, len(RECORDS), sampling_rate=0.3)
-    _vae(seed=3).fit(RECORDS, plan=plan, checkpoint=tmp_path / "a")
-    certificate = _vae().fit(RECORDS, plan=plan, checkpoint=tmp_path / "a", resume=True).certificate_
+    _vae(seed=3).fit(RECORDS, plan=ONE_VAE, checkpoint=tmp_path / "a")
+    certificate = _vae().fit(RECORDS, plan=ONE_VAE, checkpoint=tmp_path / "a", resume=True).certificate_
     assert not certificate.private
     assert "seed" in certificate.randomness
     assert any("NOT PRIVATE" in warning for warning in certificate.warnings)
@@ -239,7 +226,6 @@ def test_a_fit_begun_with_a_seed_is_never_certified_private(tmp_path):
 
 def test_a_checkpoint_set_back_to_an_older_copy_cannot_spend_again(tmp_path):
     """Copied after 2 of 6 steps, the original run to 5, the copy resumed with the ledger: one step is left."""
-    plan = tiny_plan("vae", SETS, len(RECORDS), sampling_rate=0.3)
     ledger = Ledger.create(tmp_path / "ledger", epsilon_cap=50, delta=1e-5)
     steps = []
 
@@ -248,20 +234,22 @@ def test_a_checkpoint_set_back_to_an_older_copy_cannot_spend_again(tmp_path):
             if stage == "train":
                 steps.append(done)
                 if done == count:
-                    raise Killed
+                    raise KilledError
 
         return progress
 
-    with pytest.raises(Killed):
-        _vae().fit(RECORDS, plan=plan, checkpoint=tmp_path / "a", ledger=ledger, progress=stop_after(2))
+    with pytest.raises(KilledError):
+        _vae().fit(RECORDS, plan=ONE_VAE, checkpoint=tmp_path / "a", ledger=ledger, progress=stop_after(2))
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         _vae().fit(
-            RECORDS, plan=plan, checkpoint=tmp_path / "a", resume=True, ledger=ledger, progress=stop_after(5)
+            RECORDS, plan=ONE_VAE, checkpoint=tmp_path / "a", resume=True, ledger=ledger, progress=stop_after(5)
         )
     steps.clear()
     fitted = _vae().fit(
-        RECORDS, plan=plan, checkpoint=tmp_path / "copy", resume=True, ledger=ledger, progress=stop_after(99)
+        RECORDS, plan=ONE_VAE, checkpoint=tmp_path / "copy", resume=True, ledger=ledger, progress=stop_after(99)
     )
     assert steps == [6]
-    assert {m.name: m.count for m in fitted.certificate_.mechanisms} == {m.name: m.count for m in plan.mechanisms}
+    assert {m.name: m.count for m in fitted.certificate_.mechanisms} == {
+        m.name: m.count for m in ONE_VAE.mechanisms
+    }

@@ -1,4 +1,4 @@
-"""Discovery of an open domain: what is found, that it is found privately, and that numbers survive."""
+"""Discovery of an open domain: what is found, that it is found privately, and that numbers keep their distribution."""
 
 import datetime
 import json
@@ -42,6 +42,7 @@ from dpgm.synthesis.domain_discovery import MEASURES, discover_domain, discovery
 from dpgm.synthesis.number_shapes import estimate_cells
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+from release_data import edit, rehash
 
 DOMAIN = Domain(
     (
@@ -151,9 +152,7 @@ def test_one_record_moves_every_release_by_at_most_its_sensitivity(odd):
     assert set(ratios) == set(MEASURES)
     assert max(ratios.values()) <= 1 + 1e-9
     if odd == "ordinary":
-        assert (
-            min(ratios.values()) > 0.85
-        )  # in cells that are counted apart it counts on fewer levels than it might
+        assert min(ratios.values()) > 0.85  # a record in a separate cell is counted on fewer levels
 
 
 ITEMS = Domain((ItemSet("drugs", discover=True),))
@@ -167,7 +166,7 @@ def baskets(count, seed=0):
 
 
 def test_sums_of_discovered_items_are_the_pilot_counts():
-    """They are paid for already, so nothing else is measured for that; and they are near what they stand for."""
+    """They are paid for already, so no other pilot is measured; and they are close to the true counts."""
     plan, listed = (make_plan(Config(2.0), 4000, domain) for domain in (ITEMS, Domain.of_items(60)))
     assert listed.pays_for("item counts")
     assert not plan.pays_for("item counts")
@@ -222,18 +221,18 @@ def test_numbers_drawn_from_a_shape_read_back_to_their_position_and_stay_in_rang
 
 
 def test_cells_below_the_noise_follow_the_groups_around_them():
-    """A density that rises steadily: within a group it rises as well, though no cell says so."""
+    """A density that rises steadily: it rises within groups as well, though noise hides that in single cells."""
     grid = grid_of(0.0, 199.0, NumberFormat("integer"), "linear")
     true = np.linspace(20.0, 380.0, 200)
     exact = grid.counts(np.repeat(np.arange(200), np.rint(true).astype(int)))
     for seed in range(5):
         noisy = exact + np.random.default_rng(seed).normal(0, 40, len(exact))
         found = estimate_cells(noisy, grid, 40.0, float(true.sum()), RULES)
-        assert np.abs(found - true).sum() / 2 / true.sum() < 0.013  # shared out evenly .016 to .019
+        assert np.abs(found - true).sum() / 2 / true.sum() < 0.013  # .016 to .019 if divided evenly
 
 
 def test_draws_of_a_bin_show_its_shape_without_chance_errors():
-    """As many values in every cell as its weight says, give or take two; and in no order that others could follow."""
+    """Every cell has as many values as its weight says, give or take two, in random order."""
     field = discovered(some_table())[0].field("bill")
     starts, weights = [*field.starts, len(field.weights)], np.array(field.weights)
     widest = int(np.argmax(np.diff(starts)))
@@ -305,7 +304,7 @@ def test_nothing_that_few_hold_is_published():
 
 
 def test_rare_categories_stand_as_other_and_missing_ones_stay_missing():
-    """A town where many live in small streets, some in none; of two sexes none is another, though some are missing."""
+    """A town where many live in small streets and some addresses are missing; two sexes, without a third."""
     rng = np.random.default_rng(3)
     count = 6000
     street = np.where(rng.random(count) < 0.5, "Main St", [f"Lane {at}" for at in range(count)]).astype(object)
@@ -381,8 +380,8 @@ def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
     assert len(calls) == 2  # the last one came from the saved model, its domain from the tape
 
 
-def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(tmp_path, monkeypatch):
-    """A process killed while it measures leaves that file behind, in a folder that promises released values only."""
+def test_the_disk_space_reserved_does_not_reveal_how_many_values_occur(tmp_path, monkeypatch):
+    """A process killed while it measures leaves that file in a folder that must hold released values only."""
     domain = Domain((Categorical("ward", discover=True),))
     sizes, make_room = [], Checkpoint.make_room
     monkeypatch.setattr(Checkpoint, "make_room", lambda self, size: (sizes.append(size), make_room(self, size)))
@@ -398,7 +397,7 @@ def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(t
 
 @pytest.mark.parametrize("more", [{}, {"decimals": 2}, {"integer": True}], ids=["real", "decimal", "integer"])
 def test_far_values_are_read_and_counted_without_a_warning(more):
-    """Warnings are errors in these tests; on a curator's screen one would tell that somebody has such a value."""
+    """Warnings are errors in these tests; shown to a curator, one would reveal that somebody has such a value."""
     domain = Domain((Numeric("bill", "discover", "discover", **more),))
     values = [1e308, -1e308, 0.0, 1.0, float(2**53), None, *([] if more.get("integer") else [5e-324, 1e-300])] * 40
     found, _ = discovered(pa.table({"bill": pa.array(values, pa.float64())}), domain)
@@ -407,7 +406,7 @@ def test_far_values_are_read_and_counted_without_a_warning(more):
 
 @pytest.mark.parametrize("more", [{"decimals": 2}, {"integer": True}], ids=["decimal", "integer"])
 def test_bounds_that_noise_alone_suggests_lie_on_steps(more):
-    """Few records: noise points at a slot between 0 and 1 in some fits, which ended them after they had spent."""
+    """With few records, noise may select a slot between 0 and 1; such fits failed after they had spent budget."""
     domain = Domain((Numeric("bill", "discover", "discover", **more),))
     for seed in range(25):
         found, _ = discovered(pa.table({"bill": [at % 7 for at in range(30)]}), domain, epsilon=1.0, seed=seed)
@@ -424,7 +423,7 @@ def test_open_records_refuse_columns_that_do_not_fit():
 
 
 @pytest.mark.parametrize("codes", [[0, 1, 1], [0, 1, -1]], ids=["twice", "none"])
-def test_a_set_that_holds_a_value_twice_does_not_pass_the_door(codes):
+def test_a_set_that_holds_a_value_twice_is_refused_by_the_gateway(codes):
     """It would add more to a sum than one record may."""
     domain, words = Domain((ItemSet("items", discover=True),)), Vocabulary()
     assert [words.code(label) for label in "ab"] == [0, 1]
@@ -434,7 +433,7 @@ def test_a_set_that_holds_a_value_twice_does_not_pass_the_door(codes):
 
 
 def test_labels_that_could_not_be_published_are_no_values():
-    """Everybody's label of 2 kB passes any threshold, and no domain can list it."""
+    """A label of 2 kB that many share passes any threshold, but no domain can list it."""
     words = Vocabulary()
     assert [words.code(label) for label in ("", "a\0b", "x" * 1025, "x" * 1024)] == [-1, -1, -1, 0]
     table = pa.table({"note": ["x" * 2000] * 400 + ["short"] * 400})
@@ -443,27 +442,22 @@ def test_labels_that_could_not_be_published_are_no_values():
 
 
 def test_a_release_that_says_otherwise_than_was_discovered_does_not_verify(tmp_path):
-    """Forged in a consistent way (hashes renewed): another range, a sentence left out, the stated domain gone."""
-    import hashlib
-
+    """Forged consistently, with new hashes: another range, a sentence left out, the stated domain removed."""
     domain = Domain((Numeric("age", 0, 110, integer=True), Categorical("ward", discover=True)))
-    dpgm.Synthesizer(epsilon=2.0, domain=domain).fit(some_table(1000)).save(tmp_path / "release")
-    assert dpgm.verify(tmp_path / "release").ok
-    path, inner = tmp_path / "release" / "certificate.json", tmp_path / "release" / "domain.json"
-    honest, said = path.read_text(), inner.read_text()
+    folder = tmp_path / "release"
+    dpgm.Synthesizer(epsilon=2.0, domain=domain).fit(some_table(1000)).save(folder)
+    assert dpgm.verify(folder).ok
+    certificate, released = ((folder / name).read_text() for name in ("certificate.json", "domain.json"))
 
-    def failed(certificate, plain):
-        inner.write_text(json.dumps(plain, indent=1))
-        certificate["files"]["domain.json"] = hashlib.sha256(inner.read_bytes()).hexdigest()
-        path.write_text(json.dumps(certificate, indent=2, ensure_ascii=False) + "\n")
-        return {check.name for check in dpgm.verify(tmp_path / "release").failed}
+    def failed(change=lambda document: None, plain=None):
+        (folder / "domain.json").write_text(released if plain is None else json.dumps(plain, indent=1))
+        (folder / "certificate.json").write_text(certificate)
+        edit(folder, change)
+        rehash(folder)
+        return {check.name for check in dpgm.verify(folder).failed}
 
-    narrow = json.loads(said)
+    narrow = json.loads(released)
     narrow["fields"][0]["edges"][-1] = 200
-    assert "mechanisms of such a fit" in failed(json.loads(honest), narrow)
-    silent = json.loads(honest)
-    silent["statements"].pop()
-    assert "sentences" in failed(silent, json.loads(said))
-    gone = json.loads(honest)
-    del gone["plan"]["domain"]
-    assert "mechanisms of such a fit" in failed(gone, json.loads(said))
+    assert "mechanisms of such a fit" in failed(plain=narrow)
+    assert "sentences" in failed(lambda document: document["statements"].pop())
+    assert "mechanisms of such a fit" in failed(lambda document: document["plan"].pop("domain"))

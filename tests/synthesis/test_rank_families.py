@@ -1,11 +1,9 @@
-"""Networks fitted by two and three processes are those of one: VAEs and RBMs, one cluster and seven.
+"""Two and three processes fit the same networks as one: VAEs and RBMs, one cluster and seven.
 
-Latent draws of records are secret and every process has its own, so here they are put in their place, numbered by the
-record: what is left to differ is the order in which floats are added.
+Latent draws are secret and differ between processes, so they are replaced here by draws that belong to records: only
+the order in which floats are added can differ then.
 """
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import torch
 import dpgm
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from synthesis_data import SETS, some_records, tiny_plan
+from synthesis_data import SETS, some_records, start_process, tiny_plan
 
 CUTS = {1: (0, 90), 2: (0, 31, 90), 3: (0, 31, 32, 90)}
 RECORDS = some_records(SETS, 90)
@@ -24,7 +22,7 @@ CASES = [(model, clusters) for model in ("vae", "rbm") for clusters in (1, 7)]
 
 
 def fits(ranks, rank):
-    """The noisy answers and the tensors of every case, by one of several processes."""
+    """The noisy answers and the tensors of every case, as one of several processes computes them."""
     first, last = CUTS[ranks][rank : rank + 2]
 
     def normals(self, rows, out):
@@ -36,14 +34,14 @@ def fits(ranks, rank):
     for model, clusters in CASES:
         answers = []
 
-        def kept(self, call, query, rows, answers=answers):
+        def recorded(self, call, query, rows, answers=answers):
             answers.append(answer(self, call, query, rows).clone())
             return answers[-1].clone()
 
         plan = tiny_plan(model, SETS, 90, clusters=clusters, sampling_rate=0.3)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Gateway, "_fill_normals", normals)
-            patch.setattr(Gateway, "_answer", kept)
+            patch.setattr(Gateway, "_answer", recorded)
             synthesizer = dpgm.Synthesizer(99.0, 1e-5, model=model, randomness=SeededRandomness(3), device="cpu")
             fitted = synthesizer.fit(RECORDS.rows(first, last), plan=plan)
         results[f"{model} {clusters}"] = {"answers": answers, "state": fitted.generator_.state()}
@@ -65,12 +63,7 @@ def alone():
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_several_processes_fit_what_one_does(alone, tmp_path, ranks):
-    places = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    around = os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen([sys.executable, __file__, str(ranks), str(rank), str(tmp_path)], env=around)
-        for rank in range(ranks)
-    ]
+    started = [start_process(__file__, ranks, rank, tmp_path) for rank in range(ranks)]
     assert [process.wait(timeout=300) for process in started] == [0] * ranks
     for rank in range(ranks):
         together = torch.load(tmp_path / f"{ranks}-{rank}.pt")

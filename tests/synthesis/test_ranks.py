@@ -1,11 +1,10 @@
-"""A fit by two processes is the fit of one: rows numbered globally, one Poisson sample, noise added once, N of all."""
+"""Two processes fit the same generator as one: global row numbers, one Poisson sample, noise added once, all records."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -15,10 +14,10 @@ from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.synthesis import books
-from synthesis_data import SETS, some_records, tiny_plan
+from synthesis_data import SETS, some_records, start_process, tiny_plan
 
 ROWS, CUT = 90, 31
-SEED = 4  # with which no float32 falls on the next point of its grid when it is summed in another order
+SEED = 4  # with it, no float32 sum is rounded to another grid point if its terms are added in another order
 RECORDS = some_records(SETS, ROWS)
 PLAN = tiny_plan("rbm", SETS, ROWS, clusters=2, sampling_rate=0.3)
 SOURCES = {"seeded": lambda: SeededRandomness(SEED), "system": SystemRandomness}
@@ -29,17 +28,17 @@ def traced_fit(records, randomness):
     samples, answers = [], []
     coins, answer = Gateway._coins, Gateway._answer
 
-    def kept_coins(self, rate):
+    def recorded_coins(self, rate):
         samples.append(torch.from_numpy(coins(self, rate)).clone())
         return samples[-1].numpy()
 
-    def kept_answer(self, call, query, rows):
+    def recorded_answer(self, call, query, rows):
         answers.append(answer(self, call, query, rows).clone())
         return answers[-1].clone()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Gateway, "_coins", kept_coins)
-        patch.setattr(Gateway, "_answer", kept_answer)
+        patch.setattr(Gateway, "_coins", recorded_coins)
+        patch.setattr(Gateway, "_answer", recorded_answer)
         fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm", randomness=randomness).fit(records, plan=PLAN)
     return {"samples": samples, "answers": answers, "state": fitted.generator_.state()}
 
@@ -60,13 +59,7 @@ def one_rank(rank, folder):
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    places = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(folder)], env=os.environ | {"PYTHONPATH": places}
-        )
-        for rank in (0, 1)
-    ]
+    started = [start_process(__file__, rank, folder) for rank in (0, 1)]
     assert [process.wait(timeout=300) for process in started] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
@@ -98,7 +91,7 @@ def test_noise_is_added_once_and_every_rank_has_the_same_answers(ranks):
 
 
 def test_a_certificate_names_the_sources_of_all_ranks(monkeypatch):
-    """Each rank draws noise: that another one has no cipher at hand must not be hidden by what the first one has."""
+    """Each rank draws noise: that one of them lacks the cipher must not be hidden by the first one, which has it."""
     others = [[["Philox"], True]]
     monkeypatch.setattr(
         books.parallel, "bytes_of_all", lambda mine: [mine, *(json.dumps(one).encode() for one in others)]
@@ -121,19 +114,17 @@ def test_the_first_process_keeps_the_checkpoint_and_the_others_follow_it(ranks):
             assert torch.equal(rank["resumed"][name], tensor), name
 
 
-if __name__ == "__main__":
-    one_rank(int(sys.argv[1]), Path(sys.argv[2]))
-
-
-def test_what_several_processes_cannot_do_is_refused_before_anything_is_asked(monkeypatch):
-    """Each would keep rows of its own of one person, and call the whole a guarantee per person."""
-    import pandas as pd
-
+def test_what_several_processes_cannot_do_is_refused_before_any_query(monkeypatch):
+    """Each would use its own rows of a person, and the guarantee would not be per person."""
     monkeypatch.setattr("dpgm.kernels.parallel.is_parallel", lambda: True)
     frame = pd.DataFrame({"who": ["a", "a", "b"], "what": ["x", "y", "x"]})
     for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
-        with pytest.raises(dpgm.errors.UsageError, match="one process"):
+        with pytest.raises(UsageError, match="one process"):
             dpgm.Synthesizer().fit(frame, person="who", discover=True, **options)
     several = Source("person", False, "wide", rows_per_person=2)
-    with pytest.raises(dpgm.errors.UsageError, match="one process"):
+    with pytest.raises(UsageError, match="one process"):
         dpgm.Synthesizer().fit(some_records(SETS, 20), source=several)
+
+
+if __name__ == "__main__":
+    one_rank(int(sys.argv[1]), Path(sys.argv[2]))

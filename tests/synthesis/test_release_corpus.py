@@ -1,10 +1,9 @@
-"""The corpus of hostile releases, R1 to R11, one by one: each is refused in words, and nothing is opened that need not be."""
+"""A corpus of forged releases, R1 to R11: each is refused with a clear message, and nothing is opened needlessly."""
 
 import json
 import os
 import pickle
 import socket
-import struct
 
 import numpy as np
 import pytest
@@ -13,13 +12,13 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import ArtefactError
 from dpgm.synthesis.release import load
-from release_data import edit, rehash, rewrite_readme
+from release_data import edit, rehash, rewrite_readme, tensor_file, write_tensor_file
 
 load_commands()
 
 
 def refused(folder, capsys, check=None, *, unsafe=False):
-    """`verify` fails (and says by which check), `load` refuses; unsafe bytes are refused even unverified."""
+    """`verify` fails and names the check, and `load` refuses; unsafe files are refused even unverified."""
     assert run(["verify", str(folder)]) == 1
     told = capsys.readouterr()
     assert "certified" not in told.out
@@ -64,17 +63,13 @@ def test_r1_a_pickle_instead_of_the_weights_is_never_opened(folder, capsys, tmp_
 
 
 def _parts(folder):
-    raw = (folder / "model.safetensors").read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    header, data = tensor_file(folder)
+    return json.loads(header), data
 
 
 def _write(folder, header, data, length=None):
     text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    size = len(text) if length is None else length
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", size) + text + data)
-    rehash(folder)
+    write_tensor_file(folder, text + b" " * (-len(text) % 8), data, length)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2**31, 2**62, 2**63, 2**64 - 1])
@@ -161,10 +156,10 @@ def test_r10_a_name_that_leaves_the_folder(folder, capsys, name):
 @pytest.mark.parametrize("name", ["model.safetensors", "domain.json", "README.md", "certificate.json"])
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "socket"])
 def test_r10_something_else_than_a_file(folder, capsys, name, kind, tmp_path, monkeypatch):
-    kept = tmp_path / "kept"
-    (folder / name).rename(kept)
+    moved = tmp_path / "moved"
+    (folder / name).rename(moved)
     if kind == "link":
-        (folder / name).symlink_to(kept)
+        (folder / name).symlink_to(moved)
     elif kind == "fifo":
         os.mkfifo(folder / name)
     elif kind == "folder":

@@ -1,4 +1,4 @@
-"""Several rows per person in a table: which rows are kept, how far a person moves what is released, what is said of it."""
+"""Several rows per person in a table: which rows are used, the sensitivity to a person, what the certificate says."""
 
 import json
 import math
@@ -36,6 +36,7 @@ from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+from release_data import edit
 
 ITEMS = Domain.of_items(12)
 TABLE = Domain(
@@ -67,8 +68,8 @@ def visits(persons=300, rows=(1, 9), seed=0, wards=("north", "south", "east")):
     )
 
 
-def kept(frame, most):
-    """The numbers of the visits that a reading keeps."""
+def visits_used(frame, most):
+    """The numbers of the visits that are used."""
     domain = Domain((Numeric("visit", 0, len(frame) - 1, bins=len(frame), integer=True),))
     read = read_frame(frame, domain, person="who", rows_per_person=most)
     assert read.source.unit == "person"
@@ -76,35 +77,35 @@ def kept(frame, most):
     return read.records.indices.tolist()
 
 
-def test_a_person_keeps_so_many_rows_and_the_others_do_not_matter():
+def test_at_most_k_rows_of_a_person_are_used():
     frame = visits()
     for most in (1, 3, 100):
-        rows = frame.iloc[kept(frame, most)]
+        rows = frame.iloc[visits_used(frame, most)]
         counts = frame.groupby("who").size().clip(upper=most)
         assert rows.groupby("who").size().to_dict() == counts.to_dict()
         assert rows.index.is_monotonic_increasing
 
 
 def test_the_choice_is_fresh_and_even():
-    """No seed fixes it, and every row of a person is as likely as any other: 400 choices of 2 out of 8."""
+    """No seed determines it, and every row of a person is equally likely: 400 choices of 2 out of 8."""
     frame = visits(1, (8, 9))
     np.random.seed(0)  # noqa: NPY002
-    chosen = [tuple(kept(frame, 2)) for _ in range(400)]
+    chosen = [tuple(visits_used(frame, 2)) for _ in range(400)]
     assert len(set(chosen)) == 28
     times = np.bincount(np.ravel(chosen), minlength=8)
     assert ((times - 100) ** 2 / 75).sum() < 35  # chi-square with 7 degrees of freedom: one run in 100,000
 
 
 def test_one_person_written_in_several_ways_is_one_person(tmp_path):
-    """Spaces around a name, and parts of a data set that hold it in other types, bring nobody more rows."""
+    """Spaces around an identifier, or other types in parts of a data set, give nobody more rows."""
     file = tmp_path / "visits.csv"
     file.write_text('who,sex\np1,f\np1 ,f\n p1,m\n"p1",m\np2,m\n', "utf-8")
     sexes = Domain(VISITS.fields[1:])
     assert len(read_source(file, domain=sexes, person="who", rows_per_person=1)[0]) == 2
     with pytest.raises(InputError, match="record 2"):
         read_source(file, domain=sexes, person="who")
-    held = read_source(file, domain=ITEMS_OF_SEX, person="who", item="sex")[0]
-    assert held.lengths.tolist() == [2, 1]
+    grouped = read_source(file, domain=ITEMS_OF_SEX, person="who", item="sex")[0]
+    assert grouped.lengths.tolist() == [2, 1]
     for number, kind in enumerate((pa.int32(), pa.int64(), pa.string())):
         people = pa.array([1, 2, 2]).cast(kind)
         pq.write_table(pa.table({"who": people, "sex": ["f", "m", "m"]}), tmp_path / f"{number}.parquet")
@@ -112,9 +113,9 @@ def test_one_person_written_in_several_ways_is_one_person(tmp_path):
 
 
 def test_a_frame_says_itself_how_many_rows_a_person_has():
-    told = Source("person", False, "wide")
+    stated = Source("person", False, "wide")
     with pytest.raises(UsageError, match="leave it out"):
-        dpgm.Synthesizer(1.0, domain=VISITS).fit(visits(), person="who", rows_per_person=3, source=told)
+        dpgm.Synthesizer(1.0, domain=VISITS).fit(visits(), person="who", rows_per_person=3, source=stated)
 
 
 def run(gateway, plan, domain=TABLE):
@@ -142,7 +143,7 @@ def test_a_whole_person_moves_every_release_by_its_sensitivity_at_most(most):
         assert ratios["discovered values"] > 0.95
 
 
-def test_more_rows_than_were_said_break_the_bound():
+def test_more_rows_than_stated_break_the_bound():
     """The check above can fail."""
     counts = ItemCounts(ITEMS, 3)
     records, person = Records.from_lists([[0], [1, 2]], ITEMS), Records.from_lists([[0, 1, 2]] * 3, ITEMS)
@@ -152,7 +153,7 @@ def test_more_rows_than_were_said_break_the_bound():
         sensitivity_ratios(lambda gateway: ask(gateway, counts, 1.0), records, person, rows_per_person=2)
 
 
-def test_what_is_made_follows_from_released_values():
+def test_the_result_follows_from_released_values():
     frames = [visits(60, (1, 3)), visits(25, (1, 3), 1)]
     records = [read_frame(frame.drop(columns="who"), TABLE).records for frame in frames]
     plan = make_plan(Config(10.0, rows_per_person=3), len(records[0]), TABLE)
@@ -192,7 +193,7 @@ def test_samples_of_rows_are_refused_at_the_gateway():
 @pytest.mark.parametrize("rows", [2, 5])
 @pytest.mark.parametrize("cap", [1, 7, 64])
 def test_values_of_one_person_alone_pass_with_probability_delta_at_most(rows, cap):
-    """K rows may hold one value K times, or K x n values once each; and everything in between has smaller sums."""
+    """K rows may have one value K times, or K x n values once each, or anything in between."""
     noise, delta = 12.0 * rows, 1e-6
     least = round(threshold_for(noise, delta, cap, rows) / STEP)
     for n in range(1, cap + 1):
@@ -242,9 +243,8 @@ def test_a_certificate_that_says_other_rows_does_not_verify(tmp_path):
     honest = path.read_text()
 
     def failed(change):
-        forged = json.loads(honest)
-        change(forged)
-        path.write_text(json.dumps(forged, indent=2, ensure_ascii=False) + "\n")
+        path.write_text(honest)
+        edit(tmp_path / "release", change)
         return {check.name for check in dpgm.verify(tmp_path / "release").failed}
 
     assert failed(lambda forged: None) == set()

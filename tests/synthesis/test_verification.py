@@ -1,14 +1,14 @@
-"""What `verify` refuses, and that `load` and `sample` refuse it too."""
+"""Forged releases that `verify` refuses, and that `load` and `sample` refuse as well."""
 
 import json
 import shutil
-import struct
 
 import pytest
 
 import dpgm
 from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
+from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.signatures import create_keys, read_private_key
@@ -16,7 +16,15 @@ from dpgm.strategy.settings import Config
 from dpgm.synthesis import verification
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import load, sign
-from release_data import edit, rehash, rewrite_readme, some_release
+from release_data import (
+    edit,
+    rehash,
+    rewrite_epsilons,
+    rewrite_readme,
+    some_release,
+    tensor_file,
+    write_tensor_file,
+)
 from synthesis_data import IMAGES, SETS, TABLE, small_plan, some_records
 
 load_commands()
@@ -68,32 +76,15 @@ def test_a_fit_planned_without_a_domain_verifies(tmp_path, short_fits):
 
 
 def test_a_delta_above_one_over_n_is_refused(folder, capsys):
-    """Delta 0.5 at N = 20,000, with both epsilons and the README made to suit it."""
-    from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.certificate import read_certificate
-
-    mechanisms = read_certificate(folder).mechanisms
-    epsilons = {
-        "epsilon": cost(mechanisms, 0.5).epsilon,
-        "epsilon_replace_one": replace_one_epsilon(mechanisms, 0.5),
-    }
-    edit(folder, lambda d: d.update(delta=0.5, **epsilons))
-    rewrite_readme(folder)
+    """Delta 0.5 at N = 20,000, with both epsilons and the README changed to match."""
+    edit(folder, lambda d: d.update(delta=0.5))
+    rewrite_epsilons(folder)
     refused(folder, "budget", capsys)
 
 
 def test_a_weak_delta_is_warned_of(folder, capsys):
-    from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.certificate import read_certificate
-
-    mechanisms = read_certificate(folder).mechanisms
-    delta = 1 / 30_000  # between 1/(10 N) and 1/N
-    epsilons = {
-        "epsilon": cost(mechanisms, delta).epsilon,
-        "epsilon_replace_one": replace_one_epsilon(mechanisms, delta),
-    }
-    edit(folder, lambda d: d.update(delta=delta, **epsilons))
-    rewrite_readme(folder)
+    edit(folder, lambda d: d.update(delta=1 / 30_000))  # between 1/(10 N) and 1/N
+    rewrite_epsilons(folder)
     assert run_command(["verify", str(folder)]) == 0
     assert "warning: delta" in capsys.readouterr().out
 
@@ -124,25 +115,16 @@ def test_a_warning_of_a_seed_beside_private_is_refused(folder, capsys):
     refused(folder, "sentences", capsys)
 
 
-def _costed(folder, mechanisms):
-    """Both lists are these mechanisms, and both epsilons what they cost."""
-    from dpgm.privacy.accountant import cost, replace_one_epsilon
-    from dpgm.privacy.certificate import read_certificate
-
-    edit(folder, lambda d: d.update(planned=mechanisms, mechanisms=mechanisms))
-    certificate = read_certificate(folder)
-    epsilons = {
-        "epsilon": cost(certificate.mechanisms, certificate.delta).epsilon,
-        "epsilon_replace_one": replace_one_epsilon(certificate.mechanisms, certificate.delta),
-    }
-    edit(folder, lambda d: d.update(epsilons))
-    rewrite_readme(folder)
+def _with_mechanisms(folder, change):
+    """The mechanisms of both lists changed, and both epsilons to match."""
+    listed = change(json.loads((folder / "certificate.json").read_text())["mechanisms"])
+    edit(folder, lambda d: d.update(planned=listed, mechanisms=listed))
+    rewrite_epsilons(folder)
 
 
 @pytest.mark.parametrize("name", ["item counts", "record lengths", "pair counts"])
 def test_mechanisms_dropped_from_both_lists_are_refused(folder, capsys, name):
-    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
-    _costed(folder, [entry for entry in listed if entry["name"] != name])
+    _with_mechanisms(folder, lambda listed: [entry for entry in listed if entry["name"] != name])
     refused(folder, "mechanisms of such a fit", capsys)
 
 
@@ -155,14 +137,12 @@ def test_mechanisms_dropped_from_both_lists_are_refused(folder, capsys, name):
     ids=["gradients", "cluster sums"],
 )
 def test_mechanisms_that_this_model_does_not_run_are_refused(folder, capsys, entry):
-    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
-    _costed(folder, [*({**one, "noise": 2 * one["noise"]} for one in listed), entry])
+    _with_mechanisms(folder, lambda listed: [*({**one, "noise": 2 * one["noise"]} for one in listed), entry])
     refused(folder, "mechanisms of such a fit", capsys)
 
 
 def test_a_mechanism_said_to_have_run_on_a_sample_is_refused(folder, capsys):
-    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
-    _costed(folder, [{**entry, "sampling_rate": 0.01} for entry in listed])
+    _with_mechanisms(folder, lambda listed: [{**entry, "sampling_rate": 0.01} for entry in listed])
     refused(folder, "mechanisms of such a fit", capsys)
 
 
@@ -203,15 +183,6 @@ def test_an_extra_file_is_refused(folder, capsys):
     refused(folder, "folder listing", capsys)
 
 
-def _with_header(folder, change):
-    path = folder / "model.safetensors"
-    raw = path.read_bytes()
-    length = struct.unpack("<Q", raw[:8])[0]
-    header = change(raw[8 : 8 + length])
-    path.write_bytes(struct.pack("<Q", len(header)) + header + raw[8 + length :])
-    rehash(folder)
-
-
 def _noted(raw):
     return json.dumps({"__metadata__": {"note": "ann: 34"}, **json.loads(raw)}, separators=(",", ":")).encode()
 
@@ -229,9 +200,9 @@ def _noted(raw):
     ids=["metadata", "padding", "white space", "a key twice", "a key too many", "infinity"],
 )
 def test_anything_but_tensors_in_the_header_is_refused(folder, change):
-    before = (folder / "model.safetensors").read_bytes()
-    _with_header(folder, change)
-    assert (folder / "model.safetensors").read_bytes() != before
+    header, data = tensor_file(folder)
+    assert change(header) != header
+    write_tensor_file(folder, change(header), data)
     assert failed(folder) == ["the generator opens"]
     with pytest.raises(ArtefactError):
         load(folder, unverified=True)  # not safe to open at all
@@ -239,7 +210,7 @@ def test_anything_but_tensors_in_the_header_is_refused(folder, change):
 
 @pytest.mark.parametrize("name", ["certificate.json", "domain.json"])
 def test_a_file_in_another_form_is_refused(folder, name):
-    """White space, order and escapes could carry a message; there is one way to write each file."""
+    """White space, order and escapes could hide a message; each file has one canonical form."""
     document = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(document))
     if name != "certificate.json":
@@ -280,8 +251,6 @@ def test_a_line_break_in_the_certificate_cannot_write_into_the_readme(folder):
 
 
 def test_a_field_name_cannot_write_into_the_readme(tmp_path):
-    from dpgm.data.domain import Domain
-
     odd = Domain.of_items(12, name="a\n\n## Epsilon is *zero* <script>")
     some_release(odd).save(tmp_path / "r")
     text = (tmp_path / "r" / "README.md").read_text()
@@ -310,7 +279,7 @@ def test_other_forgeries_are_refused(folder, change, name):
 
 
 def test_a_hostile_list_of_mechanisms_is_not_costed(folder):
-    """Thousands of different sampled steps would take hours; the list is refused for what it is."""
+    """Accounting for many different sampled steps would take hours; the list is refused before."""
     entry = {"noise": 1.0, "count": 10**8, "sample": None}
     many = [{"name": f"m{n}", **entry, "sampling_rate": 0.5 + n / 1000} for n in range(90)]
     edit(folder, lambda d: d.update(planned=many, mechanisms=many))
@@ -402,8 +371,7 @@ def test_a_signed_release_verifies_with_its_key_alone(folder, keys, tmp_path, ca
 def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys):
     """Half the epsilon with double the noise: every other check holds, which is why releases are signed."""
     sign(folder, read_private_key(keys[0]))
-    listed = json.loads((folder / "certificate.json").read_text())["mechanisms"]
-    _costed(folder, [{**entry, "noise": 2 * entry["noise"]} for entry in listed])
+    _with_mechanisms(folder, lambda listed: [{**entry, "noise": 2 * entry["noise"]} for entry in listed])
     assert failed(folder) == []
     verification = dpgm.verify(folder, signed_by=keys[1])
     assert [check.name.split()[0] for check in verification.failed if "not tried" not in check.why] == ["signed"]
@@ -423,18 +391,9 @@ def test_what_does_not_verify_is_not_signed(folder, keys):
 
 def test_fit_signs(tmp_path, keys, capsys, short_fits):
     some_records(SETS, 80).write(tmp_path / "d.parquet")
-    fit = [
-        "fit",
-        str(tmp_path / "d.parquet"),
-        "--assume-public-items",
-        "--epsilon",
-        "1",
-        "--out",
-        str(tmp_path / "r"),
-    ]
-    assert (
-        run_command([*fit, "--sign", str(keys[1])]) == 2
-    )  # the public half, or nonsense, before anything is spent
+    data, out = str(tmp_path / "d.parquet"), str(tmp_path / "r")
+    fit = ["fit", data, "--assume-public-items", "--epsilon", "1", "--out", out]
+    assert run_command([*fit, "--sign", str(keys[1])]) == 2  # the public key: refused before anything is spent
     assert run_command([*fit, "--sign", str(keys[0]), "--seed", "1"]) == 2
     assert not (tmp_path / "r").exists()
     assert run_command([*fit, "--sign", str(keys[0])]) == 0, capsys.readouterr().err
