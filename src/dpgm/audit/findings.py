@@ -27,9 +27,7 @@ from dpgm.strategy.protocol import Progress, silent
 FITS = 500  # fits with the canary, and as many without, times a configuration's effort: two to three minutes
 QUICK_FITS = 60
 LEVEL = 1e-3 / 3  # significance level of each of the three gates: one false alarm in a thousand audits
-CONFIDENCE = (
-    0.99  # confidence of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
-)
+CONFIDENCE = 0.99  # of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
 THRESHOLDS = (0.0, -1.0, 1.0, -3.0, 3.0)  # of the score, for the gate of rates
 SCALES = (0.25, 8.0)  # range of noise scales that the lower bound searches
 SCALE_WIDTH, LEVEL_WIDTH = 0.002, 0.05  # tolerances of bisections, for logarithms of scales and of levels

@@ -139,11 +139,9 @@ def inputs_of(
     """
     sides = (real, synthetic)
     given = as_domain(domain)
-    if (
-        given is not None and given.is_open
-    ):  # it does not state all values and bins, so they are taken from the data
+    if given is not None and given.is_open:  # values and bins that it does not state follow from the data
         return _columns_of_domain(sides, given, notes)
-    tables = [as_table(side) for side in sides]
+    tables = [_as_table(side) for side in sides]
     if all(table is None for table in tables):
         first = as_records(real, given)
         return Inputs(first, as_records(synthetic, given or first.domain), None)
@@ -187,7 +185,7 @@ def _columns_of_domain(sides: Sequence[object], domain: Domain, notes: Notes) ->
     """The columns that a domain names, of frames or decoded records, without the domain's values and bins."""
     selected = []
     for side in sides:
-        table = as_table(side)
+        table = _as_table(side)
         if table is None and isinstance(side, Records) and not side.domain.is_open:
             table = _decoded(side)
         if table is None:
@@ -208,7 +206,7 @@ def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
     )
 
 
-def as_table(data: object) -> Any:
+def _as_table(data: object) -> Any:
     """A frame of pandas, polars or pyarrow as an Arrow table; None for anything else."""
     frame: Any = checked_frame(data)
     package = package_of(frame)
@@ -321,7 +319,7 @@ def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
 def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
     """Make files of tables comparable without a domain, or with an open domain, which names the columns."""
     notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
-    first = read_raw(real, options, domain)
+    first = _read_raw(real, options, domain)
     if domain is None:
         second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
         return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
@@ -338,10 +336,10 @@ def _read_raw_matching(
 ) -> pa.Table:
     """Read with the first options if that gives `at_least` of the named columns, otherwise with the second options."""
     with suppress(DpgmError):
-        table = read_raw(path, first, domain)
+        table = _read_raw(path, first, domain)
         if len({*names} & {*table.column_names}) >= at_least:
             return table
-    return read_raw(path, second, domain)
+    return _read_raw(path, second, domain)
 
 
 def _as_lists(table: pa.Table, names: list[str], separator: str | None) -> pa.Table:
@@ -374,11 +372,11 @@ def _raw_columns_of_files(
     if not columnar or not domain.table_columns:
         return None
     notes = Notes(missing=(*options.missing, *used.missing), strip_suffix=options.strip_suffix)
-    first, second = (read_raw(path, chosen, domain) for path, chosen in both)
+    first, second = (_read_raw(path, chosen, domain) for path, chosen in both)
     return raw_columns(first, second, notes, domain=domain)
 
 
-def read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
+def _read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
     """The raw columns of a file; of more than a million rows, a part that is evenly spread over the file."""
     source = locate(path, options.member)
     chosen = replace(options, domain=domain)

@@ -37,9 +37,7 @@ _KINDS: dict[str, ColumnKind] = {
     "datetime": "date",
 }
 _NOT_COMPARED = {"items", "image", "identifier", "ignored"}  # kinds of fields without a column of values to compare
-_FREE_TEXT = (
-    0.9  # distinct texts per row above which a column holds names, ids or free text: no distribution to keep
-)
+_FREE_TEXT = 0.9  # more distinct texts per row are names, ids or free text: there is no distribution to keep
 _FEW_ROWS = 50  # with fewer rows, all texts may be distinct by chance
 _RANGES = 16  # ranges into which numbers are divided
 _FEW_VALUES = 24  # up to so many distinct numbers are compared one by one
