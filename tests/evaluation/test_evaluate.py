@@ -1,4 +1,4 @@
-"""The whole evaluation: what it lists, that it is honest about what is missing, and the command line."""
+"""The whole evaluation: its metrics, the list of metrics that could not be computed, and the command line."""
 
 import json
 
@@ -107,7 +107,7 @@ def test_json_holds_the_same_numbers_and_says_curator_only():
     assert len(document["not_computed"]) == len(made.not_computed)
 
 
-def test_a_rough_copy_is_called_rough():
+def test_random_noise_is_called_rough():
     rng = np.random.default_rng(0)
     real = sets()
     noise = Records.from_dense(rng.random((300, real.width)) < 0.5, real.domain)
@@ -152,8 +152,8 @@ def test_image_accuracy_is_reproducible_and_leaves_the_global_state_alone():
 
 
 def test_labels_that_cannot_be_learnt_are_listed():
-    only = Records.from_lists([[0, 8, 11]] * 20, TABLE)
-    made = evaluate(table(), only)
+    one_label = Records.from_lists([[0, 8, 11]] * 20, TABLE)
+    made = evaluate(table(), one_label)
     reasons = [entry.reason for entry in made.not_computed if entry.metric == "downstream accuracy"]
     assert reasons == ["the label takes only one value in the synthetic data, so nothing can be learnt."]
 
@@ -166,7 +166,7 @@ def test_without_scikit_learn_the_reason_says_what_to_install(monkeypatch):
     assert any("pip install 'dpgm[learn]'" in entry.reason for entry in made.not_computed)
 
 
-def test_kinds_are_told_apart():
+def test_kinds_of_data_are_distinguished():
     assert kind_of(sets()) == "sets"
     assert kind_of(table()) == "table"
     assert kind_of(pictures()) == "images"
@@ -201,7 +201,8 @@ def test_command_writes_report_and_json(files, capsys):
     assert capsys.readouterr().err == ""
 
 
-def bad(files, capsys, *arguments):
+def error_of(files, capsys, *arguments):
+    """The one line that a refused command prints; it must not write a report."""
     code = run(["evaluate", *arguments, "--out", f"{files}/report.html"])
     error = capsys.readouterr().err.strip()
     assert code == 2
@@ -212,21 +213,21 @@ def bad(files, capsys, *arguments):
 
 def test_other_domain_is_one_sentence(files, capsys):
     Records.from_lists([[0, 1]], Domain.of_items(["x", "y"])).write(files / "other.parquet")
-    assert "different domains" in bad(files, capsys, f"{files}/real.parquet", f"{files}/other.parquet")
+    assert "different domains" in error_of(files, capsys, f"{files}/real.parquet", f"{files}/other.parquet")
 
 
 def test_empty_synthetic_file_is_one_sentence(files, capsys):
     (files / "empty.parquet").write_bytes(b"")
-    error = bad(files, capsys, f"{files}/real.parquet", f"{files}/empty.parquet")
+    error = error_of(files, capsys, f"{files}/real.parquet", f"{files}/empty.parquet")
     assert "E-INPUT" in error
     sets(3).rows(0, 0).write(files / "none.parquet")
-    assert "no records" in bad(files, capsys, f"{files}/real.parquet", f"{files}/none.parquet")
+    assert "no records" in error_of(files, capsys, f"{files}/real.parquet", f"{files}/none.parquet")
 
 
 def test_synthetic_file_of_another_width_is_one_sentence(files, capsys):
     sets(20, 6).write(files / "real.npz")
     sets(20, 9).write(files / "wide.npz")
-    error = bad(files, capsys, f"{files}/real.npz", f"{files}/wide.npz")
+    error = error_of(files, capsys, f"{files}/real.npz", f"{files}/wide.npz")
     assert "9" in error
     assert "6" in error
 
@@ -234,9 +235,9 @@ def test_synthetic_file_of_another_width_is_one_sentence(files, capsys):
 def test_workload_mistakes_are_one_sentence(files, capsys):
     both = [f"{files}/real.parquet", f"{files}/synthetic.parquet"]
     (files / "q.csv").write_text("item 1\nbeer\n")
-    assert "line 2: the item 'beer'" in bad(files, capsys, *both, "--workload", f"{files}/q.csv")
+    assert "line 2: the item 'beer'" in error_of(files, capsys, *both, "--workload", f"{files}/q.csv")
     (files / "q.csv").write_text("\n")
-    assert "holds no queries" in bad(files, capsys, *both, "--workload", f"{files}/q.csv")
+    assert "holds no queries" in error_of(files, capsys, *both, "--workload", f"{files}/q.csv")
 
 
 def test_without_outputs_the_table_is_printed(files, capsys):
@@ -248,15 +249,15 @@ def test_without_outputs_the_table_is_printed(files, capsys):
 
 def test_missing_release_is_one_sentence(files, capsys):
     both = [f"{files}/real.parquet", f"{files}/synthetic.parquet"]
-    assert "E-ARTEFACT" in bad(files, capsys, *both, "--release", f"{files}/nowhere")
+    assert "E-ARTEFACT" in error_of(files, capsys, *both, "--release", f"{files}/nowhere")
 
 
-def test_items_that_the_domain_does_not_list_are_missed(tmp_path, capsys):
+def test_items_that_the_domain_does_not_list_are_reported(tmp_path, capsys):
     real = sets(300, 12)
     real.write(tmp_path / "real.parquet")
     narrow = Domain.of_items([f"item {at}" for at in range(6)])
-    kept = Records.from_dense(sets(300, 12, seed=1).to_dense()[:, :6], narrow)
-    kept.write(tmp_path / "synthetic.parquet")
+    synthetic = Records.from_dense(sets(300, 12, seed=1).to_dense()[:, :6], narrow)
+    synthetic.write(tmp_path / "synthetic.parquet")
     save_domain(narrow, tmp_path / "domain.yaml")
     files = [f"{tmp_path}/real.parquet", f"{tmp_path}/synthetic.parquet"]
     assert run(["evaluate", *files, "--domain", f"{tmp_path}/domain.yaml", "--json"]) == 0

@@ -1,4 +1,4 @@
-"""Two files are made comparable: as they are written, laid out and protected from spreadsheets."""
+"""Two files are made comparable, whatever their number style, layout and protection from spreadsheets."""
 
 import json
 
@@ -66,7 +66,7 @@ def test_a_release_knows_the_long_layout_of_the_file_that_was_fitted(tmp_path, k
     assert (found["kind"], found["records"], found["synthetic_records"]) == ("sets", ROWS, ROWS)
 
 
-def test_a_file_that_is_laid_out_otherwise_than_that_of_the_fit_is_still_read(tmp_path):
+def test_a_file_with_another_layout_than_that_of_the_fit_is_still_read(tmp_path):
     real = tmp_path / "baskets.csv"
     real.write_text("tea,milk\nrye\ntea\n" * 50)
     layout = dpgm.data.formats.Layout("long", person="user_id", item="sku")
@@ -74,15 +74,15 @@ def test_a_file_that_is_laid_out_otherwise_than_that_of_the_fit_is_still_read(tm
     assert len(file_inputs(real, real, ReadOptions(domain=domain)).real) == 150
 
 
-def test_the_apostrophe_that_protects_spreadsheets_is_no_part_of_a_value():
+def test_the_apostrophe_that_protects_spreadsheets_is_not_part_of_a_value():
     real = pandas.DataFrame({"formula": ["=SUM", "-5 to 0", "plain"] * 50, "size": ["'=a", "b", "b"] * 50})
     synthetic = real.replace({"=SUM": "'=SUM", "-5 to 0": "'-5 to 0"})
     assert [column.distance for column in evaluate(real, synthetic).columns] == [0, 0]
-    written = real.replace({"'=a": "''=a"})  # an apostrophe of the data's own
+    written = real.replace({"'=a": "''=a"})  # this apostrophe is part of the value
     assert [column.distance for column in evaluate(real, written).columns] == [0, 0]
 
 
-def test_records_that_hold_nothing_are_told():
+def test_empty_records_are_mentioned():
     domain = dpgm.Domain.of_items(["a", "b"])
     real = dpgm.Records.from_lists([[0], [1]] * 100, domain)
     synthetic = dpgm.Records.from_lists([[0], [1], [], [0, 1]] * 50, domain)
@@ -104,7 +104,7 @@ def stays(seed=0):
     )
 
 
-def test_columns_that_are_out_of_order_are_named_with_the_rule_that_keeps_it():
+def test_columns_that_are_out_of_order_are_named_with_the_rule_that_keeps_their_order():
     shuffled = pandas.DataFrame(
         {name: np.random.default_rng(at).permutation(column) for at, (name, column) in enumerate(stays(1).items())}
     )
@@ -117,10 +117,9 @@ def test_columns_that_are_out_of_order_are_named_with_the_rule_that_keeps_it():
     assert json.loads(made.to_json())["orders"][0]["real"] == 0
 
 
-def test_a_few_errors_in_the_real_rows_do_not_hide_an_order_and_kept_orders_are_not_told():
-    real, fresh = stays(), stays(1)
+def test_a_few_errors_in_the_real_rows_do_not_hide_an_order():
+    real, synthetic = stays(), stays(1)
     real.loc[0, "discharged"] = pandas.Timestamp("2019-01-01")
-    assert evaluate(real, fresh).orders == ()
-    assert evaluate(
-        real, fresh.assign(discharged=fresh.discharged.sample(frac=1, random_state=0).to_numpy())
-    ).orders
+    assert evaluate(real, synthetic).orders == ()
+    shuffled = synthetic.discharged.sample(frac=1, random_state=0).to_numpy()
+    assert evaluate(real, synthetic.assign(discharged=shuffled)).orders

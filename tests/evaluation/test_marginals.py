@@ -1,4 +1,4 @@
-"""Marginals, pairs, frequent sets and columns against brute force."""
+"""Marginals, pairs, frequent sets and pairs of columns agree with brute force."""
 
 from itertools import chain, combinations
 
@@ -159,7 +159,7 @@ def test_association_of_numbers_is_the_correlation():
     assert measured.mean_association_difference == 0.0
 
 
-def test_association_of_categories_is_one_when_one_tells_the_other():
+def test_association_of_categories_is_one_if_one_determines_the_other():
     records = table_of([(0, 0, 0, 0), (1, 1, 1, 1), (0, 0, 2, 2)] * 4)
     assert table_pairs(records, records).real_association[0, 1] == pytest.approx(1.0)
 

@@ -1,4 +1,4 @@
-"""Raw values of tables: what a domain's bins would hide is measured, said, and part of the verdict."""
+"""Raw values of tables: differences that a domain's bins would hide are measured and enter the verdict."""
 
 import dataclasses
 import gzip
@@ -37,7 +37,7 @@ def gains(count=4000, seed=0):
 
 
 def through_bins(frame, domain, seed=0):
-    """What a perfect fit in the domain's bins would give: the right bins, uniform within."""
+    """The sample of a perfect fit in the domain's bins: the right bins, and uniform values within them."""
     records = dpgm.as_records(frame, domain)
     return records.to_pandas(rng=np.random.default_rng(seed))
 
@@ -51,7 +51,7 @@ GAINS = Domain(
 )
 
 
-def grade_of(tmp_path, *arguments):
+def evaluate_files(tmp_path, *arguments):
     out = tmp_path / "numbers.json"
     assert run(["evaluate", *map(str, arguments), "--json", str(out), "--quiet"]) == 0
     return json.loads(out.read_text())
@@ -62,59 +62,57 @@ def test_a_lost_peak_within_a_bin_is_never_called_close(tmp_path):
     real.to_csv(tmp_path / "real.csv", index=False)
     through_bins(real, GAINS).to_csv(tmp_path / "synthetic.csv", index=False)
     save_domain(GAINS, tmp_path / "domain.yaml")
-    document = grade_of(
+    document = evaluate_files(
         tmp_path, tmp_path / "real.csv", tmp_path / "synthetic.csv", "--domain", tmp_path / "domain.yaml"
     )
     assert document["verdict"]["grade"] != "close"
     assert any("gain" in text and "instead of" in text for text in document["verdict"]["bad"])
 
 
-@pytest.mark.skipif(not ADULT.is_file(), reason="the public data sets are not on this machine (set DPGM_DATA)")
-def test_adult_through_its_example_domain_is_never_called_close(tmp_path):
+@pytest.fixture
+def adult(tmp_path):
+    """A folder with two halves of the Adult data, real.csv and other.csv."""
+    if not ADULT.is_file():
+        pytest.skip("the public data sets are not on this machine (set DPGM_DATA)")
     with gzip.open(ADULT, "rt") as source:
         lines = [line for line in source if line.strip()][:6000]
     (tmp_path / "real.csv").write_text("".join(lines[:3000]))
     (tmp_path / "other.csv").write_text("".join(lines[3000:]))
-    equal = load_domain(EXAMPLE)  # twenty equal bins per number, where the example leaves them to be found
-    fields = [
+    return tmp_path
+
+
+ADULT_OPTIONS = ("--no-header", "--missing", "?")
+
+
+def test_adult_through_its_example_domain_is_never_called_close(adult):
+    example = load_domain(EXAMPLE)
+    fields = [  # with twenty equal bins per number, which the example leaves open
         dataclasses.replace(field, bins=min(20, int(field.high - field.low) + 1), missing=False)
         if isinstance(field, Numeric)
         else field
-        for field in equal.fields
+        for field in example.fields
     ]
-    save_domain(Domain(tuple(fields), equal.label), tmp_path / "equal.yaml")
-    other = read_records(tmp_path / "other.csv", domain=tmp_path / "equal.yaml", header=False, missing=("?",))
-    dpgm.write_records(other, tmp_path / "synthetic.csv", rng=np.random.default_rng(0))
-    document = grade_of(
-        tmp_path,
-        tmp_path / "real.csv",
-        tmp_path / "synthetic.csv",
-        "--domain",
-        tmp_path / "equal.yaml",
-        "--no-header",
-        "--missing",
-        "?",
-    )
+    domain = adult / "equal.yaml"
+    save_domain(Domain(tuple(fields), example.label), domain)
+    other = read_records(adult / "other.csv", domain=domain, header=False, missing=("?",))
+    dpgm.write_records(other, adult / "synthetic.csv", rng=np.random.default_rng(0))
+    files = (adult / "real.csv", adult / "synthetic.csv")
+    document = evaluate_files(adult, *files, "--domain", domain, *ADULT_OPTIONS)
     assert document["verdict"]["grade"] != "close"
     assert "capital-gain" in document["verdict"]["headline"]
     columns = {column["name"]: column for column in document["columns"]}
     assert columns["capital-gain"]["real_mode_share"] > 0.9 > 0.1 > columns["capital-gain"]["synthetic_mode_share"]
 
 
-@pytest.mark.skipif(not ADULT.is_file(), reason="the public data sets are not on this machine (set DPGM_DATA)")
-def test_with_an_open_domain_columns_are_compared_as_they_stand(tmp_path):
-    with gzip.open(ADULT, "rt") as source:
-        lines = [line for line in source if line.strip()][:6000]
-    (tmp_path / "real.csv").write_text("".join(lines[:3000]))
-    (tmp_path / "other.csv").write_text("".join(lines[3000:]))
-    reading = ("--domain", EXAMPLE, "--no-header", "--missing", "?")
-    document = grade_of(tmp_path, tmp_path / "real.csv", tmp_path / "other.csv", *reading)
+def test_with_an_open_domain_columns_are_compared_by_raw_values(adult):
+    files = (adult / "real.csv", adult / "other.csv")
+    document = evaluate_files(adult, *files, "--domain", EXAMPLE, *ADULT_OPTIONS)
     assert document["verdict"]["grade"] == "close"
     columns = {column["name"]: column for column in document["columns"]}
     assert columns["capital-gain"]["synthetic_mode_share"] > 0.9
 
 
-def test_fresh_people_of_the_same_kind_are_close():
+def test_a_new_sample_is_close():
     assert verdict(evaluate(gains(), gains(seed=1))).grade == "close"
 
 
@@ -155,7 +153,7 @@ def test_frames_of_any_package_are_compared_without_a_domain(make):
     assert [column.kind for column in made.columns] == ["number", "number", "category"]
 
 
-def test_dates_truths_ids_lists_and_gaps_each_find_their_place():
+def test_dates_booleans_identifiers_and_empty_columns_are_recognised():
     rng = np.random.default_rng(0)
     count = 400
     frame = pandas.DataFrame(
@@ -224,9 +222,9 @@ def test_long_files_are_thinned_evenly(tmp_path, monkeypatch):
 
     monkeypatch.setattr(inputs, "MOST_ROWS", 100)
     table = pa.table({"x": np.arange(1000)})
-    kept = inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
-    assert 50 <= len(kept) <= 100
-    assert len(set(np.diff(kept))) == 1
+    rows = inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
+    assert 50 <= len(rows) <= 100
+    assert len(set(np.diff(rows))) == 1
 
 
 def test_a_constant_column_has_faults_only_if_it_changes():
@@ -236,7 +234,7 @@ def test_a_constant_column_has_faults_only_if_it_changes():
     assert column_faults(evaluate(same, moved).columns[0])
 
 
-def test_a_column_that_has_become_constant_is_the_worst():
+def test_a_column_that_has_become_constant_is_listed_as_the_worst():
     rng = np.random.default_rng(0)
     real = pandas.DataFrame({"moved": rng.normal(size=400), "constant": rng.normal(size=400)})
     synthetic = pandas.DataFrame({"moved": rng.normal(size=400) + 3, "constant": [0.0] * 400})
@@ -251,7 +249,7 @@ def test_a_missing_item_of_a_list_is_no_item():
 
 
 def people(count=1500, seed=0):
-    """Few have no number of children; who smokes is spelled in several ways."""
+    """The number of children is missing for a few people; smoker is spelled in several ways."""
     rng = np.random.default_rng(seed)
     children = pandas.array(rng.poisson(1.2, count), dtype="Int64")
     children[rng.random(count) < 0.01] = pandas.NA
@@ -270,18 +268,18 @@ OPEN = {
 
 def test_yes_is_true_where_the_domain_says_boolean_and_leaves_bins_open(tmp_path):
     real = people()
-    told = real.assign(smoker=real["smoker"].str.strip().str.lower() == "yes")
+    boolean = real.assign(smoker=real["smoker"].str.strip().str.lower() == "yes")
     real.to_csv(tmp_path / "real.csv", index=False)
-    told.to_csv(tmp_path / "told.csv", index=False)
+    boolean.to_csv(tmp_path / "boolean.csv", index=False)
     for made in (
-        evaluate(real, told, domain=OPEN),
-        evaluate(str(tmp_path / "real.csv"), str(tmp_path / "told.csv"), domain=OPEN),
+        evaluate(real, boolean, domain=OPEN),
+        evaluate(str(tmp_path / "real.csv"), str(tmp_path / "boolean.csv"), domain=OPEN),
     ):
         smoker = next(column for column in made.columns if column.name == "smoker")
         assert smoker.distance == 0
 
 
-def test_a_frame_with_gaps_too_rare_to_be_modelled_is_compared_with_a_sample():
+def test_a_frame_with_missing_values_too_rare_to_be_modelled_is_compared_with_a_sample():
     real = people().assign(smoker=True)
     randomness = SeededRandomness(1)
     made = dpgm.Synthesizer(epsilon=1.0, domain=OPEN, model="independent", randomness=randomness).fit(real)
@@ -289,8 +287,8 @@ def test_a_frame_with_gaps_too_rare_to_be_modelled_is_compared_with_a_sample():
     assert not sample.domain.field("children").missing
     with pytest.raises(dpgm.InputError, match="too few such rows to model them"):
         dpgm.as_records(real, sample.domain)
-    for asked in ({}, {"domain": sample.domain}):
-        compared = evaluate(real, sample, **asked)
-        gaps = next(column for column in compared.columns if column.name == "children")
-        assert gaps.real.missing == pytest.approx(real["children"].isna().mean())
-        assert gaps.synthetic.missing == 0
+    for domain in (None, sample.domain):
+        columns = evaluate(real, sample, domain=domain).columns
+        children = next(column for column in columns if column.name == "children")
+        assert children.real.missing == pytest.approx(real["children"].isna().mean())
+        assert children.synthetic.missing == 0
