@@ -1,4 +1,4 @@
-"""The audit: its statistics against known laws, and the real pipeline with and without its noise."""
+"""The audit: its statistics on mechanisms with known epsilon, and the real pipeline with and without its noise."""
 
 import json
 
@@ -22,7 +22,7 @@ CASES = {configuration.name: configuration for configuration in configurations()
 
 
 def gaussian_trials(mu, fits=2000, scalar=0.0, seed=0):
-    """Scores of a Gaussian mechanism of mu, and released numbers of which one moves by `scalar` deviations."""
+    """Trials of a Gaussian mechanism with parameter mu; one released number shifts by `scalar` standard deviations."""
     rng = np.random.default_rng(seed)
     outputs = [rng.normal(mean, 1.0, fits) for mean in (0.0, mu)]
     scores = tuple(mu * output - mu**2 / 2 for output in outputs)
@@ -40,37 +40,37 @@ def all_gates(trials):
     ]
 
 
-def test_an_optimal_adversary_of_the_claimed_mechanism_comes_near_and_raises_no_alarm():
+def test_an_optimal_adversary_of_the_claimed_mechanism_comes_close_and_raises_no_alarm():
     trials = gaussian_trials(MU)
     assert all(gate.passed for gate in all_gates(trials))
     claimed = cost(MECHANISM, 1e-5).epsilon
-    shown = findings.lower_bound(trials, MECHANISM, 1e-5)
-    assert 0.8 * claimed < shown <= claimed
-    free = findings.assumption_free(trials, 1e-5)
-    assert 0.1 * claimed < free < shown
+    lower = findings.lower_bound(trials, MECHANISM, 1e-5)
+    assert 0.8 * claimed < lower <= claimed
+    assumption_free = findings.assumption_free(trials, 1e-5)
+    assert 0.1 * claimed < assumption_free < lower
 
 
-def test_half_of_the_noise_is_seen_by_the_guesses():
+def test_halved_noise_is_noticed_by_the_guesses():
     trials = gaussian_trials(2 * MU)
     assert not all_gates(trials)[0].passed
     assert findings.lower_bound(trials, MECHANISM, 1e-5) > cost(MECHANISM, 1e-5).epsilon
 
 
-def test_a_leak_that_the_score_does_not_look_at_is_seen_by_the_scan():
+def test_a_leak_outside_the_score_is_noticed_by_the_gate_of_scalars():
     assert not all_gates(gaussian_trials(MU, scalar=4.0))[2].passed
     assert all_gates(gaussian_trials(MU, scalar=0.5))[2].passed
 
 
-def test_a_lopsided_leak_is_seen_by_the_rates():
+def test_a_rare_but_certain_leak_is_noticed_by_the_gate_of_rates():
     trials = gaussian_trials(0.1)
     with_it = trials.scores[1].copy()
-    with_it[:200] = 50.0  # a tenth of the fits betray the record for sure
+    with_it[:200] = 50.0  # a tenth of the fits reveal the record with certainty
     found = all_gates(Trials((trials.scores[0], with_it), trials.released))
     assert found[0].passed
     assert not found[1].passed
 
 
-def test_nothing_is_shown_without_a_signal():
+def test_the_lower_bound_is_zero_without_a_signal():
     assert findings.lower_bound(gaussian_trials(0.0), MECHANISM, 1e-5) == 0.0
     assert findings.assumption_free(gaussian_trials(0.0), 1e-5) < 0.3
 
@@ -81,40 +81,40 @@ def test_gates_seldom_fail_a_correct_mechanism():
 
 
 def test_the_score_is_the_log_likelihood_ratio():
-    moved = torch.tensor([2.0, 0.0])
+    added = torch.tensor([2.0, 0.0])
     whole = [Call("counts", 2.0, 1.0)]
-    assert score_of(whole, [moved], [moved], [torch.zeros(2)]) == pytest.approx(0.5)
-    assert score_of(whole, [torch.zeros(2)], [moved], [torch.zeros(2)]) == pytest.approx(-0.5)
-    assert score_of(whole, [moved + 3], [moved], [torch.full((2,), 3.0)]) == pytest.approx(0.5)
+    assert score_of(whole, [added], [added], [torch.zeros(2)]) == pytest.approx(0.5)
+    assert score_of(whole, [torch.zeros(2)], [added], [torch.zeros(2)]) == pytest.approx(-0.5)
+    assert score_of(whole, [added + 3], [added], [torch.full((2,), 3.0)]) == pytest.approx(0.5)
     steps = [Call(name, 2.0, 1.0, 0.25, "step") for name in ("norms", "gradients")] * 2
-    wanted = 2 * np.log(0.75 + 0.25 * np.exp(1.0))
-    assert score_of(steps, [moved] * 4, [moved] * 4, [torch.zeros(2)] * 4) == pytest.approx(wanted)
+    expected = 2 * np.log(0.75 + 0.25 * np.exp(1.0))
+    assert score_of(steps, [added] * 4, [added] * 4, [torch.zeros(2)] * 4) == pytest.approx(expected)
     # Where others contribute, only the canary's own coordinates count.
     others = torch.tensor([0.0, 7.0])
-    assert score_of(steps, [moved + others] * 4, [moved] * 4, [others] * 4) == pytest.approx(wanted)
+    assert score_of(steps, [added + others] * 4, [added] * 4, [others] * 4) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_canary_reaches_the_sensitivity_of_the_releases(name):
-    """A weak canary would make a weak audit: it moves gradients, counts and lengths by nearly all they may move."""
+    """A weak canary makes a weak audit, so it must change gradients, counts and lengths by nearly their sensitivity."""
     from dpgm.audit import trials
 
     configuration = CASES[name]
     randomness = trials.SystemRandomness()
     gateway = trials.TraceGateway(CANARY, randomness=randomness, allowance=configuration.plan.mechanisms)
     trials._fit(gateway, configuration, 5)
-    moved = trials._exact(configuration, CANARY, gateway.tape, 5, randomness)
+    added = trials._exact(configuration, CANARY, gateway.tape, 5, randomness)
     reached = {}
-    for call, value in zip(gateway.calls, moved, strict=True):
+    for call, value in zip(gateway.calls, added, strict=True):
         ratio = float(value.norm()) / call.sensitivity
         assert ratio <= 1 + 1e-6, call
-        reached[call.name] = max(reached.get(call.name, 0.0), ratio)  # noise may lift the norm bound now and then
-    for called in {"gradients", "record lengths", "item counts", "cluster sums"} & set(reached):
-        assert reached[called] > (0.6 if name == "VAE" else 0.95), called
+        reached[call.name] = max(reached.get(call.name, 0.0), ratio)  # noise sometimes raises the norm bound
+    for mechanism in {"gradients", "record lengths", "item counts", "cluster sums"} & set(reached):
+        assert reached[mechanism] > (0.6 if name == "VAE" else 0.95), mechanism
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_fit_is_scored_from_what_it_released(name):
+def test_a_fit_is_scored_from_its_released_values(name):
     score, released = one_fit(CASES[name], True)
     assert np.isfinite(score)
     assert np.isfinite(released).all()
@@ -122,7 +122,7 @@ def test_a_fit_is_scored_from_what_it_released(name):
 
 
 def test_a_pipeline_without_noise_is_caught(monkeypatch):
-    """The alarm itself, on the real code: every release loses nine tenths of its noise."""
+    """The alarm works on the real code: every release loses nine tenths of its noise."""
     original = gateway_module.add_noise
     monkeypatch.setattr(
         gateway_module, "add_noise", lambda exact, query, noise, source: original(exact, query, noise / 10, source)
@@ -133,7 +133,7 @@ def test_a_pipeline_without_noise_is_caught(monkeypatch):
     assert findings.lower_bound(trials, mechanisms, delta) > CASES["A"].plan.epsilon
 
 
-def test_audits_are_asked_for_by_name_and_need_some_fits():
+def test_unknown_names_and_too_few_fits_are_refused():
     with pytest.raises(UsageError, match="no audit 'D'"):
         audit(["D"])
     with pytest.raises(UsageError, match="at least 40 fits"):
@@ -159,16 +159,16 @@ def test_a_verdict_follows_from_gates_and_bound():
     assert finding().to_json()["share"] == 0.75
 
 
-def test_an_alarm_is_looked_into_once_with_more_fits(monkeypatch):
-    asked = []
+def test_an_alarm_is_checked_once_with_more_fits(monkeypatch):
+    requested = []
 
-    def fake(configuration, fits, workers, progress):
-        asked.append(fits)
-        return finding(epsilon_lower=5.0 if len(asked) == 1 else 3.0)
+    def fake(configuration, fits, pool, progress):
+        requested.append(fits)
+        return finding(epsilon_lower=5.0 if len(requested) == 1 else 3.0)
 
     monkeypatch.setattr(findings, "_audit", fake)
     assert audit(["A"], fits=40)[0].passed
-    assert asked == [120, 480]
+    assert requested == [120, 480]
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -188,14 +188,14 @@ def test_the_bound_of_one_run_is_the_published_one():
 
 
 @pytest.mark.usefixtures("short_fits")
-def test_one_run_of_public_data_shows_something_and_claims_no_more():
+def test_one_run_of_public_data_finds_a_lower_bound_below_the_claim():
     rng = np.random.default_rng(0)
     records = Records.from_dense(rng.random((500, DOMAIN.width)) < 0.2, DOMAIN)
-    found = audit_one_run(records, epsilon=90.0, canaries=60)
-    assert found.model == "products"
-    assert found.right > 0.9 * found.guesses
-    assert 0 < found.epsilon_lower < found.epsilon
-    assert found.passed
+    result = audit_one_run(records, epsilon=90.0, canaries=60)
+    assert result.model == "products"
+    assert result.right > 0.9 * result.guesses
+    assert 0 < result.epsilon_lower < result.epsilon
+    assert result.passed
 
 
 def test_one_run_needs_a_set_of_items():

@@ -1,4 +1,4 @@
-"""The fidelity experiment: adapters of peers, the baselines written for it, its table, a small run."""
+"""The fidelity experiment: adapters of other tools, its own baselines, its table of results, and a small run."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def _importable(monkeypatch):
 
 
 def chain(count=30_000, seed=0):
-    """Four items, each mostly the same as the one before: a tree model is the truth."""
+    """Four items, each of which mostly equals the one before, so that a tree model is exact."""
     generator = np.random.default_rng(seed)
     columns = [generator.random(count) < 0.3]
     for _ in range(3):
@@ -160,9 +160,9 @@ def test_stored_sets_are_read_back(tmp_path):
 def test_smoke_run():
     command = [sys.executable, str(EXPERIMENTS / "fidelity.py"), "--smoke", "--data", str(DATA)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = {line.split()[1]: line for line in done.stdout.splitlines()}
-    assert set(told) == {"method=ours", "method=independent", "method=mwem", "method=mst"}
-    assert all("pop4=" in line and "any4=" in line and "paper100=" in line for line in told.values())
+    lines = {line.split()[1]: line for line in done.stdout.splitlines()}
+    assert set(lines) == {"method=ours", "method=independent", "method=mwem", "method=mst"}
+    assert all("pop4=" in line and "any4=" in line and "paper100=" in line for line in lines.values())
 
 
 def test_report_replaces_marked_tables_by_means_over_seeds():
@@ -180,7 +180,7 @@ def test_report_replaces_marked_tables_by_means_over_seeds():
     assert "| nltcs, 21.6k x 16 | .150/-/-/-/.500 (2) |" in page
 
 
-def test_report_tells_where_sets_of_other_origin_are_behind():
+def test_report_names_the_data_sets_on_which_another_method_is_better():
     from fidelity import row_of
     from fidelity_report import Runs, rewrite
 

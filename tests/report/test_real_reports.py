@@ -20,12 +20,11 @@ pytestmark = [
 
 
 def report(name, *arguments):
-    """Seconds of processor time; wall time on a shared machine says nothing about the code."""
+    """Write a report; returns seconds of processor time, as wall time depends on what else the machine does."""
     ARTEFACTS.mkdir(exist_ok=True)
     began = time.process_time()
-    assert (
-        run(["evaluate", *map(str, arguments), "--out", str(ARTEFACTS / f"{name}.html"), "--force", "--quiet"]) == 0
-    )
+    out = ARTEFACTS / f"{name}.html"
+    assert run(["evaluate", *map(str, arguments), "--out", str(out), "--force", "--quiet"]) == 0
     return time.process_time() - began
 
 

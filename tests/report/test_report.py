@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, escaped, marked for the curator, and sound in a real browser."""
+"""The report is complete, self-contained, escaped, marked for the curator, and fits the window of a real browser."""
 
 import re
 from pathlib import Path
@@ -56,7 +56,7 @@ def certificate(**changes):
 
 
 def frame(count=400, seed=0):
-    """Raw columns: numbers with a peak, dates, gaps, categories with long names, more columns than are shown at once."""
+    """Numbers with a peak, dates, missing values, categories with long names, and more columns than are unfolded."""
     rng = np.random.default_rng(seed)
     columns = {
         "a_rather_long_column_name_of_money_spent": np.where(
@@ -108,16 +108,16 @@ def test_what_was_not_computed_is_listed(evaluation):
 
 
 def test_guarantee_comes_from_the_certificate(evaluation):
-    with_one = render_report(evaluation, certificate=certificate())
-    assert "factor of exp(epsilon) = 2.72" in with_one
-    assert "1 in 1,000,000" in with_one
-    assert "gradients" in with_one
-    assert "NOT PRIVATE" not in with_one
+    page = render_report(evaluation, certificate=certificate())
+    assert "factor of exp(epsilon) = 2.72" in page
+    assert "1 in 1,000,000" in page
+    assert "gradients" in page
+    assert "NOT PRIVATE" not in page
     assert "NOT PRIVATE" in render_report(evaluation, certificate=certificate(private=False))
     assert "No certificate was given" in render_report(evaluation)
 
 
-def test_columns_are_shown_with_their_pictures_the_worst_first():
+def test_columns_are_shown_with_charts_the_worst_first():
     shifted = frame(seed=1).assign(**{"count 3": 40})
     page = render_report(evaluate(frame(), shifted))
     cards = re.findall(r"<article.*?</article>", page, re.S)
@@ -198,7 +198,7 @@ def browser():
 
 
 @pytest.mark.browser
-def test_page_is_sound_in_a_browser(evaluation, browser, tmp_path):
+def test_page_fits_the_window_and_logs_nothing_in_a_browser(evaluation, browser, tmp_path):
     path = tmp_path / "report.html"
     write_report(evaluation, path, certificate=certificate())
     ARTEFACTS.mkdir(exist_ok=True)
@@ -217,7 +217,7 @@ def test_page_is_sound_in_a_browser(evaluation, browser, tmp_path):
         assert overflowing == []
 
 
-# Whatever sticks out of the window, unless it sits in a region that scrolls on purpose or is hidden for the eyes.
+# Elements that overflow the window, except in regions that scroll on purpose or are visually hidden.
 OVERFLOW = """() => [...document.body.querySelectorAll('*')]
   .filter(e => !e.closest('.scroll') && !e.closest('.hidden') && !e.closest('.skip') && !e.closest('svg'))
   .filter(e => { const box = e.getBoundingClientRect();
