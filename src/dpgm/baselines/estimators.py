@@ -1,6 +1,6 @@
-"""Baselines for comparisons: fitted and sampled like a `Synthesizer`, without a plan on file or a release.
+"""Baselines for comparisons, fitted and sampled like a `Synthesizer` but without a plan on file or a release.
 
-Each draws its noise through the gateway and keeps a certificate of the mechanisms that ran.
+Each draws its noise through the gateway and has a certificate of the mechanisms that ran.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from dpgm.strategy.settings import Config, FamilySettings, Settings, default_del
 
 @dataclass(frozen=True)
 class BaselineCertificate:
-    """Epsilon recomputed from the mechanisms that ran, and where the noise came from."""
+    """Epsilon, recomputed from the mechanisms that ran, and the source of the noise."""
 
     method: str
     epsilon: float
@@ -42,7 +42,7 @@ class BaselineCertificate:
 
 
 class _Baseline:
-    """A family fitted at once, with settings of its own."""
+    """Plans and fits a family in one call."""
 
     method: str
     strategy: Strategy
@@ -60,7 +60,7 @@ class _Baseline:
         return FamilySettings()
 
     def fit(self, records: Records) -> Self:
-        """Measure and fit as the family does; returns self with `generator_` and `certificate_`."""
+        """Measure and fit; returns self with `generator_` and `certificate_`."""
         validation.positive(epsilon=self.epsilon)
         delta = default_delta(len(records)) if self.delta is None else self.delta
         validation.probability(delta=delta)
@@ -71,8 +71,8 @@ class _Baseline:
             raise UsageError(refused)
         facts = PublicFacts(domain, len(records), self.epsilon, delta)
         mechanisms = calibrate(self.epsilon, delta, self.strategy.budget(facts, settings).spends)
-        chosen = Settings(self.strategy.name, family=settings)
-        plan = FitPlan(self.epsilon, self.epsilon, delta, len(records), domain.width, chosen, mechanisms)
+        named = Settings(self.strategy.name, family=settings)
+        plan = FitPlan(self.epsilon, self.epsilon, delta, len(records), domain.width, named, mechanisms)
         randomness = self.randomness if self.randomness is not None else SystemRandomness()
         gateway = Gateway(records, randomness=randomness, allowance=mechanisms)
         self.generator_ = self.strategy.fit(gateway, plan, domain, draws=randomness.draws(), context=RunContext())
@@ -89,7 +89,7 @@ class _Baseline:
         return self
 
     def sample(self, count: int, *, seed: int | None = None) -> Records:
-        """`count` records of the fitted distribution; costs nothing."""
+        """`count` records of the fitted distribution; costs no budget."""
         _check_sampling(self, count)
         generator = torch.Generator()
         if seed is None:
@@ -146,7 +146,7 @@ class Mwem(_Baseline):
 
 
 class AnswerZero:
-    """Empty records only: free of charge, and hard to beat on queries that are nearly always 0. Reads no record."""
+    """Generates empty records: costs no budget, and is hard to beat on queries whose answers are nearly always 0."""
 
     def fit(self, records: Records) -> Self:
         """Remember the public domain and number of records."""
@@ -164,7 +164,7 @@ class AnswerZero:
 
 
 def _closed_domain(records: Records) -> Domain:
-    """The domain of the records; one with values or bins to discover is refused: there is no plan that pays for it."""
+    """The domain of the records; open domains are refused, since a baseline has no budget to discover values."""
     if records.domain.is_open:
         raise UsageError(
             "a baseline needs a domain that leaves nothing to discover; state one, or fit with"

@@ -1,8 +1,8 @@
-"""Independent noisy marginals: every item (or column) on its own, as accurate as one release allows.
+"""Independent noisy marginals: noisy counts of all items (or values), which are sampled independently.
 
-A small share of the budget buys a noisy histogram of record lengths; its 99th percentile bounds the length, longer
-records are down-weighted, so that the counts have sensitivity sqrt(bound). Tables need no bound: a row has one value
-per column.
+A small share of the budget is spent on a noisy histogram of record lengths. Its 99th percentile is the bound on the
+length: longer records are down-weighted, so that the counts have sensitivity sqrt(bound). Tables need no bound, since a
+row has one value per column.
 """
 
 import math
@@ -52,7 +52,7 @@ class IndependentItems(Generator):
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Nothing but the kind: the domain says the rest."""
+        """Only the kind; the domain determines the shape."""
         return {"kind": self.kind}
 
     def state(self) -> dict[str, Tensor]:
@@ -60,7 +60,7 @@ class IndependentItems(Generator):
         return {"probabilities": self.probabilities}
 
     def as_products(self) -> Products:
-        """One component."""
+        """The same distribution as a mixture of one component."""
         return Products(self.domain, torch.ones(1), self.probabilities[None])
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
@@ -79,7 +79,7 @@ class IndependentItems(Generator):
 
 
 def in_chunks(domain: Domain, count: int, draw: Callable[[int], NDArray[np.bool_]]) -> Records:
-    """`count` records that are drawn so many at a time, dense (records, positions)."""
+    """`count` records from dense chunks (records, positions); `draw` takes the number of records of a chunk."""
     rows = max(1, CHUNK_CELLS // max(1, domain.width))
     parts = (draw(min(rows, count - start)) for start in range(0, count, rows))
     return concatenate([Records.from_lists([], domain), *(Records.from_dense(part, domain) for part in parts)])
@@ -93,19 +93,19 @@ class IndependentStrategy(Strategy):
     measures = in_words(RecordLengths.words, ItemCounts.words)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
-        """Lengths where there are item sets; the rest for the counts."""
+        """A small share for lengths, unless the domain is a table; the rest for the counts."""
         if facts.domain is not None and facts.domain.is_table:
             return Budget((Spend(ITEMS, 1.0),))
         return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Counting alone; a chunk of dense samples, and a few numbers per position."""
+        """Estimated time (counting) and memory (a chunk of dense samples, a few numbers per position)."""
         return Work(counting_seconds(sizes, costs), 8 * CHUNK_CELLS + costs.baseline_position * sizes.width)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> IndependentItems:
-        """Release lengths and counts; the shares of the records are the probabilities."""
+        """Release lengths and counts; the noisy shares of the records are the probabilities."""
         context.progress("measure", 0, 1)
         cap = len(domain.table_columns)
         if plan.pays_for(LENGTHS):
@@ -119,7 +119,7 @@ class IndependentStrategy(Strategy):
     def load(
         self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
     ) -> IndependentItems:
-        """The generator of an untrusted release."""
+        """The generator from an untrusted release."""
         if dict(architecture) != {"kind": self.name}:
             raise ArtefactError("the release does not hold independent marginals; get it again.")
         check_tensors(tensors, {"probabilities": ((domain.width,), torch.float64)}, 0, 1)
@@ -140,9 +140,9 @@ INDEPENDENT = IndependentStrategy()
 
 
 def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.float64]:
-    """A noisy histogram of the number of items of a record; bins lost in the noise are set to 0.
+    """A noisy histogram of the number of items per record; bins below the noise are set to 0.
 
-    Privacy: one Gaussian release of multiplier `noise`; a record moves one bin by 1.
+    Privacy: one Gaussian release of multiplier `noise`; a record changes one bin by 1.
     """
     statistic = RecordLengths(domain)
     noisy = gateway.release(LENGTHS, statistic.query(), noise).numpy().astype(np.float64)
@@ -152,7 +152,7 @@ def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.
 
 
 def quantile(histogram: NDArray[np.float64], share: float) -> int:
-    """The shortest length that covers `share` of the records; at least 1."""
+    """The smallest length, at least 1, that `share` of the records do not exceed."""
     total = histogram.sum()
     if total <= 0:
         return 1
@@ -160,6 +160,6 @@ def quantile(histogram: NDArray[np.float64], share: float) -> int:
 
 
 def average(histogram: NDArray[np.float64]) -> float:
-    """The mean length; 1 if nothing is left of the histogram."""
+    """The mean length; 1 if all bins are 0."""
     total = histogram.sum()
     return float(histogram @ np.arange(len(histogram)) / total) if total > 0 else 1.0

@@ -1,21 +1,21 @@
 """MWEM (Hardt, Ligett, McSherry 2012) as the paper compared itself with it.
 
-Faithful: records are clipped to the average length; 50 iterations; each selects the query that the current
+As in the paper: records are clipped to the average length; 50 iterations; each selects the query that the current
 distribution answers worst, measures it with fresh noise and applies multiplicative weights, replaying all earlier
 measurements; half of the budget selects, half measures. For up to 12 items this is MWEM over the full domain.
 
-Not faithful, and why:
+Deviations, and their reasons:
 
 - Selection is report-noisy-max with Gaussian noise on all candidates, accounted as one Gaussian release of the
   whole vector of answers (the accountant knows Gaussian releases only), instead of the exponential mechanism. A
-  clipped record of c items enters c + c(c-1)/2 candidates, hence the sensitivity: this is where clipping pays.
+  clipped record of c items is counted in c + c(c-1)/2 candidates, hence the sensitivity and the clipping.
 - The average length comes from a noisy histogram (5 % of the budget); the paper read it from the data.
-- Candidates are all items and all pairs of items, not the evaluation queries: those would tell the mechanism which
-  questions will be asked.
-- The start is independent items of the noisy average length, not the uniform distribution: on hundreds of items
-  that one holds half of all items in every record.
-- Above 12 items the distribution is a product of groups of at most 12 items; a pair is a candidate only while it
-  fits a group.
+- Candidates are all items and all pairs of items, not the evaluation queries, which would tell the mechanism what
+  will be asked.
+- The start is independent items with the noisy average length, not the uniform distribution, in which records of
+  hundreds of items hold half of them.
+- Above 12 items the distribution is a product of groups of at most 12 items; a pair is a candidate only if it fits
+  into one group.
 """
 
 import math
@@ -59,7 +59,7 @@ _HOLDING = "clipped records holding"
 
 @dataclass(frozen=True)
 class MwemSettings(FamilySettings):
-    """Rounds of select, measure, update; 50 in the paper's comparison."""
+    """Number of rounds of select, measure, update; 50 in the paper's comparison."""
 
     iterations: int = RULES.iterations
 
@@ -71,11 +71,11 @@ class MwemSettings(FamilySettings):
 class FactoredWeights:
     """Multiplicative weights over {0, 1}^m as a product of small groups of items, each with a full table.
 
-    A query about one or two items touches one group (two groups are merged when a query joins them), so updating that
-    group's table is exactly the update of the full table of 2^m cells. Merging stops at `largest` items.
+    A query about one or two items concerns one group (two groups are merged when a query joins them), so updating that
+    group's table is exactly the update of the full table of 2^m cells.
 
     Args:
-        probabilities: (m,) of the independent items to start from.
+        probabilities: (m,) initial probabilities of independent items.
         largest: most items of a group.
     """
 
@@ -102,14 +102,14 @@ class FactoredWeights:
         return weights
 
     def representable(self) -> NDArray[np.bool_]:
-        """(m, m): whether the pair lies in one group or its two groups may still be merged."""
+        """(m, m): whether the pair is in one group, or its two groups are small enough to be merged."""
         sizes = np.array([len(self.items[int(at)]) for at in self.group])
         fits: NDArray[np.bool_] = sizes[:, None] + sizes[None, :] <= self.largest
         fits |= self.group[:, None] == self.group[None, :]
         return fits
 
     def join(self, i: int, j: int) -> None:
-        """Put two items into one group; the distribution stays the same."""
+        """Merge the groups of two items; the distribution stays the same."""
         a, b = int(self.group[i]), int(self.group[j])
         if a == b:
             return
@@ -165,15 +165,15 @@ class WeightedGroups(Generator):
 
     domain: Domain  # item sets or images
     weights: FactoredWeights
-    cap: int  # items to which records were clipped
+    cap: int  # most items of a clipped record
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """Plain values; the sizes of the groups are a tensor."""
+        """Plain values; the sizes of the groups are in a tensor."""
         return {"kind": self.kind, "cap": self.cap}
 
     def state(self) -> dict[str, Tensor]:
-        """The groups one after another: how many items each has, which, and their tables."""
+        """The groups one after another: their sizes, their items and their tables."""
         groups = [(items, self.weights.tables[group]) for group, items in sorted(self.weights.items.items())]
         return {
             "sizes": torch.tensor([len(items) for items, _ in groups]),
@@ -201,7 +201,7 @@ class MwemStrategy(Strategy):
     }
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
-        """Tables, and too many items."""
+        """Refuses table columns and too many items."""
         if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
         if domain is not None and domain.width > RULES.most_items:
@@ -209,19 +209,19 @@ class MwemStrategy(Strategy):
         return super().refuses(config, domain)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """As many rounds as in the paper's comparison."""
+        """With as many rounds as in the paper's comparison."""
         no_settings(config)
         return MwemSettings()
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
-        """Lengths, and half of the rest each for selecting and for measuring."""
+        """A small share for lengths; selecting and measuring get half of the rest each."""
         assert isinstance(settings, MwemSettings)
         half, rounds = (1 - RULES.lengths) / 2, settings.iterations
         spends = Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
         return Budget(spends)
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Sorting the items of every record, and all pairs in every round; matrices of these, chunks of dense rows."""
+        """Estimated time (clipping records, all pairs in every round) and memory (pair matrices, dense chunks)."""
         pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
         memory = costs.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
         return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair, memory)
@@ -229,7 +229,7 @@ class MwemStrategy(Strategy):
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> WeightedGroups:
-        """Select, measure, update; fewer rounds than planned where a crash has lost some."""
+        """Select, measure, update; fewer rounds than planned if a crash has lost some."""
         width, count = domain.width, max(1, plan.records)
         mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
         cap = min(width, max(1, round(mean)))
@@ -255,7 +255,7 @@ class MwemStrategy(Strategy):
     def load(
         self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
     ) -> WeightedGroups:
-        """The generator of an untrusted release."""
+        """The generator from an untrusted release."""
         cap = architecture.get("cap")
         if set(architecture) != {"kind", "cap"} or set(tensors) != {"sizes", "items", "tables"}:
             raise ArtefactError("the release does not hold an MWEM generator; get it again.")
@@ -271,18 +271,16 @@ class MwemStrategy(Strategy):
             raise ArtefactError("the groups of the release do not hold every item once; get it again.")
         if len(tables) != sum(2**size for size in counts):
             raise ArtefactError("the tables of the release have another size; get it again.")
-        owned, cells = torch.split(items, counts), torch.split(tables, [2**size for size in counts])
-        for table in cells:
+        groups = []
+        split_tables = torch.split(tables, [2**size for size in counts])
+        for members, table in zip(torch.split(items, counts), split_tables, strict=True):
             check_shares(table, 1e-6)
-        groups = [
-            (mine.tolist(), table.numpy().copy().reshape((2,) * len(mine)))
-            for mine, table in zip(owned, cells, strict=True)
-        ]
+            groups.append((members.tolist(), table.numpy().copy().reshape((2,) * len(members))))
         return WeightedGroups(domain, FactoredWeights.of_groups(groups, RULES.largest_group), cap)
 
 
 class _Candidates:
-    """All items, then all pairs, and their exact answers on clipped records, which never leave the queries."""
+    """The candidate queries, all items and then all pairs; exact answers on clipped records stay inside the queries."""
 
     def __init__(self, domain: Domain, cap: int) -> None:
         self.width, self.cap = domain.width, cap
@@ -297,38 +295,38 @@ class _Candidates:
         return (number,) if number < self.width else tuple(self.pairs.tuples[number - self.width].tolist())
 
     def worst(self, noisy: NDArray[np.float64], weights: FactoredWeights) -> int:
-        """Of those that the factored distribution can take in, the candidate that it answers worst."""
+        """The candidate with the largest error, among those that the factored distribution can represent."""
         gaps = np.abs(noisy - np.concatenate([weights.single, weights.pairs[self.pairs.places]]))
         gaps[self.width :][~weights.representable()[self.pairs.places]] = -1.0
         return int(gaps.argmax())
 
     def all_answers(self) -> Query:
-        """Every candidate at once; a record of at most `cap` items enters cap + cap (cap - 1) / 2 of them."""
-        touched = self.cap + self.cap * (self.cap - 1) / 2
-        return Query(lambda view: self._answers(view).clone(), math.sqrt(touched), (len(self),), grid=1.0)
+        """All candidates; a record of at most `cap` items is counted in cap + cap (cap - 1) / 2 of them."""
+        counted = self.cap + self.cap * (self.cap - 1) / 2
+        return Query(lambda view: self._answers(view).clone(), math.sqrt(counted), (len(self),), grid=1.0)
 
     def one_answer(self, number: int) -> Query:
-        """A single candidate; a record moves it by 1."""
+        """A single candidate; a record changes it by at most 1."""
         return Query(lambda view: self._answers(view)[number : number + 1].clone(), 1.0, (1,), grid=1.0)
 
     def _answers(self, view: View) -> Tensor:
         if self._exact is None:
             self._exact = torch.zeros(len(self), dtype=torch.int64)
-            for piece in view.rows.pieces():  # the rule of clipping sees one record at a time
+            for piece in view.rows.pieces():  # clipping a record does not depend on the others
                 clipped = clip_records(piece, self.cap)
                 items = np.bincount(clipped.indices, minlength=self.width).astype(np.int64)
                 pairs = (
                     self.pairs.query().compute(View(clipped)) // FULL_WEIGHT
-                )  # no record is above the cap any more
+                )  # no clipped record exceeds the cap
                 self._exact += torch.cat([torch.from_numpy(items), pairs])
         return self._exact
 
 
 def clip_records(records: Records, cap: int) -> Records:
-    """At most `cap` items of every record, chosen by a fixed rule of the record alone.
+    """Retain at most `cap` items of each record, by a fixed function of that record.
 
-    The rule is pseudo-random (a multiplicative hash of item and record), so that no item is favoured, and needs no
-    coins, so that clipping one record never depends on the others.
+    The function is pseudo-random (a multiplicative hash of item and record), so that no item is favoured; it draws no
+    random numbers, so that clipping one record never depends on the others.
     """
     rows = np.repeat(np.arange(len(records)), records.lengths)
     items = records.indices.astype(np.uint64)
@@ -337,8 +335,8 @@ def clip_records(records: Records, cap: int) -> Records:
     rank = (salted * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
     order = np.lexsort((rank, rows))
     within = np.arange(len(rows)) - records.indptr[:-1][rows]
-    kept = np.sort(order[within < cap])
-    return Records(records.domain, row_pointers(np.minimum(records.lengths, cap)), records.indices[kept])
+    retained = np.sort(order[within < cap])
+    return Records(records.domain, row_pointers(np.minimum(records.lengths, cap)), records.indices[retained])
 
 
 MWEM = MwemStrategy()

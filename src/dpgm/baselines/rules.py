@@ -7,16 +7,17 @@ from dataclasses import dataclass
 class BaselineRules:
     """Independent marginals and MWEM."""
 
-    # Share of mu² for the histogram of record lengths, which bounds the length that counts are clipped to.
+    # Share of mu² for the histogram of record lengths, from which the bound on the length is taken.
     lengths: float = 0.05
-    # Independent marginals: share of the records that the clipping leaves whole.
+    # Independent marginals: share of the records that are not down-weighted.
     covered: float = 0.99
-    # MWEM: most items, and items whose joint distribution is kept as one table of 2^12 numbers.
+    # MWEM: most items of a domain, since all pairs are candidates, and most items of a group, whose joint distribution
+    # is a table of 2^12 numbers.
     most_items: int = 2_000
     largest_group: int = 12
-    # Rounds of MWEM: those of the paper's comparison.
+    # MWEM: number of rounds, as in the paper's comparison.
     iterations: int = 50
-    # Passes over the measurements so far in every round.
+    # MWEM: passes per round over all measurements so far.
     replays: int = 20
 
 
