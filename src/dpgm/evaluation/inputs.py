@@ -223,11 +223,14 @@ def _as_table(data: object) -> Any:
 
 
 def _arrow_column(series: Any, name: str) -> pa.Array:
-    """A pandas column as an Arrow array; mixed objects become texts."""
+    """A pandas column as an Arrow array; mixed objects, and moments that may differ in their offset, become texts."""
     try:
-        return pa.array(series, from_pandas=True)
+        column = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        column = None
+    if column is None or (series.dtype == object and pa.types.is_timestamp(column.type)):
         return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
+    return column
 
 
 def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:

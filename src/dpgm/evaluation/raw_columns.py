@@ -254,7 +254,9 @@ def _days(column: pa.Array) -> NDArray[np.float64] | None:
     try:
         seconds = pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        patterns = fitting_patterns(column.drop_null(), DATE_PATTERNS) if kinds.is_string(column.type) else []
+        # None: ISO with an offset from UTC, which is ignored, as the readers do: the local time counts
+        known = (None, *DATE_PATTERNS) if kinds.is_string(column.type) else ()
+        patterns = fitting_patterns(column.drop_null(), known)
         if not patterns:
             return None
         seconds = pc.cast(parse_dates(column, patterns[0]), pa.int64())
