@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpgm.data.domain import Boolean, Categorical, Domain, Ignored, ItemSet, Numeric
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspect.inspection import draft_frame, inspect_file
 from dpgm.data.open_records import OpenRecords
-from dpgm.data.read.frames import draft_frame, read_frame
+from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import domain_of_schema, read_records, read_source
 from dpgm.data.records import concatenate
 from dpgm.errors import UsageError

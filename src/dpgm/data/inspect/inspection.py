@@ -21,6 +21,7 @@ from dpgm.data.items import flat_column
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
 from dpgm.data.read.delimited import SEPARATORS, has_content, split_cells
+from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
 from dpgm.data.read.opening import Input, locate
@@ -200,6 +201,28 @@ def inspect_file(
         held_by_one=held_by_one(records),
         unread=guess.unread,
     )
+
+
+def draft_frame(
+    data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
+) -> Domain:
+    """A domain drafted from a frame, by the rules of `inspect_file`, for its curator."""
+    data = checked_frame(data)
+    if not is_frame(data) or not column_names(data):
+        raise UsageError(
+            "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
+            " files."
+        )
+    columns = frame_columns(data, column_names(data), infer=True)
+    if person is not None:
+        columns.required(person, "person")
+    items = [name for name in columns.names if name != person]
+    if len(items) > 1 and not drop and not kinds:
+        table = next(iter(columns.chunks)).table
+        if table.num_rows and all(is_binary(flat_column(table, name)) for name in items):
+            return Domain.of_items(items)
+    drafted = draft_table(columns, ReadOptions(person=person), drop=drop, kinds=kinds)
+    return replace(drafted.domain, origin="judged")
 
 
 def held_by_one(records: Records) -> int:

@@ -58,7 +58,7 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
         raise InputError(f"{where()}: {fault}") from None
 
 
-def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool = False) -> Columns:
+def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool) -> Columns:
     """A delimited file as named columns.
 
     Args:

@@ -28,7 +28,7 @@ _TITLE_ROWS = 20  # at the top, searched for a title
 _FAULT = "is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
 
 
-def excel_columns(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
+def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Columns:
     """A sheet of a workbook as named columns; the first row names them unless the option `header` is False."""
     if draft:
         _refuse_title(source, options)

@@ -1,15 +1,14 @@
 """Records from data in memory: matrices, and frames of pandas, polars and pyarrow in any shape.
 
 Kinds of columns come from the domain or from the schema of the frame (its dtypes), never from the values: a column of
-Python objects is a column of texts, whatever it contains. Only `draft_frame` looks at values, as `dpgm inspect` does;
-it returns none of them.
+Python objects is a column of texts, whatever it contains.
 """
 
 import datetime
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +20,9 @@ from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Nume
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Source
-from dpgm.data.inspect.drafting import draft_table
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
-from dpgm.data.read.columns import Chunk, Columns, is_binary, read_columns
+from dpgm.data.read.columns import Chunk, Columns, read_columns
 from dpgm.data.read.gathering import Persons, limit_rows_per_person
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
@@ -79,7 +77,7 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
         raise UsageError(
             "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
         )
-    known = _names(data)
+    known = column_names(data)
     for field in domain.fields:
         if field.name not in known:
             listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
@@ -123,7 +121,7 @@ def read_frame(
         raise UsageError(_NO_DOMAIN)
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
-    names, dtypes = _names(data), _pandas_dtypes(data)
+    names, dtypes = column_names(data), _pandas_dtypes(data)
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:
         raise UsageError(
@@ -145,12 +143,12 @@ def read_frame(
     if field is not None and field.name not in names:  # one 0/1 column per item
         if domain.is_open:
             raise InputError(f"the frame has no column {field.name!r}, which the domain names.")
-        columns = replace(_columns(data, names), lists=())
+        columns = replace(frame_columns(data, names), lists=())
         return FrameRecords(*read_columns(columns, replace(options, domain=domain, shape="wide")), dtypes)
     records = as_records(data, domain)
     if person is None:
         return FrameRecords(records, None, dtypes)
-    columns, persons = _columns(data, [person]), Persons()
+    columns, persons = frame_columns(data, [person]), Persons()
     columns.required(person, "person")
     for chunk in columns.chunks:
         persons.add(flat_column(chunk.table, person), in_column(chunk.place, person))
@@ -160,7 +158,7 @@ def read_frame(
 
 def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     """Records of a frame with one row per person and item."""
-    columns = _columns(data, [name for name in (options.person, options.item) if name is not None])
+    columns = frame_columns(data, [name for name in (options.person, options.item) if name is not None])
     return read_with_discovery(options, lambda options: read_columns(columns, options))
 
 
@@ -170,28 +168,6 @@ def long_records(data: object, person: str, item: str) -> Records:
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
     return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
-
-
-def draft_frame(
-    data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
-) -> Domain:
-    """A domain drafted from a frame, by the rules of `dpgm inspect`, for its curator."""
-    data = checked_frame(data)
-    if not is_frame(data) or not _names(data):
-        raise UsageError(
-            "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
-            " files."
-        )
-    columns = _columns(data, _names(data), infer=True)
-    if person is not None:
-        columns.required(person, "person")
-    items = [name for name in columns.names if name != person]
-    if len(items) > 1 and not drop and not kinds:
-        table = next(iter(columns.chunks)).table
-        if table.num_rows and all(is_binary(flat_column(table, name)) for name in items):
-            return Domain.of_items(items)
-    drafted = draft_table(columns, ReadOptions(person=person), drop=drop, kinds=kinds)
-    return replace(drafted.domain, origin="judged")
 
 
 # -- what a frame is -----------------------------------------------------------------------------------------------
@@ -219,7 +195,8 @@ def checked_frame(data: object) -> Any:
     return data
 
 
-def _names(data: Any) -> list[str]:
+def column_names(data: Any) -> list[str]:
+    """The names of a frame's columns, as texts."""
     return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
@@ -267,9 +244,9 @@ def arrow_table(frame: Any) -> pa.Table:
         raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
 
 
-def _columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
+def frame_columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
     """Some columns of a frame, categories decoded; with `infer`, the types of Python objects are inferred."""
-    known = _names(data)
+    known = column_names(data)
     _refuse_repeated(known, known)
     table = _table(data, [name for name in dict.fromkeys(names) if name in known], infer=infer)
     table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
@@ -298,7 +275,7 @@ def _chunks(table: pa.Table) -> list[Chunk]:
 
 def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
     """Some columns of a frame as an Arrow table; pandas columns are converted as the domain describes them."""
-    known = _names(data)
+    known = column_names(data)
     _refuse_repeated(names, known)
     if package_of(data) != "pandas":
         return arrow_table(data).select(names)

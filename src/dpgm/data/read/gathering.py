@@ -28,7 +28,6 @@ from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import DiskError, InputError, UsageError
 
-_ROWS_SHARE = 0.25  # of the memory limit, for rows: joining them takes as much again, the fit the rest
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)B?\s*", re.IGNORECASE)
 _WRITTEN_AT_ONCE = 1 << 20  # numbers
@@ -53,13 +52,7 @@ class MemoryLimit:
     """How many bytes of memory rows may take (None: unlimited), and the folder of the temporary file for more."""
 
     limit: int | None = None
-    folder: str | None = None
-
-    @classmethod
-    def for_rows(cls, memory: str | int | None, folder: str | os.PathLike[str] | None = None) -> "MemoryLimit":
-        """The limit for rows, from that of the whole process."""
-        limit = None if memory is None else int(_ROWS_SHARE * bytes_of(memory))
-        return cls(limit, None if folder is None else os.fspath(folder))
+    folder: str | os.PathLike[str] | None = None
 
     def temporary_file(self) -> BinaryIO:
         """A new file without a name."""

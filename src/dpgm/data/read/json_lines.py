@@ -37,7 +37,7 @@ def _refuse(_: str) -> None:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def json_columns(source: Input, options: ReadOptions, *, array: bool = False, draft: bool = False) -> Columns:
+def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: bool) -> Columns:
     """A file of JSON lines, or of one array, as named columns: the members that the options and the domain name.
 
     For a `draft`, a member with objects, or with both lists and other values, is a column that cannot be modelled.

@@ -242,8 +242,8 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
             raise InputError(f"{source}: the file changed while it was read; run again when it is complete.")
 
 
-def read_all(source: Input, limit: int = 1 << 34) -> bytes:
-    """All bytes of an input, up to a limit."""
+def read_all(source: Input, limit: int) -> bytes:
+    """All bytes of an input; refuses more than `limit`."""
     with open_bytes(source) as stream:
         pieces, total = [], 0
         while piece := stream.read(1 << 24):

@@ -14,12 +14,13 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.read.gathering import MemoryLimit
+from dpgm.data.read.gathering import MemoryLimit, bytes_of
 from dpgm.data.values import NumberStyle
 from dpgm.errors import UsageError
 
 Paths = str | os.PathLike[str]
 _MAX_SKIPPED_LINES = 10_000
+_ROWS_SHARE = 0.25  # of the memory limit, for rows: joining them takes as much again, the fit the rest
 _MAX_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
 UTF8 = "utf-8"
 # Only encodings in which bytes mean the same at any position: in those that shift between alphabets, one row could
@@ -130,7 +131,8 @@ class ReadOptions:
             validation.finite(threshold=self.threshold)
         if self.comment is not None and (not self.comment or set(self.comment) & set('"\n\r')):
             raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
-        MemoryLimit.for_rows(self.memory)  # refuses what is not a size
+        if self.memory is not None:
+            bytes_of(self.memory)  # refuses what is not a size
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()
@@ -162,7 +164,8 @@ class ReadOptions:
     @property
     def memory_limit(self) -> MemoryLimit:
         """How much memory rows may take, and where further rows are stored."""
-        return MemoryLimit.for_rows(self.memory, self.cache)
+        limit = None if self.memory is None else int(_ROWS_SHARE * bytes_of(self.memory))
+        return MemoryLimit(limit, self.cache)
 
     @property
     def item_set(self) -> ItemSet | Image | None:

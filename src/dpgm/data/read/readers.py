@@ -49,6 +49,14 @@ _BASKET_FORMATS = ("fimi", "msweb", "msnbc")
 _DRAFT_ADVICE = (
     "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it with --domain"
 )
+_NOT_MODELLED = (
+    "of a type that cannot be modelled, so samples do not have it; turn it into numbers, texts or dates (a duration"
+    " into seconds) to keep it."
+)
+_IDENTIFIER = (
+    "an identifier, as its name says, so samples carry fresh ones; to have it modelled, give the column another name"
+    " or state a domain."
+)
 
 
 def read_source(
@@ -253,18 +261,7 @@ def domain_of_schema(schema: pa.Schema, *, person: str | None = None) -> Domain:
     ]
     if all(isinstance(field, (Ignored, Identifier)) for field in fields):
         raise UsageError("no column has a type that can be modelled; state a domain.")
-    for kind, reason in (
-        (
-            Ignored,
-            "of a type that cannot be modelled, so samples do not have it; turn it into numbers, texts or dates (a"
-            " duration into seconds) to keep it.",
-        ),
-        (
-            Identifier,
-            "an identifier, as its name says, so samples carry fresh ones; to have it modelled, give the column another"
-            " name or state a domain.",
-        ),
-    ):
+    for kind, reason in ((Ignored, _NOT_MODELLED), (Identifier, _IDENTIFIER)):
         names = [repr(one.name) for one in fields if isinstance(one, kind) and one.name != person]
         if names:
             warnings.warn(f"{', '.join(names)}: {reason}", UserWarning, stacklevel=3)
