@@ -19,9 +19,9 @@ def test_the_distribution_of_lengths_equals_direct_convolution(width):
     chances = torch.rand(5, width, generator=torch.Generator().manual_seed(1)) ** 8
     chances[:, 0] = 1.0
     found = length_distribution(chances, 63).numpy()
-    wanted = np.stack([exact_distribution(row, 63) for row in chances.double().numpy()])
-    assert np.abs(found - wanted).max() < 1e-6
-    assert np.abs(by_transform(chances, 63).numpy() - wanted).max() < 2e-4  # without numba
+    expected = np.stack([exact_distribution(row, 63) for row in chances.double().numpy()])
+    assert np.abs(found - expected).max() < 1e-6
+    assert np.abs(by_transform(chances, 63).numpy() - expected).max() < 2e-4  # without numba
 
 
 def test_lengths_beyond_the_longest_fold_back_in_both_ways_to_compute_the_distribution():

@@ -1,4 +1,4 @@
-"""A mixture of networks, from plan to samples: what was measured shows in what is generated."""
+"""A fit of a mixture of networks, from plan to samples: generated records reproduce the measured statistics."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ RECORDS = 2000
 
 
 def planted():
-    """Every record holds the items 0 and 1, or 2 and 3, or neither; and one of the rest."""
+    """Every record has the items 0 and 1, or 2 and 3, or neither; and one of the others."""
     rng = np.random.default_rng(0)
     kinds = rng.choice(3, size=RECORDS)
     rest = rng.integers(4, 26, size=RECORDS)
@@ -48,7 +48,16 @@ def fit(plan, records=None):
     return generator
 
 
-def test_generated_records_show_the_measured_pairs_and_without_measuring_them_they_do_not():
+def with_three_steps(plan):
+    """The plan with hardly any training: three steps at a small rate."""
+    family = dataclasses.replace(plan.settings.family, steps=3, learning_rate=1e-4)
+    mechanisms = tuple(dataclasses.replace(m, count=3) if m.sample else m for m in plan.mechanisms)
+    return dataclasses.replace(
+        plan, settings=dataclasses.replace(plan.settings, family=family), mechanisms=mechanisms
+    )
+
+
+def test_generated_records_reproduce_pairs_if_these_were_measured_and_only_then():
     plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05, products=RULES)
     assert plan.pays_for("pair counts")
     generator = fit(plan)
@@ -77,23 +86,15 @@ def test_networks_are_refined_to_centred_pairs_too():
 
 @pytest.mark.parametrize("model", ["vae", "rbm"])
 def test_one_network_of_the_papers_preset_starts_from_the_stated_mean_length(model):
-    """Nothing is measured before training then; a few steps of noise hardly move the start."""
+    """Nothing is measured before training then, and a few steps of noise hardly change the start."""
     plan = make_plan(Config(1.0, None, 1, model, "paper", mean_length=2.0), RECORDS, WIDE)
     assert {mechanism.name for mechanism in plan.mechanisms} == {"norms", "gradients"}
-    family = dataclasses.replace(plan.settings.family, steps=3, learning_rate=1e-4)
-    few = dataclasses.replace(plan.settings, family=family)
-    short = tuple(dataclasses.replace(mechanism, count=3) for mechanism in plan.mechanisms)
-    generator = fit(dataclasses.replace(plan, settings=few, mechanisms=short))
-    drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1))
+    drawn = fit(with_three_steps(plan)).sample(RECORDS, generator=torch.Generator().manual_seed(1))
     assert drawn.lengths.mean() == pytest.approx(2.0, rel=0.15)
 
 
 @pytest.mark.parametrize("model", ["vae", "rbm"])
 def test_networks_of_the_papers_preset_start_from_the_noisy_profile(model):
     plan = make_plan(Config(8.0, None, 2, model, "paper"), RECORDS, WIDE)
-    family = dataclasses.replace(plan.settings.family, steps=3, learning_rate=1e-4)
-    few = dataclasses.replace(plan.settings, family=family)
-    short = tuple(dataclasses.replace(m, count=3) if m.sample else m for m in plan.mechanisms)
-    generator = fit(dataclasses.replace(plan, settings=few, mechanisms=short))
-    drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1)).to_dense().mean(0)
-    assert np.abs(drawn - planted().to_dense().mean(0)).max() < 0.06
+    drawn = fit(with_three_steps(plan)).sample(RECORDS, generator=torch.Generator().manual_seed(1))
+    assert np.abs(drawn.to_dense().mean(0) - planted().to_dense().mean(0)).max() < 0.06

@@ -87,8 +87,8 @@ def test_norms_are_binned_and_clipped(bins):
     assert torch.equal(counts, norm_histogram(norms, edges))
     weights = torch.empty_like(norms)
     fused.clip_weights(norms, number(5.0), weights, 1.25)
-    wanted = (4 / plain).clamp(max=1).masked_fill(~torch.isfinite(plain), 0)
-    assert torch.allclose(weights, wanted, rtol=1e-6)
+    expected = (4 / plain).clamp(max=1).masked_fill(~torch.isfinite(plain), 0)
+    assert torch.allclose(weights, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [(1, 2500), (5, 201), (300, 301)])
@@ -99,10 +99,10 @@ def test_rows_are_weighted_and_those_of_weight_zero_emptied(narrow, wide):
     thin[0, 1] = torch.nan
     thick[0, 1] = torch.inf
     nothing = (weights == 0).unsqueeze(-1)
-    wanted = (thin * weights.unsqueeze(-1)).masked_fill(nothing, 0), thick.masked_fill(nothing, 0)
+    expected = (thin * weights.unsqueeze(-1)).masked_fill(nothing, 0), thick.masked_fill(nothing, 0)
     fused.weigh(thin, thick, weights, out)
-    assert torch.equal(out, wanted[0])
-    assert torch.equal(thick, wanted[1])
+    assert torch.equal(out, expected[0])
+    assert torch.equal(thick, expected[1])
 
 
 @pytest.mark.parametrize("sensitivity", [0.25, 0.3, 1.0, 700.0, 1024.0])

@@ -1,3 +1,5 @@
+"""Private k-means: equal to Lloyd's algorithm without noise, and the privacy proof executed on it."""
+
 import warnings
 from functools import partial
 
@@ -36,7 +38,7 @@ def generator(seed=0):
 
 
 def grouped_records(rows=600, seed=0):
-    """Three kinds of record, each fond of a third of the items."""
+    """Three kinds of record, each with its own third of the items."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, rows)
     likes = np.full((3, WIDTH), 0.05)
@@ -197,10 +199,6 @@ def test_what_ran_is_what_the_plan_paid_for():
 # -- edge cases --------------------------------------------------------------------------------------------------------
 
 
-def one_item_domain():
-    return Domain.of_items(1)
-
-
 @pytest.mark.parametrize(
     ("rows", "clusters"),
     [
@@ -228,7 +226,7 @@ def test_small_and_odd_data_work(rows, clusters, noise, feature_map):
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
 def test_a_domain_of_one_item_works(noise):
-    records = Records.from_lists([[0], [], [0], []], one_item_domain())
+    records = Records.from_lists([[0], [], [0], []], Domain.of_items(1))
     for feature_map in (FourierFeatures.draw(1, 2, 1.0, generator=generator()), IdentityFeatures(1)):
         initial = initial_centers(records, 2, feature_map, domain=records.domain, generator=generator())
         found = cluster(live(records), feature_map, noise=noise, initial=initial)
@@ -238,7 +236,7 @@ def test_a_domain_of_one_item_works(noise):
 def test_without_noise_distinct_records_end_in_clusters_of_their_own():
     records = Records.from_lists([[0, 1]] * 5 + [[20, 21]] * 5, DOMAIN)
     feature_map = fourier()
-    initial = start(1, feature_map).repeat(4, 1)  # all centres alike: three are empty and start again
+    initial = start(1, feature_map).repeat(4, 1)  # four equal centres: three clusters are empty and re-seeded
     found = cluster(live(records), feature_map, steps=8, initial=initial)
     chosen = found.predict(records)
     assert len(set(chosen[:5])) == len(set(chosen[5:])) == 1
@@ -368,7 +366,7 @@ def test_the_first_half_of_the_iterations_has_every_centre(steps, merge_after, s
     found = cluster(live(grouped_records()), fourier(), initial=initial, steps=steps, **options)
     assert seen == sizes
     assert len(found.centers) == len(found.noisy_counts) == 3
-    assert abs(float(found.noisy_counts.sum()) - 600) < 60  # none is lost in a union
+    assert abs(float(found.noisy_counts.sum()) - 600) < 60  # merging loses no records
 
 
 def test_merged_centres_depend_on_noisy_values_only():

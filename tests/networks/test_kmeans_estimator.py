@@ -1,8 +1,12 @@
+"""Private kernel k-means as an estimator: clustering, what it releases, misuse; accuracy of clusters."""
+
 import gzip
+from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score
 
 import dpgm
 from dpgm.data.domain import Domain, Image
@@ -28,7 +32,7 @@ def two_kinds(rows=2000, seed=0):
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
 @pytest.mark.parametrize("profile_noise", [None, 5.0])
-def test_two_kinds_of_record_are_told_apart(kernel, profile_noise):
+def test_two_kinds_of_record_end_in_two_clusters(kernel, profile_noise):
     records, kind = two_kinds()
     model = dpgm.PrivateKernelKMeans(
         2, count_noise=10.0, sum_noise=10.0, kernel=kernel, profile_noise=profile_noise, features=200
@@ -61,7 +65,7 @@ def test_public_records_and_profiles_cost_nothing():
 
 def test_the_default_source_of_randomness_is_fresh():
     records, _ = two_kinds(50)
-    # Counts far above their noise, so that nothing is cut off; hundreds of noisy sums are not equal by chance.
+    # Counts far above their noise, so that no cluster is dropped; hundreds of noisy sums are not equal by chance.
     model = dpgm.PrivateKernelKMeans(2, count_noise=0.1, sum_noise=4.0, cluster_steps=1)
     start = {"public": two_kinds(20, seed=1)[0]}
     first = model.fit(records, **start).centers_
@@ -90,7 +94,7 @@ def test_public_records_of_another_domain_are_refused():
         dpgm.PrivateKernelKMeans(2, count_noise=1.0, sum_noise=1.0).fit(two_kinds(5)[0], public=other)
 
 
-def test_clusters_of_the_private_records_are_not_kept():
+def test_clusters_of_the_private_records_are_not_stored():
     records, _ = two_kinds(300)
     model = dpgm.PrivateKernelKMeans(2, count_noise=9.0, sum_noise=4.0).fit(records, randomness=SeededRandomness(0))
     sizes = [
@@ -120,3 +124,29 @@ def test_mnist_digits_are_clustered_at_epsilon_one_half():
         assert cost(model.mechanisms_, 1e-5).epsilon <= 0.5
         scores.append(dpgm.clustering_accuracy(labels, model.predict(records)))
     assert np.mean(scores) >= 0.40
+
+
+# -- accuracy of clusters given labels ---------------------------------------------------------------------------------
+
+
+def test_names_of_clusters_do_not_matter():
+    labels = np.array([3, 3, 5, 5, 9])
+    assert dpgm.clustering_accuracy(labels, np.array([9, 9, 3, 3, 5])) == 1.0
+
+
+def test_the_matching_is_one_to_one():
+    assert dpgm.clustering_accuracy([0, 0, 1, 1], [7, 7, 7, 7]) == 0.5
+    assert dpgm.clustering_accuracy([0, 0, 0, 0], [1, 2, 3, 3]) == 0.5
+
+
+def test_the_best_matching_is_found_among_all_of_them():
+    rng = np.random.default_rng(0)
+    labels, clusters = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    best = max(accuracy_score(labels, np.array(order)[clusters]) for order in permutations(range(4)))
+    assert dpgm.clustering_accuracy(labels, clusters) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("labels", "clusters"), [([], []), ([1, 2], [1]), ([[1], [2]], [[1], [2]])])
+def test_unequal_or_empty_lists_are_refused(labels, clusters):
+    with pytest.raises(UsageError):
+        dpgm.clustering_accuracy(labels, clusters)

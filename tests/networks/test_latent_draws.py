@@ -1,4 +1,4 @@
-"""Latent draws of a VAE are secret and belong to records: no seed that is stored anywhere gives them."""
+"""Latent draws of a VAE are secret and belong to records: no stored seed reproduces them."""
 
 import numpy as np
 import pytest
@@ -27,24 +27,24 @@ def trainer_of(gateway, **changes):
 
 
 def exact_gradients(randomness, steps=3):
-    """Exact sums of a training whose public draws are known to everybody; the noisy values are those of a tape."""
+    """Exact sums of a training whose public draws are known and whose noisy values come from a tape."""
     tape = [torch.zeros(1, VAE(SETS, (9,), 4).layout.size)] * steps
     gateway = TraceGateway(RECORDS, randomness=randomness, tape=tape)
     trainer_of(gateway, steps=steps).run()
     return gateway.exact
 
 
-def test_who_knows_every_public_seed_does_not_know_the_latent_draws():
+def test_public_seeds_do_not_determine_the_latent_draws():
     for one, other in zip(exact_gradients(SystemRandomness()), exact_gradients(SystemRandomness()), strict=True):
         assert not torch.equal(one, other)
 
 
-def test_in_the_seeded_mode_of_tests_they_are_repeated():
+def test_with_seeded_randomness_they_are_repeated():
     for one, other in zip(exact_gradients(SeededRandomness(1)), exact_gradients(SeededRandomness(1)), strict=True):
         assert torch.equal(one, other)
 
 
-def test_a_resumed_training_draws_anew_and_its_state_holds_no_draws():
+def test_a_resumed_training_makes_new_draws_and_its_state_contains_none():
     gateway = TraceGateway(RECORDS, randomness=SystemRandomness())
     trainer = trainer_of(gateway)
     trainer.run(1)
@@ -77,7 +77,7 @@ def test_the_bound_holds_and_is_reached_wherever_the_record_stands(position):
 
 
 def test_draws_numbered_by_row_are_found_unless_the_record_is_the_last():
-    """What the code did: with the seed known, a record that is not the last shifts the draws of those behind it."""
+    """A past bug: with the seed known, a record that is not the last shifts the draws of all later records."""
 
     def by_row(step, rows, width):
         return np.random.default_rng([7, step]).standard_normal((100, width))[rows]

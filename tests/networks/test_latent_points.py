@@ -1,4 +1,4 @@
-"""Decoders at latent points: what a refined mixture of VAEs holds, writes and samples from."""
+"""Mixtures of VAEs with latent points in place of the prior: saving, sampling, and rejection of damaged releases."""
 
 import numpy as np
 import pytest
@@ -37,33 +37,32 @@ def test_decoding_all_networks_at_once_equals_one_by_one():
         assert torch.allclose(together[s], m.model.decode(m.parameters[s : s + 1], m.points[s]), atol=1e-6)
 
 
-def test_samples_show_the_probabilities_at_the_points():
+def test_samples_have_the_probabilities_at_the_points():
     m = mixture()
-    wanted = torch.zeros(DOMAIN.width, dtype=torch.float64)
+    expected = torch.zeros(DOMAIN.width, dtype=torch.float64)
     for s, share in enumerate((0.3, 0.7)):
         chances = m.model.outputs.probabilities(m.model.decode(m.parameters[s : s + 1], m.points[s]))
-        wanted += share * (m.point_shares[s].double() @ chances.double())
+        expected += share * (m.point_shares[s].double() @ chances.double())
     drawn = m.sample(4000, generator=torch.Generator().manual_seed(1)).to_scipy().toarray()
-    assert np.abs(drawn.mean(axis=0) - wanted.numpy()).max() < 0.01
+    assert np.abs(drawn.mean(axis=0) - expected.numpy()).max() < 0.01
     assert (drawn[:, 4:].sum(axis=1) == 1).all()
 
 
-def spoiled_tensors():
-    return [
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
         ("points", lambda t: t[:, :3]),
         ("points", lambda t: t * torch.nan),
         ("points", lambda t: t.double()),
         ("point_shares", lambda t: -t),
         ("point_shares", lambda t: 2 * t),
         ("point_shares", lambda t: t.flip(0)[:1]),
-    ]
-
-
-@pytest.mark.parametrize(("name", "spoil"), spoiled_tensors())
-def test_spoiled_points_are_refused(name, spoil):
+    ],
+)
+def test_damaged_points_are_refused(name, damage):
     m = mixture()
     with pytest.raises(ArtefactError):
-        Mixture.from_state(m.architecture, m.state() | {name: spoil(m.state()[name])}, DOMAIN)
+        Mixture.from_state(m.architecture, m.state() | {name: damage(m.state()[name])}, DOMAIN)
 
 
 @pytest.mark.parametrize("points", [0, True, "4", 10**9, 5])

@@ -1,4 +1,4 @@
-"""Fitted mixtures: sampling, saving, and refusing what is not one."""
+"""Fitted mixtures: sampling, saving, and rejection of files that are not one."""
 
 import itertools
 
@@ -91,7 +91,7 @@ def test_bernoulli_columns_are_drawn_with_their_probability_and_independently(co
     assert np.all(np.abs(lag) < 5 * spread**2 * np.sqrt(count))
 
 
-def test_a_warm_start_shows_the_frequencies_it_was_given():
+def test_a_warm_start_has_the_frequencies_it_was_given():
     frequencies = torch.full((2, MIXED.width), 0.2)
     for start, stop in Outputs.of(MIXED).softmax:
         frequencies[:, start:stop] = 1.0 / (stop - start)
@@ -153,10 +153,10 @@ def test_an_rbm_samples_its_boltzmann_distribution():
     visible = model.layout.weight(parameters, model.layout.blocks[1])[0, :, 0]
     hidden = model.layout.bias(parameters, model.layout.blocks[0])[0, 0]
     energy = states @ visible + torch.nn.functional.softplus(states @ weight + hidden).sum(1)
-    wanted = torch.softmax(energy, 0).numpy()
+    expected = torch.softmax(energy, 0).numpy()
     dense = Mixture(model, parameters, torch.ones(1)).sample(20_000, generator=generator()).to_dense()
     found = np.bincount((dense @ np.array([4, 2, 1])).astype(int), minlength=8) / 20_000
-    assert np.abs(found - wanted).max() < 0.02
+    assert np.abs(found - expected).max() < 0.02
 
 
 def test_the_chains_part_of_the_gradient_is_their_clipped_mean_statistic():

@@ -1,4 +1,4 @@
-"""The optimisers against torch's own."""
+"""The optimisers compared with those of torch."""
 
 import math
 

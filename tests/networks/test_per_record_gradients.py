@@ -1,4 +1,4 @@
-"""Norms and clipped sums from factors against per-record gradients of torch.func."""
+"""Norms and clipped sums from factors, compared with per-record gradients of torch.func."""
 
 import numpy as np
 import pytest
@@ -39,8 +39,8 @@ def _case(make, domain, clusters, count=40):
     draws = torch.randn((count, model.draws), generator=generator, dtype=torch.float64)
     records = random_records(domain, count)
     loss = free_energy if isinstance(model, RBM) else vae_loss
-    wanted = per_record_gradients(loss, model, parameters, records, routed, draws)
-    return model, parameters, records, routed, draws, wanted
+    expected = per_record_gradients(loss, model, parameters, records, routed, draws)
+    return model, parameters, records, routed, draws, expected
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -48,34 +48,34 @@ def _case(make, domain, clusters, count=40):
 @pytest.mark.parametrize("clusters", ["one", "uneven"])
 @pytest.mark.parametrize("arrange", [segmented, padded])
 def test_norms_and_clipped_sums_equal_those_of_per_record_gradients(name, domain, clusters, arrange):
-    model, parameters, records, routed, draws, wanted = _case(MODELS[name], domain, clusters)
+    model, parameters, records, routed, draws, expected = _case(MODELS[name], domain, clusters)
     batch, places = arrange(model, parameters, records, routed, draws)
     factors = model.factors(batch)
-    norms = batch.squared_norms(factors).sqrt()[places]
-    true = torch.linalg.vector_norm(wanted, dim=1)
-    true = true if arrange is padded else true[places]
-    norms = norms if arrange is padded else batch.squared_norms(factors).sqrt()
-    assert torch.allclose(norms, true, rtol=1e-10, atol=1e-10)
+    norms, true = batch.squared_norms(factors).sqrt(), torch.linalg.vector_norm(expected, dim=1)
+    if arrange is padded:
+        assert torch.allclose(norms[places], true, rtol=1e-10, atol=1e-10)
+    else:
+        assert torch.allclose(norms, true[places], rtol=1e-10, atol=1e-10)
 
     bound = float(true.median())
-    weights = torch.clamp(bound / batch.squared_norms(factors).sqrt(), max=1)
-    if arrange is padded:  # places without a record weigh nothing
-        taken = torch.zeros_like(weights, dtype=torch.bool)
-        taken[places] = True
-        weights *= taken
+    weights = torch.clamp(bound / norms, max=1)
+    if arrange is padded:  # places without a record have weight 0
+        used = torch.zeros_like(weights, dtype=torch.bool)
+        used[places] = True
+        weights *= used
     out = torch.full_like(parameters, torch.nan)
     got = batch.weighted_sum(factors, weights, BlockViews(model.layout, out) if arrange is segmented else out)
-    clipped = wanted * torch.clamp(bound / torch.linalg.vector_norm(wanted, dim=1), max=1).unsqueeze(1)
+    clipped = expected * torch.clamp(bound / true, max=1).unsqueeze(1)
     sums = torch.zeros_like(parameters).index_add_(0, torch.from_numpy(routed), clipped)
     assert torch.allclose(got, sums, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_float32_agrees_with_float64(name):
-    model, parameters, records, routed, draws, wanted = _case(MODELS[name], SETS, "uneven")
+    model, parameters, records, routed, draws, expected = _case(MODELS[name], SETS, "uneven")
     batch, order = segmented(model, parameters.float(), records, routed, draws.float())
     norms = batch.squared_norms(model.factors(batch)).sqrt()
-    assert torch.allclose(norms, torch.linalg.vector_norm(wanted, dim=1)[order], rtol=1e-5)
+    assert torch.allclose(norms, torch.linalg.vector_norm(expected, dim=1)[order], rtol=1e-5)
 
 
 @pytest.mark.parametrize("arrange", [segmented, padded])

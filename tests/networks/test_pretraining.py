@@ -1,4 +1,4 @@
-"""Networks that start from samples of the released statistics, and images with one network per label."""
+"""Pre-training on samples of a generator of the released statistics, and images with one network per label."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.networks.batch import Signal, Workspace
+from dpgm.networks.batch import Workspace
 from dpgm.networks.clipped_gradients_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.refinement import pretrain
@@ -36,9 +36,9 @@ def test_the_loss_of_public_training_has_the_gradient_of_private_training():
     model.loss(free, rows, draws).sum().backward()
 
     workspace = Workspace(torch.float64, torch.device("cpu"))
-    held = workspace.signal("records", tuple(rows.shape))
-    held.values.copy_(rows)
-    batch = PaddedBatch(model.layout, parameters, Signal(held.with_one, held.values, None), workspace, draws)
+    signal = workspace.signal("records", tuple(rows.shape))
+    signal.values.copy_(rows)
+    batch = PaddedBatch(model.layout, parameters, signal, workspace, draws)
     factors = model.factors(batch)
     summed = batch.weighted_sum(factors, torch.ones((1, 7), dtype=torch.float64), torch.zeros_like(parameters))
     assert torch.allclose(summed, free.grad, atol=1e-10)
@@ -60,8 +60,8 @@ def test_every_network_learns_the_samples_of_its_own_cluster():
         mixture = Mixture(model, trained, torch.tensor(shares))
         drawn = mixture.sample(500, generator=torch.Generator().manual_seed(1)).to_dense(np.float64).mean(0)
         # The third cluster has no samples: its network learns from all of them.
-        wanted = rows.mean(0) if number == 2 else rows[clusters == number].mean(0)
-        assert np.abs(drawn - wanted).max() < 0.15
+        expected = rows.mean(0) if number == 2 else rows[clusters == number].mean(0)
+        assert np.abs(drawn - expected).max() < 0.15
 
 
 def test_images_have_one_network_per_label_and_pay_for_no_clusters():
@@ -69,7 +69,7 @@ def test_images_have_one_network_per_label_and_pay_for_no_clusters():
     assert plan.settings.family.clusters == 3
     assert {entry.name for entry in plan.mechanisms} == {"class sizes", "mean embedding", "norms", "gradients"}
     assert Plan.from_json(plan.to_json()) == plan
-    # A number of clusters that is asked for is what k-means finds, and the paper's preset knows no labels.
+    # With a requested number of clusters, and in the paper's preset, clusters come from k-means instead.
     for config in (Config(1.0, model="vae", clusters=2), Config(1.0, model="vae", preset="paper")):
         other = make_plan(config, 20_000, IMAGES)
         assert other.pays_for("cluster sums")
@@ -82,8 +82,8 @@ def test_refined_networks_pay_for_no_profiles_of_clusters():
 
 
 @pytest.mark.parametrize("levels", [2, 3])
-def test_networks_of_images_show_what_was_measured_of_their_label(levels):
-    """Class 0: the left half is bright; class 1: the right half is. Ledger = plan."""
+def test_networks_of_images_reproduce_the_statistics_of_their_label(levels):
+    """Class 0 has a bright left half, class 1 a bright right half; what is spent is what was planned."""
     image = Image("image", 8, 8, levels)
     domain = Domain((image, Categorical("label", (0, 1))), label="label")
     rng = np.random.default_rng(0)
@@ -102,11 +102,11 @@ def test_networks_of_images_show_what_was_measured_of_their_label(levels):
     assert {m.name: m.count for m in gateway.spent} == {m.name: m.count for m in plan.mechanisms}
     drawn = mixture.sample(400, generator=torch.Generator().manual_seed(1)).to_dense(np.float64)
     halves = drawn[:, : image.width].reshape(400, -1, 2, 4).mean(axis=(1, 3))
-    shown = drawn[:, image.width :].argmax(1)
+    drawn_labels = drawn[:, image.width :].argmax(1)
     for label in (0, 1):
-        assert abs((shown == label).mean() - 0.5) < 0.1
-        assert halves[shown == label, label].mean() > 0.6
-        assert halves[shown == label, 1 - label].mean() < 0.3
+        assert abs((drawn_labels == label).mean() - 0.5) < 0.1
+        assert halves[drawn_labels == label, label].mean() > 0.6
+        assert halves[drawn_labels == label, 1 - label].mean() < 0.3
 
 
 def test_an_image_without_a_label_goes_to_the_first_network():

@@ -161,18 +161,18 @@ def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clust
     records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
     routed = {"clusters": np.arange(30) % clusters}
     usable = np.flatnonzero(records.to_dense()[:, 0] == 0)
-    wanted = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
-    looked = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
+    expected = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
+    gradient_pass = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
     # The same records at the same steps, with and without those that overflow; then those places hold others.
     for step, sample in enumerate((np.arange(30), usable, np.arange(30))):
         without = View(records, routed, np.intersect1d(sample, usable), of_rows)
         histogram, total = (value.clone() for value in (
-            wanted.histogram(without, step), wanted.clipped_sum(without, step, 1.0),
+            expected.histogram(without, step), expected.clipped_sum(without, step, 1.0),
         ))  # fmt: skip
         view = View(records, routed, sample, of_rows)
-        assert torch.equal(looked.histogram(view, step), histogram)
+        assert torch.equal(gradient_pass.histogram(view, step), histogram)
         assert int(histogram.sum()) == len(usable)
-        assert torch.allclose(looked.clipped_sum(view, step, 1.0), total, atol=1e-6)
+        assert torch.allclose(gradient_pass.clipped_sum(view, step, 1.0), total, atol=1e-6)
         assert float(total.abs().sum()) > 0
 
 
@@ -230,10 +230,10 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
     travelling._resident_decided = True  # pretend that the records do not fit on the device
     for step, sample in enumerate(([3, 8, 9, 30], [], list(range(50)))):
         view = View(records, {"clusters": by_length(records)}, np.array(sample, dtype=np.int64), of_rows)
-        wanted = segmented.histogram(view, step), segmented.clipped_sum(view, step, 2.0).clone()
+        expected = segmented.histogram(view, step), segmented.clipped_sum(view, step, 2.0).clone()
         for padded in (resident, travelling):
-            assert torch.equal(padded.histogram(view, step), wanted[0])
-            assert torch.allclose(padded.clipped_sum(view, step, 2.0), wanted[1], atol=1e-5)
+            assert torch.equal(padded.histogram(view, step), expected[0])
+            assert torch.allclose(padded.clipped_sum(view, step, 2.0), expected[1], atol=1e-5)
     assert resident._resident is not None
     assert travelling._resident is None
 
@@ -261,15 +261,15 @@ def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
     edges = norm_edges(24)
     segmented = SegmentedPass(model, parameters, edges)
-    looked = PaddedPass(model, parameters, edges, expected=20.0)
+    gradient_pass = PaddedPass(model, parameters, edges, expected=20.0)
     together, spread = np.zeros(300, dtype=np.int64), np.arange(300) % clusters
     cases = [(routed, size) for routed in (together, spread) for size in (0, 1, 20, 45)]
     for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last one is beyond all expectation
         view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64), of_rows)
-        assert torch.equal(looked.histogram(view, step), segmented.histogram(view, step))
-        wanted = segmented.clipped_sum(view, step, 0.5)
-        assert torch.allclose(looked.clipped_sum(view, step, 0.5), wanted, atol=1e-5)
-        assert ((looked._tiles, looked._places) == arrange(20.0, clusters)) == (size < 300)
+        assert torch.equal(gradient_pass.histogram(view, step), segmented.histogram(view, step))
+        expected = segmented.clipped_sum(view, step, 0.5)
+        assert torch.allclose(gradient_pass.clipped_sum(view, step, 0.5), expected, atol=1e-5)
+        assert ((gradient_pass._tiles, gradient_pass._places) == arrange(20.0, clusters)) == (size < 300)
 
 
 # -- edges ----------------------------------------------------------------------------------------------------------
@@ -395,9 +395,9 @@ def test_a_sample_drawn_anew_is_never_answered_from_an_older_look(layout):
     model = VAE(Domain.of_items(5), (4,), 2)
     records = Records.from_lists([[i % 5] for i in range(40)], model.domain)
     parameters = model.initial(1, generator=torch.Generator().manual_seed(0))
-    looked = layout(model, parameters, norm_edges(24))
+    gradient_pass = layout(model, parameters, norm_edges(24))
     sizes = [
-        int(looked.histogram(View(records, {}, np.arange(count, dtype=np.int64), of_rows), step=0).sum())
+        int(gradient_pass.histogram(View(records, {}, np.arange(count, dtype=np.int64), of_rows), step=0).sum())
         for count in (10, 30)
     ]
     assert sizes == [10, 30]

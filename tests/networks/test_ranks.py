@@ -1,4 +1,4 @@
-"""Two ranks hold the same models: the noise of every parameter reaches both."""
+"""Training on several ranks gives every rank the networks that one process trains."""
 
 import subprocess
 import sys
@@ -67,45 +67,43 @@ def train_in_doubles(rows, first):
     return results
 
 
-def one_rank(rank, folder, models):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    first, stop = [(0, CUT), (CUT, ROWS)][rank]
-    torch.save(train(ALL.rows(first, stop), first, models), f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-def one_rank_in_doubles(rank, folder, ranks):
+def one_rank(rank, ranks, folder, training):
+    """The process of one rank: `training` is "doubles" or the number of models."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
     first, stop = {2: (0, CUT, ROWS), 3: (0, CUT, CUT + 1, ROWS)}[ranks][rank : rank + 2]
-    torch.save(train_in_doubles(ALL.rows(first, stop), first), f"{folder}/{rank}.pt")
+    rows = ALL.rows(first, stop)
+    result = train_in_doubles(rows, first) if training == "doubles" else train(rows, first, int(training))
+    torch.save(result, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+def results_of(ranks, folder, training):
+    """What every rank has trained."""
+    commands = [[sys.executable, __file__, str(rank), str(ranks), str(folder), training] for rank in range(ranks)]
+    processes = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(timeout=300) for process in processes] == [0] * ranks
+    return [torch.load(folder / f"{rank}.pt") for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("models", [1, 3])
 def test_two_ranks_hold_the_same_models_with_the_noise_of_one_process(models, tmp_path):
-    command = [sys.executable, __file__]
-    ranks = [subprocess.Popen([*command, str(rank), str(tmp_path), str(models)]) for rank in (0, 1)]
-    assert [process.wait(timeout=200) for process in ranks] == [0, 0]
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    first, second = results_of(2, tmp_path, str(models))
     assert torch.equal(first, second)
-    # Each rank draws its records' latent variables itself, so that exact sums differ a little; noise is far larger.
-    alone = train(ALL, 0, models)
-    assert (first - alone).abs().max() < 0.1 * alone.std()
+    # Each rank draws the latent variables of its own records, so exact sums differ a little; noise is far larger.
+    one_process = train(ALL, 0, models)
+    assert (first - one_process).abs().max() < 0.1 * one_process.std()
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_in_doubles_several_ranks_train_what_one_process_does(ranks, tmp_path):
-    command = [sys.executable, __file__, "doubles"]
-    alone = train_in_doubles(ALL, 0)
-    started = [subprocess.Popen([*command, str(rank), str(tmp_path), str(ranks)]) for rank in range(ranks)]
-    assert [process.wait(timeout=300) for process in started] == [0] * ranks
-    for rank in range(ranks):
-        for case, parameters in torch.load(tmp_path / f"{rank}.pt").items():
+    one_process = train_in_doubles(ALL, 0)
+    for result in results_of(ranks, tmp_path, "doubles"):
+        for case, parameters in result.items():
             assert parameters.dtype == torch.float64
-            assert torch.allclose(parameters, alone[case], rtol=1e-9, atol=1e-9), case
+            assert torch.allclose(parameters, one_process[case], rtol=1e-9, atol=1e-9), case
 
 
-def test_a_coarse_precision_of_the_caller_is_set_aside_and_given_back():
+def test_a_coarse_precision_of_the_caller_is_not_used_and_is_restored():
     seen = []
     gateway = Gateway(ALL, randomness=SeededRandomness(0))
     settings = TrainingSettings(steps=1, sampling_rate=0.5, norm_noise=1.0, gradient_noise=1.0, records=ROWS)
@@ -120,7 +118,4 @@ def test_a_coarse_precision_of_the_caller_is_set_aside_and_given_back():
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "doubles":
-        one_rank_in_doubles(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
-    else:
-        one_rank(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    one_rank(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,3 +1,5 @@
+"""Fitting the decoders of a mixture of VAEs to target statistics."""
+
 import pytest
 import torch
 
@@ -9,21 +11,21 @@ from dpgm.products.fitting import FitSettings, Targets
 from fit_targets import item_counts, length_counts, pair_counts
 
 ITEMS, RECORDS = 6, 1000
-# Half of the records hold exactly the items 0, 1, 2; the others exactly 3, 4.
+# Half of the records have exactly the items 0, 1, 2; the others exactly 3, 4.
 PAIRS = {(0, 1): 500.0, (0, 2): 500.0, (1, 2): 500.0, (3, 4): 500.0}
 
 
 def planted_targets():
     profile = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 0.001])
-    wanted = torch.zeros(ITEMS, ITEMS)
+    pairs = torch.zeros(ITEMS, ITEMS)
     for pair, count in PAIRS.items():
-        wanted[pair] = count
+        pairs[pair] = count
     variances = torch.full((ITEMS, ITEMS), 4.0).triu(1)
     variances[variances == 0] = torch.inf
     domain = Domain.of_items(ITEMS)
     targets = [
         item_counts(domain, RECORDS * profile, torch.full((ITEMS,), 4.0)),
-        pair_counts(domain, wanted, variances),
+        pair_counts(domain, pairs, variances),
     ]
     counts = torch.tensor([0.0, 0, 500, 500, 0, 0, 0])
     lengths = length_counts(range(ITEMS), counts, torch.full((ITEMS + 1,), 4.0))
@@ -44,7 +46,7 @@ def refined(mixture, steps, seed=0):
     )
 
 
-def test_refinement_plants_the_pairs_in_generated_records():
+def test_generated_records_have_the_target_pairs():
     def error(mixture):
         rows = (
             mixture.sample(RECORDS, generator=torch.Generator().manual_seed(1)).to_scipy().toarray().astype(float)
@@ -56,7 +58,7 @@ def test_refinement_plants_the_pairs_in_generated_records():
     assert error(refined(start(), steps=400)) < 30
 
 
-def test_refined_records_have_the_lengths_asked_for():
+def test_generated_records_have_the_target_lengths():
     drawn = refined(start(), steps=400).sample(RECORDS, generator=torch.Generator().manual_seed(1))
     counts = torch.bincount(torch.from_numpy(drawn.lengths), minlength=ITEMS + 1)
     assert abs(int(counts[2]) - 500) < 50
@@ -69,20 +71,20 @@ def test_the_same_seed_gives_the_same_network_and_another_seed_another():
     assert not torch.equal(first.points, other.points)
 
 
-def test_the_trained_mixture_is_left_as_it_was_and_encoders_are_not_moved():
+def test_the_trained_mixture_and_encoders_are_not_changed():
     mixture = start()
     before = mixture.parameters.clone()
-    moved = refined(mixture, 5)
+    fitted = refined(mixture, 5)
     assert torch.equal(mixture.parameters, before)
     assert mixture.points is None
     first = mixture.model.layout.offsets["decoder.0"]
-    assert torch.equal(moved.parameters[:, :first], before[:, :first])
-    assert not torch.equal(moved.parameters[:, first:], before[:, first:])
+    assert torch.equal(fitted.parameters[:, :first], before[:, :first])
+    assert not torch.equal(fitted.parameters[:, first:], before[:, first:])
 
 
 @pytest.mark.parametrize(("clusters", "points"), [(1, 12), (5, 3)])
-def test_components_are_shared_out_over_the_networks(clusters, points):
-    moved = refined(start(clusters), 1)
-    assert moved.points.shape == (clusters, points, 3)
-    assert moved.weights.sum().item() == pytest.approx(1)
-    assert torch.allclose(moved.point_shares.sum(dim=1), torch.ones(clusters))
+def test_components_are_divided_among_the_networks(clusters, points):
+    fitted = refined(start(clusters), 1)
+    assert fitted.points.shape == (clusters, points, 3)
+    assert fitted.weights.sum().item() == pytest.approx(1)
+    assert torch.allclose(fitted.point_shares.sum(dim=1), torch.ones(clusters))

@@ -29,12 +29,12 @@ def test_sparse_products_agree_with_dense_ones(bias):
     network_kernels.sparse_affine(csr_of(records), BOUNDS, flat, place, product)
     network_kernels.sparse_outer(csr_of(records), BOUNDS, weights, delta, place, bias, summed)
     matrix = flat[:, offset:-2].reshape(3, inputs + 1, width)
-    wanted = np.einsum("ij,ijk->ik", dense, matrix[model, :inputs]) + matrix[model, inputs]
+    expected = np.einsum("ij,ijk->ik", dense, matrix[model, :inputs]) + matrix[model, inputs]
     sums = np.zeros_like(flat)
     for i in range(7):
         one = np.append(dense[i], 1.0 if bias else 0.0)
         sums[model[i], offset:-2] += weights[i] * np.outer(one, delta[i, :width]).reshape(-1)
-    assert np.allclose(product[:, :width], wanted, atol=1e-12)
+    assert np.allclose(product[:, :width], expected, atol=1e-12)
     assert np.allclose(summed, sums, atol=1e-12)
 
 
@@ -49,11 +49,11 @@ def test_gathered_rows_are_the_rows():
 def test_the_fused_residual_is_sigmoid_minus_record():
     records = random_records(SETS, 10)
     logits = np.linspace(-60, 60, 7 * 24, dtype=np.float32).reshape(7, 24).copy()
-    wanted = 1 / (1 + np.exp(-logits[:, :23].astype(np.float64))) - records.to_dense(np.float64)[ROWS]
+    expected = 1 / (1 + np.exp(-logits[:, :23].astype(np.float64))) - records.to_dense(np.float64)[ROWS]
     squared = np.zeros(7)
     network_kernels.sigmoid_residual(csr_of(records), 23, logits, squared)
-    assert np.allclose(logits[:, :23], wanted, rtol=5e-6, atol=2e-7)
-    assert np.allclose(squared, (wanted**2).sum(1), rtol=1e-5)
+    assert np.allclose(logits[:, :23], expected, rtol=5e-6, atol=2e-7)
+    assert np.allclose(squared, (expected**2).sum(1), rtol=1e-5)
 
 
 def test_a_softmax_block_without_a_value_says_nothing():
