@@ -1,4 +1,4 @@
-"""Recorded functions and what they read; on the CPU they just run."""
+"""Recorded functions and their inputs; on the CPU functions are called directly."""
 
 import pytest
 import torch
@@ -19,17 +19,15 @@ def test_a_repeated_function_sees_the_tensors_it_is_given(device):
     one, two = torch.tensor([1.0, 10.0], device=device), torch.tensor([5.0, 0.0], device=device)
     for tensor in (one, one, one, two, two, one):
         add(tensor)
-    one.fill_(100)  # whatever it holds by then
+    one.fill_(100)  # its value at the time of the call counts
     add(one)
     assert total.tolist() == [114.0, 140.0]
 
 
 @DEVICES
 def test_upcoming_lines_are_taken_in_order_and_once(device):
-    lines, taken = (
-        Upcoming(3, 2, torch.int64, torch.device(device)),
-        torch.zeros(2, dtype=torch.int64, device=device),
-    )
+    lines = Upcoming(3, 2, torch.int64, torch.device(device))
+    taken = torch.zeros(2, dtype=torch.int64, device=device)
     take = Recorded(lambda: taken.copy_(lines.take()), torch.device(device), [lines.next])
     seen = []
     for start in (0, 100):

@@ -1,3 +1,5 @@
+"""Fourier features and assignment in integers, by numba and by torch."""
+
 import numpy as np
 import pytest
 import torch
@@ -34,7 +36,9 @@ def test_ties_go_to_the_first_centre(backend):
 @pytest.mark.parametrize("clusters", [1, 2, 15, 16, 17, 40])
 def test_the_nearest_centre_is_found_whatever_the_shape(backend, rows, width, clusters):
     rng = np.random.default_rng(rows + 100 * width + 10_000 * clusters)
-    spread = 2 if width < 7 else 5000  # small numbers tie, within sixteen centres and across
+    spread = (
+        2 if width < 7 else 5000
+    )  # small numbers give ties, within a group of sixteen centres and between groups
     features, centers = (rng.integers(-spread, spread + 1, (n, width)).astype(np.int16) for n in (rows, clusters))
     offsets = rng.integers(0, spread**2, clusters)
     scores = features.astype(np.int64) @ centers.T.astype(np.int64) - offsets
@@ -68,7 +72,7 @@ def test_sums_do_not_overflow(backend):
     assert sums.tolist() == [[rows * 32767], [-3 * 32767]]
 
 
-def test_no_rows_are_no_trouble(backend):
+def test_no_rows_give_empty_results(backend):
     empty = torch.empty(0, 4, dtype=torch.int16)
     centers = torch.zeros(2, 4, dtype=torch.int16)
     chosen = assign(empty, centers, torch.zeros(2, dtype=torch.int64))

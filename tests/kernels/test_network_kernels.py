@@ -1,4 +1,4 @@
-"""The compiled kernels against plain numpy."""
+"""The compiled kernels of networks compared with plain numpy."""
 
 import numpy as np
 import pytest
@@ -56,13 +56,13 @@ def test_the_fused_residual_is_sigmoid_minus_record():
     assert np.allclose(squared, (expected**2).sum(1), rtol=1e-5)
 
 
-def test_a_softmax_block_without_a_value_says_nothing():
+def test_a_softmax_block_without_a_value_has_no_gradient():
     records = random_records(MIXED, 10)
     starts, stops = np.array([9, 13, 24]), np.array([13, 18, 25])
     got = np.full((7, MIXED.width), 0.5)
     network_kernels.subtract_records(csr_of(records), starts, stops, got)
     dense = records.to_dense(np.float64)[ROWS]
-    assert np.all(got[5, 9:18] == 0)  # row 0 holds nothing at all
+    assert np.all(got[5, 9:18] == 0)  # record 0 is empty
     assert np.allclose(got[0, 9:18], 0.5 - dense[0, 9:18])
     assert np.allclose(got[:, :9], 0.5 - dense[:, :9])
 

@@ -1,3 +1,5 @@
+"""Sums and copies between ranks, with stubs for the backends."""
+
 import os
 
 import pytest
@@ -6,13 +8,13 @@ import torch
 from dpgm.kernels import parallel
 
 
-def test_one_process_is_alone():
+def test_one_process_is_not_parallel():
     assert not parallel.is_parallel()
     assert parallel.rank() == 0
     assert parallel.world_size() == 1
 
 
-def test_alone_a_sum_is_itself():
+def test_in_one_process_a_sum_is_its_own_part():
     partial = torch.tensor([1, 2])
     assert parallel.all_sum(partial) is partial
     assert parallel.sum_on_first(partial) is partial
@@ -21,14 +23,14 @@ def test_alone_a_sum_is_itself():
 
 
 class _Work:
-    """A collective operation that is over after some looks."""
+    """A collective operation that is completed after some polls."""
 
-    def __init__(self, looks=0):
-        self.looks, self.waited = looks, False
+    def __init__(self, polls=0):
+        self.polls, self.waited = polls, False
 
     def is_completed(self):
-        self.looks -= 1
-        return self.looks < 0
+        self.polls -= 1
+        return self.polls < 0
 
     def wait(self):
         self.waited = True
@@ -36,7 +38,7 @@ class _Work:
 
 @pytest.fixture
 def nccl(monkeypatch):
-    """Ranks that meet on a device: a copy stands for it."""
+    """Ranks whose backend uses device memory, which is simulated by a copy."""
     monkeypatch.setattr(parallel, "is_parallel", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_backend", lambda: "nccl")
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self.clone())
@@ -50,7 +52,7 @@ def _moved(change):
     return move
 
 
-def test_sums_are_made_where_the_ranks_can_meet(nccl, monkeypatch):
+def test_sums_are_made_in_memory_of_the_backend(nccl, monkeypatch):
     monkeypatch.setattr(torch.distributed, "all_reduce", _moved(lambda shared: shared.mul_(2)))
     monkeypatch.setattr(torch.distributed, "broadcast", _moved(lambda shared, src: shared.add_(1)))
     value = torch.tensor([3])
@@ -59,11 +61,11 @@ def test_sums_are_made_where_the_ranks_can_meet(nccl, monkeypatch):
     assert parallel.from_first(value).tolist() == [7]
 
 
-def test_exact_sums_on_an_accelerator_are_on_the_first_rank_alone(nccl, monkeypatch):
+def test_exact_sums_on_an_accelerator_are_on_the_first_rank_only(nccl, monkeypatch):
     monkeypatch.setattr(torch.distributed, "reduce", lambda shared, dst: shared.add_(10 + dst))
-    for rank, held in ((0, 13), (1, 3)):
+    for rank, result in ((0, 13), (1, 3)):
         monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
-        assert parallel.sum_on_first(torch.tensor([3])).tolist() == [held]
+        assert parallel.sum_on_first(torch.tensor([3])).tolist() == [result]
 
 
 def test_every_part_of_a_vector_has_its_owner(nccl, monkeypatch):
@@ -83,11 +85,11 @@ def test_every_part_of_a_vector_has_its_owner(nccl, monkeypatch):
     assert vector.tolist() == [1000, 1001, 3222, 3333, 3444]
 
 
-def test_a_rank_stays_awake_for_a_while_and_then_sleeps(monkeypatch):
+def test_a_rank_polls_for_a_while_and_then_sleeps(monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_backend", lambda: "gloo")
     monkeypatch.setattr(parallel, "BUSY_WAIT", 0.01)
-    for looks in (0, 5, 10**9):
-        work = _Work(looks)
+    for polls in (0, 5, 10**9):
+        work = _Work(polls)
         parallel._wait(work)
         assert work.waited
 
@@ -103,7 +105,7 @@ def test_processes_of_one_machine_share_its_cores(monkeypatch):
         assert bound[-1] == [3, 5, 8, 9, 11]
     bound.clear()
     taken = []
-    for process in range(7):  # more processes than cores: some keep to one, the others to none
+    for process in range(7):  # more processes than cores: some are bound to one core, the others to none
         with parallel.own_cores(process, 7):
             taken += bound[:1]
         bound.clear()

@@ -1,3 +1,5 @@
+"""The distribution of record lengths compared with direct convolution."""
+
 import numpy as np
 import pytest
 import torch
@@ -24,12 +26,12 @@ def test_the_distribution_of_lengths_equals_direct_convolution(width):
     assert np.abs(by_transform(chances, 63).numpy() - expected).max() < 2e-4  # without numba
 
 
-def test_lengths_beyond_the_longest_fold_back_in_both_ways_to_compute_the_distribution():
+def test_lengths_beyond_the_longest_wrap_around_in_both_methods():
     chances = torch.rand(4, 40, generator=torch.Generator().manual_seed(2))
     assert torch.allclose(length_distribution(chances, 15), by_transform(chances, 15), atol=1e-6)
 
 
-def test_the_distribution_of_lengths_has_the_right_slope():
+def test_the_distribution_of_lengths_has_the_right_gradient():
     chances = (torch.rand(3, 150, generator=torch.Generator().manual_seed(1)) ** 8).requires_grad_()
     lengths = torch.arange(64.0)
     (length_distribution(chances, 63) @ lengths).sum().backward()

@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def lines(width):
-    """Random numbers whose lines lie apart, as in a workspace."""
+    """Random numbers with padding between rows, as in a workspace."""
     return torch.randn(TILES, PLACES + 2, width + 6, device=DEVICE)[:, :PLACES, :width]
 
 
@@ -92,7 +92,7 @@ def test_norms_are_binned_and_clipped(bins):
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [(1, 2500), (5, 201), (300, 301)])
-def test_rows_are_weighted_and_those_of_weight_zero_emptied(narrow, wide):
+def test_rows_are_weighted_and_those_of_weight_zero_set_to_zero(narrow, wide):
     thin, thick, out = lines(narrow), lines(wide), lines(narrow)
     weights = torch.rand(TILES, PLACES, device=DEVICE)
     weights[0, 1] = weights[2, 4] = 0
@@ -128,7 +128,7 @@ def test_the_norm_bound_is_that_of_the_cpu(bins, quantile):
     there = DeviceNormBound(AdaptiveNormBound(edges, noise=5.0, quantile=quantile, start=3.0), edges, DEVICE)
     seen = set()
     for step in range(60):
-        # Noise alone at first; then the norms gather around a bin that moves.
+        # Only noise at first; then norms concentrate around a bin that moves.
         level = torch.exp(-0.5 * (torch.arange(bins) - step / 60 * bins).square()) * (300 if step > 5 else 0)
         histogram = (level + 5 * torch.randn(bins, generator=generator)).round().double()
         bound = here.update(histogram)

@@ -1,4 +1,4 @@
-"""Private training: equal to plain training without noise, and the privacy proof executed on it."""
+"""Private SGD: equal to plain training without noise, and the privacy proof executed on it."""
 
 import numpy as np
 import pytest
@@ -55,20 +55,25 @@ def settings(**changes):
     return TrainingSettings(**(values | {"optimizer": OptimizerSettings()} | changes))
 
 
+def trainer_of(gateway, model, plan, clusters=1, **options):
+    generator = torch.Generator().manual_seed(0)
+    return Trainer(gateway, model, plan, clusters=clusters, generator=generator, **options)
+
+
 def train(gateway, model, plan, clusters=1):
-    """From start to end."""
-    trainer = Trainer(gateway, model, plan, clusters=clusters, generator=torch.Generator().manual_seed(0))
+    """A whole training."""
+    trainer = trainer_of(gateway, model, plan, clusters)
     trainer.run()
     return trainer.mixture()
 
 
 def by_length(records: Records) -> np.ndarray:
-    """A record-wise routing to three models, of which the last is never used."""
+    """A routing of records to three models, of which the last is never used."""
     return (records.lengths % 2).astype(np.int64)
 
 
 def latent_of(step, rows, width):
-    """Latent draws by step and row number, as tests need them."""
+    """Latent draws that depend on the step and the row number only."""
     return np.random.default_rng([3, step]).standard_normal((1000, width))[rows]
 
 
@@ -77,17 +82,16 @@ def of_rows(rows, out):
 
 
 def run_of(make, domain, *, clusters=3, seed=5, **changes):
-    """A function of the gateway that trains and returns everything it made, internal state included."""
+    """A function of the gateway that trains and returns all of its results, including internal state."""
 
     def run(gateway):
         gateway.keep("clusters", by_length)
         generator = torch.Generator().manual_seed(seed)
         trainer = Trainer(gateway, make(domain), settings(**changes), clusters=clusters, generator=generator)
-        begun = (
-            None if trainer.chains is None else trainer.chains.clone()
-        )  # a few sweeps may forget where they began
+        # A few sweeps may forget where chains started, so the start is part of the results.
+        start = None if trainer.chains is None else trainer.chains.clone()
         trainer.run()
-        return {"chains at the start": begun, "state": trainer.state(), "parameters": trainer.parameters,
+        return {"chains at the start": start, "state": trainer.state(), "parameters": trainer.parameters,
                 "generator": generator, "chain draws": trainer._draws}  # fmt: skip
 
     return run
@@ -157,17 +161,17 @@ def test_records_with_a_gradient_that_is_not_finite_contribute_nothing():
 def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clusters):
     model = VAE(Domain.of_items(5), (4,), 2)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
-    model.layout.weight(parameters, model.layout.blocks[0])[:, 0] = 3e38  # whoever has item 0 overflows on the way
+    model.layout.weight(parameters, model.layout.blocks[0])[:, 0] = 3e38  # records with item 0 overflow
     records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
     routed = {"clusters": np.arange(30) % clusters}
     usable = np.flatnonzero(records.to_dense()[:, 0] == 0)
-    expected = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
-    gradient_pass = layout(model, parameters, norm_edges(24), *([30.0] if layout is PaddedPass else []))
-    # The same records at the same steps, with and without those that overflow; then those places hold others.
+    options = {"expected": 30.0} if layout is PaddedPass else {}
+    reference, gradient_pass = (layout(model, parameters, norm_edges(24), **options) for _ in range(2))
+    # The same records at the same steps, with and without those that overflow; then other records in their places.
     for step, sample in enumerate((np.arange(30), usable, np.arange(30))):
         without = View(records, routed, np.intersect1d(sample, usable), of_rows)
         histogram, total = (value.clone() for value in (
-            expected.histogram(without, step), expected.clipped_sum(without, step, 1.0),
+            reference.histogram(without, step), reference.clipped_sum(without, step, 1.0),
         ))  # fmt: skip
         view = View(records, routed, sample, of_rows)
         assert torch.equal(gradient_pass.histogram(view, step), histogram)
@@ -198,8 +202,7 @@ def test_without_noise_and_clipping_it_is_a_plain_training_loop(optimizer, clust
     gateway = TraceGateway(records, randomness=SeededRandomness(0), normals=latent_of)
     routed = by_length(records) if clusters == 3 else np.zeros(40, dtype=np.int64)
     gateway.keep("clusters", lambda _: routed)
-    generator = torch.Generator().manual_seed(0)
-    trainer = Trainer(gateway, model, plan, clusters=clusters, initial_parameters=start, generator=generator)
+    trainer = trainer_of(gateway, model, plan, clusters, initial_parameters=start)
     trainer.run()
 
     plain = start.clone().requires_grad_()
@@ -221,10 +224,7 @@ def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, cluster
     records = random_records(MIXED, 50)
     model = MODELS[name](MIXED)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(1))
-    edges = Trainer(
-        Gateway(records, randomness=SeededRandomness(0)), model, settings(), clusters=clusters,
-        generator=torch.Generator().manual_seed(0),
-    ).norm_bound._edges  # fmt: skip
+    edges = norm_edges(24)
     segmented = SegmentedPass(model, parameters, edges)
     resident, travelling = (PaddedPass(model, parameters, edges) for _ in range(2))
     travelling._resident_decided = True  # pretend that the records do not fit on the device
@@ -246,8 +246,7 @@ def test_training_without_numba_gives_the_same_networks_to_rounding(clusters, mo
         monkeypatch.setattr(private_sgd, "HAS_NUMBA", compiled)
         gateway = TraceGateway(records, randomness=SeededRandomness(3), normals=latent_of)
         gateway.keep("clusters", by_length)
-        generator = torch.Generator().manual_seed(0)
-        trainer = Trainer(gateway, VAE(MIXED, (9, 5), 2), plan, clusters=clusters, generator=generator)
+        trainer = trainer_of(gateway, VAE(MIXED, (9, 5), 2), plan, clusters)
         assert isinstance(trainer._pass, SegmentedPass if compiled else PaddedPass)
         trainer.run()
         found.append(trainer.parameters)
@@ -264,7 +263,7 @@ def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
     gradient_pass = PaddedPass(model, parameters, edges, expected=20.0)
     together, spread = np.zeros(300, dtype=np.int64), np.arange(300) % clusters
     cases = [(routed, size) for routed in (together, spread) for size in (0, 1, 20, 45)]
-    for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last one is beyond all expectation
+    for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last batch exceeds the buffers
         view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64), of_rows)
         assert torch.equal(gradient_pass.histogram(view, step), segmented.histogram(view, step))
         expected = segmented.clipped_sum(view, step, 0.5)
@@ -272,7 +271,7 @@ def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
         assert ((gradient_pass._tiles, gradient_pass._places) == arrange(20.0, clusters)) == (size < 300)
 
 
-# -- edges ----------------------------------------------------------------------------------------------------------
+# -- edge cases -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [MODELS["vae"], MODELS["rbm"], lambda domain: VAE(domain, (3,), 1)])
@@ -307,10 +306,9 @@ def test_two_hundred_models_train_at_once():
 @pytest.mark.parametrize("name", MODELS)
 def test_a_saved_trainer_goes_on_where_it_stopped(name):
     records, model = random_records(SETS, 60), MODELS[name](SETS)
-    averaged = OptimizerSettings(averaged_tail=0.6)
-    plan = settings(steps=10, optimizer=averaged)
+    plan = settings(steps=10, optimizer=OptimizerSettings(averaged_tail=0.6))
     gateway = TraceGateway(records, randomness=SeededRandomness(1))
-    whole = Trainer(gateway, model, plan, generator=torch.Generator().manual_seed(0))
+    whole = trainer_of(gateway, model, plan)
     whole.run(5)
     saved, chain_draws = whole.state(), whole._draws.get_state()
     whole.run()
@@ -328,11 +326,8 @@ def test_a_saved_trainer_goes_on_where_it_stopped(name):
 
 
 def test_steps_lost_in_a_crash_come_out_of_the_plan():
-    records = random_records(SETS, 20)
-    trainer = Trainer(
-        Gateway(records, randomness=SeededRandomness(0)), Logits(SETS), settings(steps=10),
-        generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
+    gateway = Gateway(random_records(SETS, 20), randomness=SeededRandomness(0))
+    trainer = trainer_of(gateway, Logits(SETS), settings(steps=10))
     trainer.run(2)
     trainer.load_state(trainer.state())
     trainer.done = 7
@@ -342,10 +337,8 @@ def test_steps_lost_in_a_crash_come_out_of_the_plan():
 
 
 def test_a_damaged_state_is_refused():
-    trainer = Trainer(
-        Gateway(random_records(SETS, 5), randomness=SeededRandomness(0)), RBM(SETS, 4, chains=2), settings(),
-        generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
+    gateway = Gateway(random_records(SETS, 5), randomness=SeededRandomness(0))
+    trainer = trainer_of(gateway, RBM(SETS, 4, chains=2), settings())
     good = trainer.state()
     for name, value in {
         "parameters": good["parameters"][:, 1:],
@@ -361,19 +354,18 @@ def test_a_damaged_state_is_refused():
     trainer.load_state(good)
 
 
-# -- manners --------------------------------------------------------------------------------------------------------
+# -- arguments and results ------------------------------------------------------------------------------------------
 
 
 def test_wrong_arguments_are_refused():
     gateway = Gateway(random_records(SETS, 5), randomness=SeededRandomness(0))
-    generator = torch.Generator().manual_seed(0)
     with pytest.raises(UsageError, match="norm_bound"):
         settings(norm_noise=None)
     with pytest.raises(UsageError, match="initial_parameters"):
-        Trainer(gateway, Logits(SETS), settings(), initial_parameters=torch.zeros(2, 2), generator=generator)
+        trainer_of(gateway, Logits(SETS), settings(), initial_parameters=torch.zeros(2, 2))
     for weights in (torch.ones(2), torch.tensor([torch.nan]), torch.tensor([-1.0])):
         with pytest.raises(UsageError, match="cluster_weights"):
-            Trainer(gateway, Logits(SETS), settings(), cluster_weights=weights, generator=generator)
+            trainer_of(gateway, Logits(SETS), settings(), cluster_weights=weights)
 
 
 def test_private_training_learns_the_item_frequencies():
@@ -390,8 +382,8 @@ def test_private_training_learns_the_item_frequencies():
 
 
 @pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
-def test_a_sample_drawn_anew_is_never_answered_from_an_older_look(layout):
-    """A trainer set back to an earlier step draws fresh coins; its histogram must be that of the fresh rows."""
+def test_a_new_sample_is_never_answered_from_an_older_pass(layout):
+    """A trainer reset to an earlier step draws a new sample; its histogram must be that of the new rows."""
     model = VAE(Domain.of_items(5), (4,), 2)
     records = Records.from_lists([[i % 5] for i in range(40)], model.domain)
     parameters = model.initial(1, generator=torch.Generator().manual_seed(0))
