@@ -62,20 +62,6 @@ class OneRunFinding(Claim):
         return asdict(self) | {"share": self.share, "passed": self.passed, "verdict": self.verdict}
 
 
-@dataclass(frozen=True)
-class _Canaries:
-    """The canaries, whose items are the last ones of the domain, and which of them are in the data."""
-
-    records: Records
-    first_item: int
-    member: NDArray[np.bool_]
-
-    def own(self, numbers: Tensor) -> Tensor:
-        """From numbers (..., items), those of each canary's own items: (..., canaries, items per canary)."""
-        own = numbers[..., self.first_item :]
-        return own.reshape(*own.shape[:-1], len(self.member), -1)
-
-
 def audit_one_run(
     records: Records,
     *,
@@ -96,11 +82,11 @@ def audit_one_run(
     validation.whole(canaries=canaries, at_least=LEAST_CANARIES)
     start = time.perf_counter()
     randomness = SystemRandomness()
-    coins = randomness.words(canaries) % np.uint64(2) == 1
-    made = _make_canaries(records.domain, canaries, coins)
-    domain = made.records.domain
+    is_member = randomness.words(canaries) % np.uint64(2) == 1
+    candidates = _make_canaries(records.domain, canaries)
+    domain = candidates.domain
     others = Records(domain, records.indptr, records.indices.astype(index_dtype(domain.width)))
-    data = concatenate([others, made.records.take(np.flatnonzero(coins))])
+    data = concatenate([others, candidates.take(np.flatnonzero(is_member))])
     with warnings.catch_warnings():  # about a large epsilon, which does no harm: the data is public
         warnings.simplefilter("ignore", PrivacyWarning)
         plan = make_plan(Config(epsilon, model=model), len(data), domain)
@@ -112,11 +98,11 @@ def audit_one_run(
 
     gateway = TraceGateway(data, randomness=randomness, allowance=plan.mechanisms)
     generator = fit(gateway, progress)
-    replay = ReplayGateway(made.records, randomness=randomness, tape=gateway.tape, allowance=plan.mechanisms)
+    replay = ReplayGateway(candidates, randomness=randomness, tape=gateway.tape, allowance=plan.mechanisms)
     replay.run(lambda: fit(replay, silent))
     layout = generator.model.layout if isinstance(generator, Mixture) else None
-    scores = _scores(gateway.calls, gateway.tape, replay.exact, made, layout)
-    guesses, right = _guess(scores, coins)
+    scores = _scores(gateway.calls, gateway.tape, replay.exact, canaries, domain.width, layout)
+    guesses, right = _guess(scores, is_member)
     return OneRunFinding(
         canaries=canaries,
         guesses=guesses,
@@ -152,46 +138,47 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
     return min(1.0, tail + 2 * canaries * delta * slope)
 
 
-def _make_canaries(domain: Domain, canaries: int, member: NDArray[np.bool_]) -> _Canaries:
+def _make_canaries(domain: Domain, canaries: int) -> Records:
+    """The canaries, over the domain with their own items added at the end."""
     if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet) or domain.is_open:
-        raise UsageError("an audit by one run needs data that is one set of items per record, which are listed.")
-    field, first = domain.fields[0], domain.width
+        raise UsageError("an audit by one run needs records of one set of items each, in a domain that lists the items.")
+    field = domain.fields[0]
     numbered = isinstance(field.items[0], int)
     next_number = max(field.items) + 1 if numbered else 0  # type: ignore[type-var, operator]
     added = [next_number + i if numbered else f"canary {i}" for i in range(canaries * OWN_ITEMS)]
     wider = Domain((ItemSet(field.name, (*field.items, *added)),))
-    rows = np.arange(first, first + canaries * OWN_ITEMS).reshape(canaries, OWN_ITEMS).tolist()
-    return _Canaries(Records.from_lists(rows, wider), first, member)
+    rows = np.arange(domain.width, wider.width).reshape(canaries, OWN_ITEMS)
+    return Records.from_lists(rows.tolist(), wider)
 
 
 def _scores(
     calls: Sequence[Call],
     noisy: Sequence[Tensor],
     exact: Sequence[Tensor],
-    canaries: _Canaries,
+    canaries: int,
+    width: int,
     layout: Layout | None,
 ) -> NDArray[np.float64]:
     """For each canary, the correlation of its own part of the releases with what it would have added to them.
 
     Its own part are its items' columns in sums over items, and its items' rows in gradients of input layers.
     """
-    total = torch.zeros(len(canaries.member), dtype=torch.float64)
-    width = canaries.records.width
+    total = torch.zeros(canaries, dtype=torch.float64)
     for call, *values in zip(calls, noisy, exact, strict=True):
         parts = [values] if values[0].ndim in (1, 2) and values[0].shape[-1] == width else []
         if call.name == "gradients" and layout is not None:
             read = [block for block in layout.blocks if block.inputs == width]
             parts = [[layout.matrix(v, block)[:, :width].transpose(1, 2) for v in values] for block in read]
         for pair in parts:
-            released, added = (canaries.own(value).double() for value in pair)
-            products = (released * added).sum(-1).reshape(-1, len(total)).sum(0)
+            released, added = (value[..., -canaries * OWN_ITEMS :].double() for value in pair)
+            products = (released * added).reshape(-1, canaries, OWN_ITEMS).sum(-1).sum(0)
             total += products / (call.noise * call.sensitivity) ** 2
     return total.numpy()
 
 
-def _guess(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> tuple[int, int]:
+def _guess(scores: NDArray[np.float64], is_member: NDArray[np.bool_]) -> tuple[int, int]:
     """Guess for the canaries with the highest and the lowest scores: number of guesses, and of right ones."""
     each = max(1, int(GUESSED * len(scores)))
     order = np.argsort(scores)
-    right = int((~member[order[:each]]).sum() + member[order[-each:]].sum())
+    right = int((~is_member[order[:each]]).sum() + is_member[order[-each:]].sum())
     return 2 * each, right

@@ -463,10 +463,8 @@ def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Rec
     """
     *early, last = attempts
     for options in early:
-        try:
+        with suppress(DpgmError):
             return _read(domain, path, options), options
-        except DpgmError:
-            continue
     return _read(domain, path, last), last
 
 
