@@ -22,7 +22,7 @@ from dpgm import __version__
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Image
 from dpgm.data.records import Records, grey_values
-from dpgm.evaluation.column_metrics import ColumnComparison
+from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
 from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
@@ -129,27 +129,24 @@ def columns(evaluation: Evaluation) -> tuple[ColumnComparison, ...]:
 
 def column_figures(column: ColumnComparison) -> list[tuple[str, str, str]]:
     """The figures of one column: label, real and synthetic."""
-    sides = (column.real, column.synthetic)
-    figures: list[tuple[str, str, str]] = []
+    real = _side_figures(column, column.real, column.real_mode_share)
+    synthetic = _side_figures(column, column.synthetic, column.synthetic_mode_share)
+    return [(label, real[label], synthetic[label]) for label in real]
 
-    def add(label: str, real: str, synthetic: str) -> None:
-        figures.append((label, real, synthetic))
 
+def _side_figures(column: ColumnComparison, side: ColumnSummary, mode_share: float) -> dict[str, str]:
     def value(number: float | None) -> str:
         return value_text(column.kind, number)
 
+    figures: dict[str, str] = {}
     if column.kind != "category":
-        medians, low, high = ([value(s.quantiles[at] if s.quantiles else None) for s in sides] for at in (2, 0, 4))
-        add("median", *medians)
-        add("mean", *(value(side.mean) for side in sides))
-        add("5 % lie below", *low)
-        add("95 % lie below", *high)
-        add("range", *("–" if s.low is None else f"{value(s.low)} to {value(s.high)}" for s in sides))
-    add(f"share of {column.mode}", share_text(column.real_mode_share), share_text(column.synthetic_mode_share))
-    if any(side.missing for side in sides):
-        add("missing", *(share_text(side.missing) for side in sides))
-    add("distinct values", *(f"{side.distinct:,}" for side in sides))
-    return figures
+        low, median, high = (value(side.quantiles[at] if side.quantiles else None) for at in (0, 2, 4))
+        figures |= {"median": median, "mean": value(side.mean), "5 % lie below": low, "95 % lie below": high}
+        figures["range"] = "–" if side.low is None else f"{value(side.low)} to {value(side.high)}"
+    figures[f"share of {column.mode}"] = share_text(mode_share)
+    if column.real.missing or column.synthetic.missing:
+        figures["missing"] = share_text(side.missing)
+    return figures | {"distinct values": f"{side.distinct:,}"}
 
 
 def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
