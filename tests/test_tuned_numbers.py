@@ -23,9 +23,8 @@ WHOLE = {
     "baselines/mwem.py": {100_000: "largest number that a release may claim", 2654435761: "hash", 40503: "hash"},
     "strategy/settings.py": {10_000: "most clusters that may be asked for"},
     "strategy/protocol.py": {1000: "progress is told in thousandths"},
-    "statistics/centred_pairs.py": {33: "nodes of a quadrature"},
+    "statistics/bounds.py": {33: "nodes of a quadrature"},
     "statistics/item_tuples.py": {24: "items up to which records are counted set by set: speed, not the result"},
-    "statistics/scaled_items.py": {33: "nodes of a quadrature"},
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dpgm.statistics.record_lengths import Known
 from dpgm.statistics.rules import BoundRules
@@ -116,6 +118,12 @@ def candidate_limits(sizes: Floats, rules: BoundRules) -> list[float]:
     """Candidate bounds: quantiles of the sizes of likely records."""
     limits = np.unique(np.quantile(sizes, np.linspace(rules.first_quantile, 1, rules.candidates)))
     return [float(limit) for limit in limits]
+
+
+def normal_nodes(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Quadrature nodes and weights for the mean of a function of a standard normal number."""
+    nodes = torch.linspace(-4, 4, 33, device=device)
+    return nodes, torch.softmax(-(nodes**2) / 2, dim=0)
 
 
 def offsets_near(frequencies: Floats) -> tuple[int, ...]:

@@ -20,8 +20,15 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.bounds import candidate_limits, choose_bound, draw_likely, offsets_near, popular_sets
-from dpgm.statistics.item_tuples import NAMES, dense_on_device, places_of, possible_sets
+from dpgm.statistics.bounds import (
+    candidate_limits,
+    choose_bound,
+    draw_likely,
+    normal_nodes,
+    offsets_near,
+    popular_sets,
+)
+from dpgm.statistics.item_tuples import NAMES, dense_rows, places_of, possible_sets
 from dpgm.statistics.record_lengths import Known, record_sums
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
@@ -111,7 +118,7 @@ class CentredPairs:
         everyone = 0
         for chunk in view.rows.chunks(_CHUNK):
             weights = self.weight_steps(self.sizes(chunk))
-            dense = dense_on_device(chunk, place, size, self.device)
+            dense = dense_rows(chunk, place, size, self.device)
             weighted = dense * torch.from_numpy(weights.astype(np.float32)).to(self.device)[:, None]
             with matrix_precision("highest"):
                 both += (weighted.T @ dense).cpu().numpy().astype(np.int64)
@@ -140,8 +147,7 @@ class CentredPairs:
         limit = self.limit / STEPS**2
 
         def scale(probabilities: Tensor) -> Scale:
-            nodes = torch.linspace(-4, 4, 33, device=probabilities.device)
-            shares = torch.softmax(-(nodes**2) / 2, dim=0)
+            nodes, shares = normal_nodes(probabilities.device)
             chances, rise, offsets, owners = self._on_model(probabilities)
             mean = (offsets**2).sum() + chances @ rise
             joint = _column_sums(chances * rise, owners)

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
@@ -118,7 +117,7 @@ class ItemTuples:
         counted = (ones >= self.order) & (steps[ones] > 0)
         if not counted.any():
             return
-        dense = dense_on_device(chunk, place, len(self.positions), self.device)
+        dense = dense_rows(chunk, place, len(self.positions), self.device)
         weights = torch.from_numpy(np.where(counted, steps[ones], 0).astype(np.float32)).to(self.device)[:, None]
         with matrix_precision("highest"):
             if self.order == 2:
@@ -172,22 +171,13 @@ def places_of(positions: Ints, domain: Domain) -> Ints:
     return place
 
 
-def dense_rows(records: Records, place: Ints, size: int) -> NDArray[np.float32]:
-    """(records, size) zeros and ones: which of the positions with a place >= 0 each record holds."""
-    dense = np.zeros((len(records), size + 1), dtype=np.float32)  # the last column takes the others
-    rows = np.repeat(np.arange(len(records)), records.lengths)
-    dense[rows, place[records.indices]] = 1
-    return dense[:, :size]
-
-
-def dense_on_device(records: Records, place: Ints, size: int, device: str) -> Tensor:
-    """`dense_rows` as a tensor on a device."""
-    if device == "cpu":
-        return torch.from_numpy(dense_rows(records, place, size))
-    cells = np.repeat(np.arange(len(records)) * (size + 1), records.lengths) + place[records.indices] % (size + 1)
-    dense = torch.zeros(len(records) * (size + 1), device=device)
+def dense_rows(records: Records, place: Ints, size: int, device: str) -> Tensor:
+    """(records, size) zeros and ones on a device: which of the positions with a place >= 0 each record holds."""
+    width = size + 1  # the last column takes all other positions
+    cells = np.repeat(np.arange(len(records)) * width, records.lengths) + place[records.indices] % width
+    dense = torch.zeros(len(records) * width, device=device)
     dense[torch.from_numpy(cells).to(device)] = 1
-    return dense.view(len(records), size + 1)[:, :size]
+    return dense.view(len(records), width)[:, :size]
 
 
 def tuple_target(

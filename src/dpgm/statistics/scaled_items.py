@@ -25,7 +25,15 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.bounds import LikelyRecords, Popular, candidate_limits, choose_bound, draw_likely, offsets_near
+from dpgm.statistics.bounds import (
+    LikelyRecords,
+    Popular,
+    candidate_limits,
+    choose_bound,
+    draw_likely,
+    normal_nodes,
+    offsets_near,
+)
 from dpgm.statistics.item_counts import ITEMS, ItemCounts, possible_shares
 from dpgm.statistics.record_lengths import Known, record_sums
 from dpgm.statistics.rules import BoundRules
@@ -199,12 +207,12 @@ def ask_table(gateway: Gateway, domain: Domain, records: int, noise: float) -> M
 
 def _size_nodes(mean: Tensor, chances: Tensor, rises: Tensor) -> tuple[Tensor, Tensor]:
     """Quadrature nodes (k, nodes) of s and their weights (nodes,), from its first three moments (Cornish-Fisher)."""
-    nodes = torch.linspace(-4, 4, 33, device=mean.device)
+    nodes, shares = normal_nodes(mean.device)
     scatter = chances * (1 - chances)
     spread = (scatter @ rises**2).clamp(min=1e-9).sqrt()
     skew = (scatter * (1 - 2 * chances)) @ rises**3 / spread**3
     s = mean[:, None] + spread[:, None] * (nodes + skew[:, None].clamp(-3, 3) / 6 * (nodes**2 - 1))
-    return s, torch.softmax(-(nodes**2) / 2, dim=0)
+    return s, shares
 
 
 # -- how noisy sums are read ---------------------------------------------------------------------------------------
