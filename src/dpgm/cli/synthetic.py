@@ -251,9 +251,8 @@ def print_evaluation(made: "dpgm.Evaluation") -> None:
     judged = verdict(made)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(printable(judged.headline))}[/]  (curator only)")
-    for title, texts in (("off", judged.bad), ("good", judged.good)):
-        for text in texts:
-            console.print(f"  {title:>4}  {escape(printable(text))}")
+    for mark, text in judged.marked:
+        console.print(f"  {mark:>4}  {escape(printable(text))}")
     if made.columns:
         print_columns(made)
     title = "mean relative error of popular counts of N items or values (popN); distance of record lengths"

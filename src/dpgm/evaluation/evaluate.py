@@ -50,7 +50,7 @@ from dpgm.evaluation.inputs import (
     long_inputs,
     position_names,
 )
-from dpgm.evaluation.raw_columns import RawColumns, Rows, compared_records, sample_rows
+from dpgm.evaluation.raw_columns import LeftOut, RawColumns, Rows, compared_records, sample_rows
 from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class Evaluation:
     held_out: bool  # whether the user gave separate records for the downstream test
     not_computed: tuple[NotComputed, ...]
     columns: tuple[ColumnComparison, ...]  # raw columns of tables
+    left_out: tuple[LeftOut, ...]  # columns of the real data that are not compared
     correlations: Correlations | None
     orders: tuple[BrokenOrder, ...]  # pairs of columns that are in order in the real rows only
     lost_items: marginals.LostItems | None
@@ -266,7 +267,7 @@ def evaluate_inputs(
     if kind != "table":
         others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
     methods = {SYNTHETIC: synthetic} | others
-    table_columns = raw.columns if raw is not None and kind == "table" else None
+    table_columns = raw.columns if raw is not None and raw.columns and kind == "table" else None
     metrics = _Metrics()
 
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
@@ -311,6 +312,7 @@ def evaluate_inputs(
         held_out=test is not None,
         not_computed=tuple(metrics.missing),
         columns=columns,
+        left_out=() if raw is None else raw.left_out,
         correlations=correlated,
         orders=() if raw is None else broken_orders(raw.columns),
         lost_items=marginals.lost_items(one_way, real.domain, len(synthetic)),
@@ -431,10 +433,9 @@ def _raw_metrics(
             reason = "records hold the domain's bins only; evaluate files or frames to compare the values in them."
             metrics.skip("raw values of columns", reason)
         return (), None
-    for name, reason in raw.left_out:
-        metrics.skip(f"raw values of the column {name!r}", reason)
-    columns = tuple(compare_column(column) for column in raw.columns)
-    return columns, metrics("correlations of numbers", correlations, raw.columns)
+    for column in raw.left_out:
+        metrics.skip(f"raw values of the column {column.name!r}", column.reason)
+    return tuple(map(compare_column, raw.columns)), metrics("correlations of numbers", correlations, raw.columns)
 
 
 def _random_records(records: Records, kind: Kind, seed: int) -> Records:

@@ -244,7 +244,7 @@ def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs
         domain = Domain.of_items([column.name for column in raw.columns])
         dense = [np.stack([item[side] for item in items if item is not None], axis=1) for side in (0, 1)]
         return Inputs(Records.from_dense(dense[0], domain), Records.from_dense(dense[1], domain), None)
-    return Inputs(*compared_records(raw.columns, sets), raw if raw.columns else None)
+    return Inputs(*compared_records(raw.columns, sets), raw if raw.columns or raw.left_out else None)
 
 
 def _as_item(column: RawColumn) -> list[NDArray[np.bool_]] | None:
@@ -328,9 +328,10 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
         return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
     second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
-    names = [name for name in names if name in second.column_names]
-    sets = [field.name for field in domain.fields if field.kind == "items" and field.name in names]
-    tables = [_as_lists(table.select(names), sets, options.item_separator) for table in (first, second)]
+    shared = [name for name in names if name in second.column_names]
+    sets = [field.name for field in domain.fields if field.kind == "items" and field.name in shared]
+    both = (first.select(names), second.select(shared))
+    tables = [_as_lists(table, sets, options.item_separator) for table in both]
     return inputs_of(*tables, notes=notes.with_open(domain))
 
 

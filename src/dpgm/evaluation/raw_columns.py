@@ -126,11 +126,23 @@ class Notes:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A column of the real data that is not compared.
+
+    `lacking` is whether the synthetic data has no such column although its values could have been compared.
+    """
+
+    name: str
+    reason: str
+    lacking: bool = False
+
+
+@dataclass(frozen=True)
 class RawColumns:
-    """The columns that can be compared, and the reasons why others cannot."""
+    """The columns that can be compared, and those that cannot."""
 
     columns: tuple[RawColumn, ...]
-    left_out: tuple[tuple[str, str], ...]  # column and reason
+    left_out: tuple[LeftOut, ...]
 
 
 NO_NOTES = Notes()
@@ -145,18 +157,17 @@ def raw_columns(
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind not in _NOT_COMPARED}
         names, notes = [name for name in names if name in kinds], replace(notes, kinds=kinds)
     columns: list[RawColumn] = []
-    left_out: list[tuple[str, str]] = []
+    left_out: list[LeftOut] = []
     for name in names:
         if name not in synthetic.column_names:
-            left_out.append((name, "the synthetic data has no such column."))
+            lacking = not isinstance(_raw_column(name, [_flat(real, name)] * 2, notes), str)
+            left_out.append(LeftOut(name, "the synthetic data has no such column.", lacking))
             continue
         sides = _without_apostrophes([_flat(table, name) for table in (real, synthetic)])
-        if any(pa.types.is_nested(side.type) or pa.types.is_binary(side.type) for side in sides):
-            continue  # lists of items are compared as sets
-        column = _column(name, [_clean(side, notes) for side in sides], notes)
+        column = _raw_column(name, sides, notes)
         if isinstance(column, str):
-            left_out.append((name, column))
-        else:
+            left_out.append(LeftOut(name, column))
+        elif column is not None:
             columns.append(column)
     return RawColumns(tuple(columns), tuple(left_out))
 
@@ -205,8 +216,13 @@ def _clean(column: pa.Array, notes: Notes) -> pa.Array:
     return pc.if_else(is_missing, pa.scalar(None, type=pa.string()), texts)
 
 
-def _column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn | str:
-    """The column, or the reason why it cannot be compared."""
+def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn | str | None:
+    """The column, or the reason why it cannot be compared; None for lists of items, which are compared as sets."""
+    if all(is_list(side.type) for side in sides):
+        return None
+    if any(pa.types.is_nested(side.type) or pa.types.is_binary(side.type) for side in sides):
+        return "it holds lists in one of the two tables only, or values that are no numbers, dates or texts."
+    sides = [_clean(side, notes) for side in sides]
     if sides[0].null_count == len(sides[0]):
         return "the real data holds no value in it."
     stated = notes.kinds.get(name, "")

@@ -5,7 +5,7 @@ for copies, which is in `copies.py`). Each check looks at one kind of figure and
 the worst finding.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -108,22 +108,24 @@ RULES = VerdictRules()
 
 @dataclass(frozen=True)
 class Verdict:
-    """A grade, a headline, and the sentences that explain it: what is off, and what is good."""
+    """A grade, a headline, and the sentences that explain it: what is off, what is good, and what was not compared."""
 
     grade: Grade
     headline: str
     bad: tuple[str, ...]
     good: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[str, ...]:
         """All sentences, what is off first."""
-        return self.bad + self.good
+        return self.bad + self.notes + self.good
 
     @property
     def marked(self) -> list[tuple[str, str]]:
-        """All sentences, each with the word "off" or "good" before it."""
-        return [*(("off", text) for text in self.bad), *(("good", text) for text in self.good)]
+        """All sentences, each with the word "off", "note" or "good" before it."""
+        marks = (("off", self.bad), ("note", self.notes), ("good", self.good))
+        return [(mark, text) for mark, texts in marks for text in texts]
 
 
 class _Finding(NamedTuple):
@@ -143,7 +145,7 @@ def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
     findings.sort(key=lambda finding: finding.level != _COPIES)  # copies come first
     grade = GRADES[max((finding.level for finding in findings if finding.level is not None), default=_ROUGH)]
     bad, good = (tuple(finding.text for finding in findings if finding.off == off) for off in (True, False))
-    return Verdict(grade, _headline(grade, evaluation, rules), bad, good)
+    return Verdict(grade, _headline(grade, evaluation, rules), bad, good, _not_compared(evaluation))
 
 
 def percent(share: float) -> str:
@@ -229,10 +231,10 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
 
 def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
     off = columns_off(evaluation, rules)
-    if grade in ("close", "copies") or not off:
+    names = [f"{name} (missing)" for name in _lacking(evaluation)] + [column.name for column in off]
+    if grade in ("close", "copies") or not names:
         return HEADLINES[grade]
-    names = ", ".join(column.name for column in off[:_NAMED])
-    listed = f"{names} and {len(off) - _NAMED} more" if len(off) > _NAMED else names
+    listed = _listed(names)
     if grade == "useful":
         return f"The synthetic data is useful, except for some columns: {listed}."
     return f"The synthetic data gives a rough outline only; worst columns: {listed}."
@@ -242,15 +244,42 @@ def _graded(level: int, text: str) -> _Finding:
     return _Finding(text, level > 0, level)
 
 
+def _listed(names: Sequence[str]) -> str:
+    """The first names and the number of the others.
+
+    >>> _listed(["age"]), _listed(["a", "b", "c", "d", "e"])
+    ('age', 'a, b, c and 2 more')
+    """
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _lacking(evaluation: Evaluation) -> list[str]:
+    return [column.name for column in evaluation.left_out if column.lacking]
+
+
+def _not_compared(evaluation: Evaluation) -> tuple[str, ...]:
+    """A sentence for every reason why columns that the synthetic data need not have were left out."""
+    by_reason: dict[str, list[str]] = {}
+    for column in evaluation.left_out:
+        if not column.lacking:
+            by_reason.setdefault(column.reason, []).append(column.name)
+    return tuple(f"Not compared: {_listed(names)}, because {reason}" for reason, names in by_reason.items())
+
+
 def _columns(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
-    off, count = columns_off(evaluation, rules), len(evaluation.columns)
-    level = _ROUGH if len(off) > rules.columns_off * count else _USEFUL
+    off, lacking, count = columns_off(evaluation, rules), _lacking(evaluation), len(evaluation.columns)
+    level = _ROUGH if len(off) + len(lacking) > rules.columns_off * (count + len(lacking)) else _USEFUL
+    if lacking:
+        what = "a column" if len(lacking) == 1 else f"{len(lacking)} columns"
+        yield _Finding(f"The synthetic data lacks {what} of the real data: {_listed(lacking)}.", True, level)
     for column in off[: 2 * _NAMED]:
         yield _Finding(f"{column.name}: {'; '.join(column_faults(column, rules))}.", True, level)
     if len(off) > 2 * _NAMED:
         yield _Finding(f"{len(off) - 2 * _NAMED} more columns are off; see the table of columns.", True)
     if len(off) < count:
-        good = f"{count - len(off)} of the {count} columns match" if off else f"All {count} columns match"
+        compared = "compared columns" if evaluation.left_out else "columns"
+        good = f"{count - len(off)} of the {count} {compared} match" if off else f"All {count} {compared} match"
         yield _graded(
             _CLOSE,
             f"{good if count > 1 else 'The column matches'} the real data: median and mean within a tenth of a"
