@@ -119,20 +119,15 @@ class Trainer:
         self._draws = torch.Generator(self.device).manual_seed(seed)
         self.chains = model.begin(clusters, generator=self._draws)
         edges = norm_edges(NORM_BINS)
-        start = min(max(math.sqrt(model.domain.width), float(edges[0])), float(edges[-1]))
-        rule = AdaptiveNormBound(
-            edges,
-            noise=settings.norm_noise or 0.0,
-            quantile=settings.norm_quantile,
-            start=settings.norm_bound or start,
-        )
+        start = settings.norm_bound or math.sqrt(model.domain.width)
+        noise = settings.norm_noise or 0.0
+        rule = AdaptiveNormBound(edges, noise=noise, quantile=settings.norm_quantile, start=start)
         on_device = DeviceNormBound.fits(parameters)
         self.norm_bound = DeviceNormBound(rule, edges, self.device) if on_device else rule
         if self.device.type == "cpu" and HAS_NUMBA:
             self._pass: GradientPass = SegmentedPass(model, parameters, edges)
         else:  # without compiled kernels dense tensor operations are faster than sparse ones
-            batch = settings.sampling_rate * settings.records
-            self._pass = PaddedPass(model, parameters, edges, batch)
+            self._pass = PaddedPass(model, parameters, edges, settings.sampling_rate * settings.records)
         self._shape = tuple(parameters.shape)
         self.done = 0
 
@@ -155,27 +150,34 @@ class Trainer:
             )
 
     def _step(self) -> None:
-        settings, step, gradient_pass = self.settings, self.done, self._pass
-        with self._gateway.poisson("step", settings.sampling_rate):
-            bound = self.norm_bound.bound if settings.norm_bound is None else settings.norm_bound
-            if settings.norm_noise is not None:
-                norms = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (NORM_BINS,), grid=1.0)
-                histogram = self._gateway.release(NORMS, norms, settings.norm_noise)
-                bound = self.norm_bound.update(histogram)
-            gradients = self._gateway.release(GRADIENTS, self._gradients(step, bound), settings.gradient_noise)
+        step = self.done
+        with self._gateway.poisson("step", self.settings.sampling_rate):
+            bound = self._release_bound(step)
+            gradients = self._release_gradients(step, bound)
         self._update(gradients.to(self.device), bound, step)
         self.done += 1
 
-    def _gradients(self, step: int, bound: float | Tensor) -> Query:
-        """The sum of gradients clipped to a bound; on an accelerator the bound is a tensor that stays there."""
+    def _release_bound(self, step: int) -> float | Tensor:
+        """The clipping bound, from a noisy histogram of gradient norms; on an accelerator a tensor that stays there."""
+        settings, gradient_pass = self.settings, self._pass
+        if settings.norm_noise is None:
+            assert settings.norm_bound is not None
+            return settings.norm_bound
+        query = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (NORM_BINS,), grid=1.0)
+        histogram = self._gateway.release(NORMS, query, settings.norm_noise)
+        return self.norm_bound.update(histogram)
+
+    def _release_gradients(self, step: int, bound: float | Tensor) -> Tensor:
+        """The noisy sum of clipped gradients of every network, (k, P)."""
         gradient_pass = self._pass
-        return Query(
+        query = Query(
             lambda view: gradient_pass.clipped_sum(view, step, bound),
             self.norm_bound.cap if isinstance(bound, Tensor) else bound,
             self._shape,
             check_later=True,
             released_sensitivity=bound if isinstance(bound, Tensor) else None,
         )
+        return self._gateway.release(GRADIENTS, query, self.settings.gradient_noise)
 
     def _update(self, gradients: Tensor, bound: float | Tensor, step: int) -> None:
         """Post-processing: the model phase of networks that have one, then the optimiser."""
