@@ -119,7 +119,7 @@ def draft_table(
         else:
             confirm.append(f"{name}: {reason}")
     schema = () if columns.schema is None else columns.schema.names
-    left_out += [(name, "it is nested; flatten it to have it") for name in schema if name not in columns.names]
+    left_out += [(name, "it is nested; flatten it to include it") for name in schema if name not in columns.names]
     if not confirm:
         raise UsageError(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
@@ -301,7 +301,9 @@ class _Column:
         if self.is_number and not self.is_code:
             hint = code_hint(self.numbers)
             if hint is None and self.is_whole and names_persons(self.name) and self._repeats:
-                return f"if it tells persons with several rows each, say --person '{self.name}' {_PERSON_OPTIONS}"
+                return (
+                    f"if it identifies persons with several rows each, say --person '{self.name}' {_PERSON_OPTIONS}"
+                )
             return hint
         if self.is_list or self.temporal is not None:
             return None
@@ -381,7 +383,7 @@ class _Column:
 
     def _dates_reason(self) -> str:
         pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
-        return f"dates{pattern}; the years they lie in are found privately"
+        return f"dates{pattern}; their range is found privately"
 
     def field(self, kind: str) -> Field | Unread:
         """A field of this kind for the column, everything else left open."""

@@ -226,7 +226,7 @@ def code_hint(numbers: NDArray[np.float64]) -> str | None:
     if not listed:
         return None
     return (
-        f'{listed} apart from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
+        f'{listed} far from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
         " the draft"
     )
 

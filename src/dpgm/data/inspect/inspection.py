@@ -47,7 +47,7 @@ _TABLE_NOTE = (
     "knowledge: that saves budget."
 )
 _ROWS = (
-    "Confirm that every row is another person; if not, name the column that tells persons apart: --person COLUMN"
+    "Confirm that every row is another person; if not, name the column that identifies persons: --person COLUMN"
     " (with --item COLUMN or --rows-per-person K)."
 )
 _ORDERS = (
@@ -56,7 +56,7 @@ _ORDERS = (
 )
 _CONFIRM = "Confirm that these are public knowledge: the names of the columns, and that they are"
 _LEFT_OUT = "Left out (change it with --kind COLUMN=KIND, or drop more with --drop COLUMN):"
-_ALL_MEMBERS = "lists of items alone are read; for a table of all members say --shape wide"
+_ALL_MEMBERS = "only the lists of items are read; for a table of all members say --shape wide"
 _AFTER = "the time since is then modelled, and nothing has to be left out"
 _ORDERS_NOTE = (
     "\nRules that no row breaks, seen in the data: take the # away from `constraints` and from those that are public\n"
@@ -114,7 +114,7 @@ class Inspection(Drafted):
             *([_ROWS] if self.source.unit == "row" else []),
             *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
-            *section("Perhaps read otherwise than you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
+            *section("Perhaps not read as you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
             *(f"  {_suggest_after(first, last)}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
@@ -343,7 +343,7 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
         header = min(headers)  # a separator that occurs in the numbers of the table may find a later row
         line = block.line_of(content[header])
         raise InputError(
-            f"{source}: line {block.line_of(content[0])} looks like a title above a table whose names of columns are"
+            f"{source}: line {block.line_of(content[0])} looks like a title above a table whose column names are"
             f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
         )
 

@@ -1,6 +1,6 @@
-"""Reading: from a file to its records in one line.
+"""Reading data files, and data in memory, into records.
 
-`readers` names the format, `opening` unpacks the file (`lines` cuts text into blocks), one module per format makes
-`columns` of it, a stream of Arrow tables, and these become records in one of three shapes; `gathering` keeps rows
-while they are read. `arrays` and `frames` take matrices and data in memory. `options` holds all that a user can say.
+`readers` decides on the format, `opening` unpacks the file (`lines` splits text into blocks), and one module per format
+turns it into `columns`: a stream of Arrow tables, from which records are made in one of three shapes. `storage` holds
+rows while they are read. `arrays` and `frames` read matrices and frames. `options` has all that a user can state.
 """

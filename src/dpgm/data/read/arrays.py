@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.formats import Source
-from dpgm.data.read.gathering import join_records
 from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.storage import join_records
 from dpgm.data.records import WHITE, Records, index_dtype, level_bits, nearest_levels, row_pointers, sort_rows
 from dpgm.errors import InputError, ResourceError, UsageError
 
@@ -72,8 +72,8 @@ def _read_npz(source: Input) -> Any:
     if "format" not in names and len(names) != 1:
         listed = ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
         raise InputError(
-            f"{source}: holds {len(names)} arrays ({listed}) and no sparse matrix; write the one to read alone, with"
-            " numpy.save as .npy or scipy.sparse.save_npz."
+            f"{source}: holds {len(names)} arrays ({listed}) and no sparse matrix; save the one to read in a file"
+            " of its own, with numpy.save as .npy or scipy.sparse.save_npz."
         )
     kind = "a sparse matrix written by scipy.sparse.save_npz" if "format" in names else "a plain numpy matrix"
     try:

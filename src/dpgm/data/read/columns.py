@@ -32,8 +32,8 @@ from dpgm.data.items import (
     set_codes,
     split_lists,
 )
-from dpgm.data.read.gathering import Persons, RowStore, join_records, limit_rows_per_person
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
+from dpgm.data.read.storage import Persons, RowStore, join_records, limit_rows_per_person
 from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError

@@ -24,7 +24,7 @@ from dpgm.errors import InputError, UsageError
 SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
 _ROWS_AT_ONCE = 1000  # in the search for the first row
-_QUOTE_IN_CELL = "a quotation mark stands within a cell; put the whole cell in quotes and double the mark."
+_QUOTE_IN_CELL = "there is a quotation mark within a cell; put the whole cell in quotes and double the mark."
 _NUMBER = re.compile(
     r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )

@@ -108,7 +108,7 @@ def _refuse_title(source: Input, options: ReadOptions) -> None:
     if header and len(top) > header + 1:
         row = options.skip_lines + header
         raise InputError(
-            f"{source}: row {options.skip_lines + 1} looks like a title above a table whose names of columns are in row"
+            f"{source}: row {options.skip_lines + 1} looks like a title above a table whose column names are in row"
             f" {row + 1}; leave out what is above them with --skip-lines {row}."
         )
 

@@ -23,9 +23,9 @@ from dpgm.data.formats import Source
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
-from dpgm.data.read.gathering import Persons, limit_rows_per_person
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
+from dpgm.data.read.storage import Persons, limit_rows_per_person
 from dpgm.data.records import Records, concatenate
 from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
 from dpgm.errors import InputError, UsageError

@@ -90,7 +90,7 @@ def _texts_to_split(values: Sequence[Any], where: Place) -> Any:
     for row, value in enumerate(values):
         if isinstance(value, list):
             raise InputError(
-                f"{where(row)}: is a list, but --item-separator says that items are cut out of texts; leave one out."
+                f"{where(row)}: is a list, but --item-separator says that texts are split into items; leave one out."
             )
     return _scalars_or_lists(values, where)
 

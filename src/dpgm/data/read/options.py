@@ -14,7 +14,7 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.read.gathering import MemoryLimit, bytes_of
+from dpgm.data.read.storage import MemoryLimit, bytes_of
 from dpgm.data.values import NumberStyle
 from dpgm.errors import UsageError
 
@@ -33,10 +33,10 @@ _ENCODINGS = (
 )
 _ENCODING_OF_CODEC = {codecs.lookup(name).name: name for name in _ENCODINGS}
 NEEDS_DOMAIN = (
-    "the set of items must be public, and reading it from the file would tell about the people in it; either pass"
-    " --discover (discover=True) to find privately the items that many people hold, or give --domain FILE (domain=)"
-    " with the public list, or pass --assume-public-items (assume_public_items=True) to declare that the items"
-    " occurring in the file are public knowledge"
+    "the set of items must be public, and reading it from the file would reveal something about the people in it;"
+    " either pass --discover (discover=True) to find privately the items that many people hold, or give --domain FILE"
+    " (domain=) with the public list, or pass --assume-public-items (assume_public_items=True) to declare that the"
+    " items occurring in the file are public knowledge"
 )
 
 
