@@ -1,4 +1,4 @@
-"""A family of generators in as few lines as the protocol asks for: noisy item counts, independent items."""
+"""A minimal generator family: noisy item counts, independent items."""
 
 import torch
 
@@ -15,13 +15,13 @@ CAP = 4
 
 
 class Coins(Products):
-    """One coin per item."""
+    """A generator with one coin per item."""
 
     kind = "coins"
 
 
 class CoinStrategy:
-    """Item sets only."""
+    """Measures noisy counts of item sets."""
 
     name = Coins.kind
     settings_type = FamilySettings
@@ -52,5 +52,5 @@ class CoinStrategy:
 
 
 def add() -> None:
-    """The one line that `strategies.py` would get."""
+    """Register the family, which takes one line in `strategies.py`."""
     strategies.STRATEGIES = (*strategies.STRATEGIES, CoinStrategy())

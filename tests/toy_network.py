@@ -1,4 +1,4 @@
-"""A network in as few lines as training asks for: one logit per position, gradients by torch.func."""
+"""A minimal network: one logit per position, gradients by torch.func."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from dpgm.synthesis import strategies
 
 @dataclass(frozen=True)
 class Logits(Model):
-    """Records of independent items and columns."""
+    """A network without layers: items and columns are independent."""
 
     kind: ClassVar[str] = "logits"
 
@@ -43,5 +43,5 @@ class Logits(Model):
 
 
 def add() -> None:
-    """The one line that `strategies.py` would get."""
+    """Register the family, which takes one line in `strategies.py`."""
     strategies.STRATEGIES = (*strategies.STRATEGIES, NetworkStrategy(Logits))

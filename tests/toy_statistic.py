@@ -1,4 +1,4 @@
-"""A statistic in as few lines as the protocol asks for: how many records hold an even number of items."""
+"""A minimal statistic: the number of records with an even number of items."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from dpgm.statistics.statistic import Words
 
 @dataclass(frozen=True)
 class EvenLengths:
-    """Records with an odd and with an even number of items; one bin per record, so one record moves it by 1."""
+    """Records with an odd and with an even number of items; one bin per record, so one record changes it by 1."""
 
     words: ClassVar[Words] = {
         "even lengths": Measures("measure", "records with an odd and with an even number of items", "1")
@@ -21,7 +21,7 @@ class EvenLengths:
     sensitivity: float = 1.0
 
     def query(self) -> Query:
-        """A bounded sum of shape (2,) over rows; `grid=1.0` says that it is made of whole numbers: exact noise."""
+        """A bounded sum of shape (2,) over rows; `grid=1.0` makes it a sum of whole numbers, with exact integer noise."""
         return Query(self._sum, self.sensitivity, (2,), grid=1.0)
 
     def _sum(self, view: View) -> torch.Tensor:

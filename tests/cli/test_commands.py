@@ -101,9 +101,9 @@ def test_rows_never_reach_the_terminal_or_the_release(capsys, tmp_path):
     (tmp_path / "d.yaml").write_text("fields:\n- {name: items, kind: items, items: [a, b, c]}\n")
     out = tmp_path / "release"
     code = run(["fit", str(path), "--domain", str(tmp_path / "d.yaml"), "--epsilon", "1", "--out", str(out)])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    assert marker not in told.out + told.err
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert marker not in printed.out + printed.err
     for file in out.iterdir():
         assert marker.encode() not in file.read_bytes()
 
@@ -132,9 +132,9 @@ def test_fit_says_beforehand_what_it_takes_and_plans_for_several_rows_per_person
     (tmp_path / "d.yaml").write_text("fields:\n- {name: ward, kind: categorical, values: [a, b, c]}\n")
     fit = ["fit", str(path), "--domain", str(tmp_path / "d.yaml"), "--person", "who", "--rows-per-person", "2"]
     code = run([*fit, "--epsilon", "1", "--model", "independent", "--device", "cpu", "--out", str(tmp_path / "r")])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    assert re.search(r"about [0-9.]+ seconds?, [0-9.]+ (MB|GB)", told.err)
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert re.search(r"about [0-9.]+ seconds?, [0-9.]+ (MB|GB)", printed.err)
 
 
 def test_plan_says_what_a_fit_takes(capsys):

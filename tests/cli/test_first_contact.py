@@ -48,9 +48,9 @@ def test_items_side_by_side_in_a_column_of_a_table(tmp_path):
 def test_lists_beside_other_columns_are_a_table_not_baskets(tmp_path, capsys):
     hospital(tmp_path)
     assert run(["inspect", str(tmp_path / "hospital.parquet")]) == 0
-    told = capsys.readouterr().out
-    assert "sex" in told
-    assert "diagnoses" in told
+    printed = capsys.readouterr().out
+    assert "sex" in printed
+    assert "diagnoses" in printed
 
 
 def test_a_release_is_evaluated_on_the_data_it_was_fitted_to(tmp_path):

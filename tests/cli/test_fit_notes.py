@@ -20,22 +20,24 @@ def people(folder, count):
     (folder / "d.yaml").write_text(
         "fields:\n- {name: sex, kind: categorical, values: [0, 1]}\n- {name: street, kind: categorical, discover: true}\n"
     )
-    said = ("--domain", str(folder / "d.yaml"), "--epsilon", "1", "--model", "independent")
-    return ["fit", str(folder / "p.csv"), *said, "--out", str(folder / "release")]
+    options = ("--domain", str(folder / "d.yaml"), "--epsilon", "1", "--model", "independent")
+    return ["fit", str(folder / "p.csv"), *options, "--out", str(folder / "release")]
 
 
 def test_few_records_and_a_column_of_rare_values_are_reported(tmp_path, capsys):
     assert run(people(tmp_path, 12)) == 0
-    told = capsys.readouterr().err
-    assert "note: 12 records at epsilon 1" in told
-    assert "note: no value of 'street' has enough people to be published, so samples have '(other)' for all" in told
+    printed = capsys.readouterr().err
+    assert "note: 12 records at epsilon 1" in printed
+    assert (
+        "note: no value of 'street' has enough people to be published, so samples have '(other)' for all" in printed
+    )
 
 
 def test_enough_records_give_no_note_of_their_number(tmp_path, capsys):
     assert run(people(tmp_path, 600)) == 0
-    told = capsys.readouterr().err
-    assert "records at epsilon" not in told
-    assert "'street'" in told
+    printed = capsys.readouterr().err
+    assert "records at epsilon" not in printed
+    assert "'street'" in printed
     assert run([*people(tmp_path, 600), "--force", "--quiet"]) == 0
     assert "note" not in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""What `inspect` notices and says: orders of dates, other marks in numbers, lists in cells, slips of the pen."""
+"""Hints of `inspect` (orders of dates, other marks in numbers, lists in cells) and suggestions for typing errors."""
 
 import datetime
 import warnings
@@ -132,8 +132,9 @@ def test_rules_that_reject_many_records_are_reported_when_sampling(tmp_path, cap
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert run(["sample", str(tmp_path / "release"), "--out", str(tmp_path / "out.csv")]) == 0
-    assert "leave out" in (told := capsys.readouterr().err)
-    assert "(admission, discharge)" in told
+    printed = capsys.readouterr().err
+    assert "leave out" in printed
+    assert "(admission, discharge)" in printed
     with pytest.warns(UserWarning, match="leave out"):
         dpgm.load(tmp_path / "release").sample(200, seed=1)
 
@@ -180,10 +181,10 @@ def test_the_marks_that_are_stated_hold_for_the_draft_the_fit_and_the_comparison
     assert run(["sample", str(tmp_path / "release"), "-o", str(tmp_path / "s.csv"), "--quiet"]) == 0
     capsys.readouterr()
     assert run(["evaluate", data, str(tmp_path / "s.csv"), *marks, "--domain", draft]) == 0
-    told = capsys.readouterr().out
-    assert "cost: the value" not in told
+    printed = capsys.readouterr().out
+    assert "cost: the value" not in printed
     median = np.median([float(line.split(";")[0].replace(".", "").replace(",", ".")) for line in rows])
-    assert f"{median:,.0f}"[:3] in told  # as a number, not as a category
+    assert f"{median:,.0f}"[:3] in printed  # as a number, not as a category
 
 
 def test_lists_in_cells_are_noticed(tmp_path):
@@ -216,12 +217,12 @@ SLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), SLIPS, ids=[" ".join(command[2:]) for command, _ in SLIPS])
-def test_typing_errors_are_answered_with_a_suggestion(tmp_path, capsys, command, told):
+@pytest.mark.parametrize(("command", "suggestion"), SLIPS, ids=[" ".join(command[2:]) for command, _ in SLIPS])
+def test_typing_errors_are_answered_with_a_suggestion(tmp_path, capsys, command, suggestion):
     data = str(stays(tmp_path))
     assert run([data if one == "DATA" else one for one in command]) == 2
     message = capsys.readouterr().err
-    assert told in message
+    assert suggestion in message
     assert message.count("\n") == 1
 
 
@@ -234,12 +235,12 @@ def test_a_table_without_a_domain_is_met_with_the_command_that_drafts_one(tmp_pa
 
 def test_slips_in_a_domain_file_too():
     field = {"name": "age", "kind": "numeric", "low": 0, "high": 9}
-    for wrong, told in (
+    for wrong, meant in (
         ({"fields": [field | {"kind": "numric"}]}, "numeric"),
         ({"fields": [field | {"inetger": True}]}, "integer"),
         ({"fields": [field], "constrains": []}, "constraints"),
     ):
-        with pytest.raises(UsageError, match=rf"did you mean {told}\?"):
+        with pytest.raises(UsageError, match=rf"did you mean {meant}\?"):
             dpgm.Synthesizer(1.0, domain=wrong)
 
 
@@ -256,22 +257,22 @@ MESSY = {
 def test_dates_gaps_and_decimal_commas_are_not_taken_for_lists_or_identifiers(tmp_path, texts):
     cells = texts.split(" ") * 10
     (tmp_path / "n.csv").write_text("sort;cost\n" + "".join(f"a;{cell.replace('T', ' ')}\n" for cell in cells))
-    (told,) = dict(inspect_file(tmp_path / "n.csv").hints).values()
-    assert MESSY[texts] in told
-    assert "item" not in told
+    (hint,) = dict(inspect_file(tmp_path / "n.csv").hints).values()
+    assert MESSY[texts] in hint
+    assert "item" not in hint
 
 
 def test_several_rows_per_person_are_noticed(tmp_path, capsys):
     rows = "".join(f"L{at % 40:03d};book {at % 3}\n" for at in range(160))
     (tmp_path / "loans.csv").write_text("reader;title\n" + rows)
-    shown = inspect_file(tmp_path / "loans.csv")
-    assert dict(shown.hints).keys() == {"reader"}
-    assert "--person 'reader'" in dict(shown.hints)["reader"]
-    asked = "every row is another person"
-    assert any(asked in line for line in shown.lines())
-    kept = inspect_file(tmp_path / "loans.csv", person="reader", rows_per_person=2)
-    assert kept.hints == ()
-    assert not any(asked in line for line in kept.lines())
+    all_rows = inspect_file(tmp_path / "loans.csv")
+    assert dict(all_rows.hints).keys() == {"reader"}
+    assert "--person 'reader'" in dict(all_rows.hints)["reader"]
+    question = "every row is another person"
+    assert any(question in line for line in all_rows.lines())
+    limited = inspect_file(tmp_path / "loans.csv", person="reader", rows_per_person=2)
+    assert limited.hints == ()
+    assert not any(question in line for line in limited.lines())
     assert run(["inspect", str(tmp_path / "loans.csv"), "--person", "reader"]) == 2
     assert "--rows-per-person" in capsys.readouterr().err  # not: which column holds the lists?
 

@@ -81,9 +81,9 @@ def test_the_sample_has_the_columns_and_types_of_the_file(hospital):
 
 def test_the_verdict_is_good_for_other_people_of_the_same_kind(hospital, capsys):
     fresh = write_rows(hospital_rows(1500, seed=1), hospital / "fresh.csv")
-    told = judged(hospital, fresh, capsys)
-    assert "close stand-in" in told
-    assert "worst columns" not in told
+    printed = judged(hospital, fresh, capsys)
+    assert "close stand-in" in printed
+    assert "worst columns" not in printed
 
 
 FAULTS = {
@@ -106,8 +106,8 @@ FAULTS = {
 def test_a_fault_in_one_column_is_named(hospital, capsys, column):
     assert set(FAULTS) == set(MODELLED)
     rows = [FAULTS[column](row) for row in hospital_rows(1500, seed=1)]
-    told = judged(hospital, write_rows(rows, hospital / f"{column}.csv"), capsys)
-    assert "close stand-in" not in told
-    assert column in told
-    others = np.array([other in told.splitlines()[0] for other in MODELLED if other != column])
-    assert not others.any(), told.splitlines()[0]
+    printed = judged(hospital, write_rows(rows, hospital / f"{column}.csv"), capsys)
+    assert "close stand-in" not in printed
+    assert column in printed
+    others = np.array([other in printed.splitlines()[0] for other in MODELLED if other != column])
+    assert not others.any(), printed.splitlines()[0]

@@ -227,8 +227,8 @@ def test_a_resumed_fit_keeps_its_options_its_ledger_and_its_results(capsys, tmp_
 
 def test_no_arguments_print_the_help_as_a_page(capsys):
     assert run([]) == 2
-    told = capsys.readouterr()
-    assert len((told.out + told.err).splitlines()) > 5
+    printed = capsys.readouterr()
+    assert len((printed.out + printed.err).splitlines()) > 5
 
 
 def test_a_full_disk_is_reported(tmp_path):

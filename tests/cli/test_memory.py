@@ -48,7 +48,7 @@ def write(path, rows):
 
 def child(here, model, allowed, *more):
     around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    around |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # takes no more than it is asked for
+    around |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # allocates no more than requested
     started = [sys.executable, "-c", CHILD, str(here), model, str(allowed), *more]
     return subprocess.run(started, env=around, capture_output=True, text=True, timeout=500)
 

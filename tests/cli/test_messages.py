@@ -23,7 +23,7 @@ def release(tmp_path_factory):
     return folder / "release"
 
 
-def said(capsys, *arguments):
+def error_of(capsys, *arguments):
     capsys.readouterr()
     assert run([str(one) for one in arguments]) == 2
     return capsys.readouterr().err
@@ -31,14 +31,14 @@ def said(capsys, *arguments):
 
 def test_an_existing_sample_is_replaced_with_force(release, tmp_path, capsys):
     out = tmp_path / "synthetic.csv"
-    out.write_text("kept")
-    assert "pass --force" in said(capsys, "sample", release, "--out", out)
+    out.write_text("earlier")
+    assert "pass --force" in error_of(capsys, "sample", release, "--out", out)
     assert run(["sample", str(release), "--out", str(out), "--force", "--quiet"]) == 0
 
 
 @pytest.mark.parametrize("ending", ["foo", "txt"])
 def test_formats_that_can_be_written_are_named(release, tmp_path, capsys, ending):
-    text = said(capsys, "sample", release, "--out", tmp_path / f"x.{ending}")
+    text = error_of(capsys, "sample", release, "--out", tmp_path / f"x.{ending}")
     assert ".parquet .csv .tsv .jsonl" in text
     assert ".xlsx" not in text
     assert ".json " not in text
@@ -46,14 +46,14 @@ def test_formats_that_can_be_written_are_named(release, tmp_path, capsys, ending
 
 @pytest.mark.parametrize("condition", ["day >= 01.05.2020", "day = '01.05.2020'", "cost > 60,5", "cost = '60,5'"])
 def test_conditions_in_the_marks_of_the_file_are_told_how_to_be_written(release, tmp_path, capsys, condition):
-    text = said(capsys, "sample", release, "--out", tmp_path / "x.csv", "--where", condition)
+    text = error_of(capsys, "sample", release, "--out", tmp_path / "x.csv", "--where", condition)
     assert "2020-01-31" in text
     assert "60.5" in text
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_a_finished_fit_has_nothing_to_resume(release, data, capsys, force):
-    text = said(capsys, "fit", data, "--epsilon", "1", "--discover", "--out", release, "--resume", *force)
+    text = error_of(capsys, "fit", data, "--epsilon", "1", "--discover", "--out", release, "--resume", *force)
     assert "is finished" in text
     assert f"dpgm sample {release}" in text
     assert "charged again" in text
@@ -70,7 +70,7 @@ def test_a_text_file_may_hold_anything(tmp_path, capsys, command):
     file = tmp_path / "baskets.txt"
     file.write_text("tea milk\nrye\n" * 30)
     files = [file] if command == ("inspect",) else [file, file]
-    assert "--format csv" in said(capsys, *command, *files)
+    assert "--format csv" in error_of(capsys, *command, *files)
     stated = ("--format", "csv", "--separator", " ", "--shape", "basket")
     assert run([*command, *map(str, files), *stated]) == 0
 
@@ -78,7 +78,7 @@ def test_a_text_file_may_hold_anything(tmp_path, capsys, command):
 def test_only_kinds_that_people_write_are_listed(tmp_path, capsys):
     domain = tmp_path / "domain.yaml"
     domain.write_text("fields:\n- {name: a, kind: nmeric}\n")
-    text = said(capsys, "plan", "--epsilon", "1", "--records", "100", "--domain", domain)
+    text = error_of(capsys, "plan", "--epsilon", "1", "--records", "100", "--domain", domain)
     assert "numeric" in text
     assert "shaped" not in text
 

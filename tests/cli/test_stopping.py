@@ -1,4 +1,4 @@
-"""A fit that stops says what is spent and how to go on, and what it measured is kept."""
+"""A fit that stops says what is spent and how to resume it, and its noisy answers are saved."""
 
 import json
 import signal
@@ -47,14 +47,14 @@ def test_a_disk_that_is_full_at_the_last_step_loses_nothing(capsys, tmp_path, fi
     with monkeypatch.context() as patch:
         patch.setattr(Release, "save", full)
         assert run(fit) == 2
-    said = capsys.readouterr().err
-    assert "error[E-DISK]" in said
-    assert "is spent" in said
-    assert "resume with the same command and --resume" in said
+    printed = capsys.readouterr().err
+    assert "error[E-DISK]" in printed
+    assert "is spent" in printed
+    assert "resume with the same command and --resume" in printed
     folder = tmp_path / "release.checkpoint"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    # The same command alone would spend again: it is refused, with the way out.
+    # Without --resume the command would spend again: it is refused with advice.
     assert run(fit) == 2
     assert "what it measured is spent; add --resume" in capsys.readouterr().err
     monkeypatch.setattr(synthesizer, "fit_generator", None)  # nothing runs again
@@ -89,9 +89,9 @@ def test_a_fit_that_stops_half_way_reports_what_it_spent(capsys, tmp_path, fit, 
     with monkeypatch.context() as patch:
         patch.setattr(synthesizer, "fit_generator", stopped)
         assert run(fit) == code
-    said = capsys.readouterr().err
-    assert "the budget of record lengths, item counts" in said
-    assert "resume with the same command and --resume" in said
+    printed = capsys.readouterr().err
+    assert "the budget of record lengths, item counts" in printed
+    assert "resume with the same command and --resume" in printed
     assert run([*fit, "--resume"]) == 0
 
 
@@ -118,10 +118,10 @@ def test_ctrl_c_in_a_real_process_ends_with_130_and_can_be_resumed(tmp_path):
     while child.poll() is None and not list(trained.glob("trainer-*")):
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=120)[1]
-    assert child.returncode == 130, said
-    assert "training" in said, said
-    assert "resume with the same command and --resume" in said
+    printed = child.communicate(timeout=120)[1]
+    assert child.returncode == 130, printed
+    assert "training" in printed, printed
+    assert "resume with the same command and --resume" in printed
     assert subprocess.run([*command, "--resume", "--quiet"], timeout=300).returncode == 0
     assert dpgm.verify(tmp_path / "release").ok
     assert names(tmp_path) == ["plan.json", "release", "visits.npz"]

@@ -1,4 +1,4 @@
-"""`-` for stdin and stdout: pipes work, stdout holds data alone, and stdin is kept where nobody else can read it."""
+"""`-` for stdin and stdout: pipes work, stdout has data only, and the copy of stdin is private."""
 
 import io
 import os
@@ -91,11 +91,11 @@ def test_fit_from_stdin_needs_the_format_and_reads_twice(release, piped, capsys)
 
 def test_sample_to_stdout_is_data_and_nothing_else(release, capfdbinary):
     assert run(["sample", str(release / "release"), "-o", "-", "--seed", "1"]) == 0
-    told = capfdbinary.readouterr()
-    lines = told.out.decode().splitlines()
+    printed = capfdbinary.readouterr()
+    lines = printed.out.decode().splitlines()
     assert lines[0] == "age,sex"
-    assert len(lines) == PEOPLE + 1  # as many as were fitted, where nothing else is said
-    assert b"written to stdout" in told.err
+    assert len(lines) == PEOPLE + 1  # by default as many as were fitted
+    assert b"written to stdout" in printed.err
     assert run(["sample", str(release / "release"), "-o", "-", "--format", "parquet", "--records", "7"]) == 0
     assert pq.read_table(io.BytesIO(capfdbinary.readouterr().out)).num_rows == 7
     assert run(["sample", str(release / "release"), "-o", "-", "--format", "npy"]) == 2

@@ -35,9 +35,9 @@ def launch(processes, *arguments):
 
 def run(processes, *arguments):
     started = launch(processes, *arguments)
-    _, told = started.communicate(timeout=400)
-    assert started.returncode == 0, told
-    return told
+    _, printed = started.communicate(timeout=400)
+    assert started.returncode == 0, printed
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,13 @@ def fit_arguments(folder, out, *more):
 @pytest.mark.parametrize("model", ["products", "independent"])
 def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, model):
     for processes in (1, 2, 3):
-        told = run(processes, *fit_arguments(folder, tmp_path / str(processes), "--model", model, "--seed", 1))
-        assert f"fitting {ROWS:,} records" in told
-        assert told.count("release written") == 1
-    alone = read_tensors(tmp_path / "1" / "model.safetensors")
+        printed = run(processes, *fit_arguments(folder, tmp_path / str(processes), "--model", model, "--seed", 1))
+        assert f"fitting {ROWS:,} records" in printed
+        assert printed.count("release written") == 1
+    expected = read_tensors(tmp_path / "1" / "model.safetensors")
     for processes in ("2", "3"):
         other = read_tensors(tmp_path / processes / "model.safetensors")
-        assert all(torch.equal(other[name], tensor) for name, tensor in alone.items())
+        assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 
 def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
@@ -77,25 +77,25 @@ def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
         run(processes, "fit", folder / "data", *more, "--out", tmp_path / str(processes))
     releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 2, 3)]
     assert 15 < releases[0].domain.width <= ITEMS
-    alone = read_tensors(tmp_path / "1" / "model.safetensors")
+    expected = read_tensors(tmp_path / "1" / "model.safetensors")
     for processes, release in zip((2, 3), releases[1:], strict=True):
         assert release.domain == releases[0].domain
         other = read_tensors(tmp_path / str(processes) / "model.safetensors")
-        assert all(torch.equal(other[name], tensor) for name, tensor in alone.items())
+        assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 
 def test_one_of_two_killed_processes_ends_the_fit_and_one_process_resumes_it(folder, tmp_path):
-    out, kept = tmp_path / "release", tmp_path / "kept"
+    out, checkpoint = tmp_path / "release", tmp_path / "checkpoint"
     ledger = tmp_path / "people.ledger"
     subprocess.run(
         [sys.executable, "-m", "dpgm", "ledger", "create", str(ledger), "--epsilon", "5", "--delta", "1e-4"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
     )
-    arguments = fit_arguments(folder, out, "--model", "rbm", "--checkpoint", kept, "--ledger", ledger)
+    arguments = fit_arguments(folder, out, "--model", "rbm", "--checkpoint", checkpoint, "--ledger", ledger)
     started = launch(2, *arguments)
     deadline = time.monotonic() + 300
-    while not list(kept.glob("trainer-*.safetensors")):
+    while not list(checkpoint.glob("trainer-*.safetensors")):
         assert time.monotonic() < deadline
         assert started.poll() is None, started.communicate()[1]
         time.sleep(0.05)

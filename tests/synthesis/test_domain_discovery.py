@@ -200,8 +200,8 @@ def test_recoding_is_record_by_record():
     domain, _ = discovered(table)
     whole = as_records(table, DOMAIN).closed(domain, {})
     for at in (0, 17, 299):
-        alone = as_records(table.slice(at, 1), DOMAIN).closed(domain, {})
-        assert alone.indices.tolist() == whole.rows(at, at + 1).indices.tolist()
+        single = as_records(table.slice(at, 1), DOMAIN).closed(domain, {})
+        assert single.indices.tolist() == whole.rows(at, at + 1).indices.tolist()
 
 
 def test_numbers_drawn_from_a_shape_read_back_to_their_position_and_stay_in_range():
@@ -244,8 +244,8 @@ def test_draws_of_a_bin_show_its_shape_without_chance_errors():
     counts = np.histogram(ticks, edges)[0]
     assert np.abs(counts - 5000 * cells / cells.sum()).max() <= 2
     assert abs(np.corrcoef(ticks[1:], ticks[:-1])[0, 1]) < 0.06
-    alone = [float(draw_shaped(field, positions[:1], np.random.default_rng(seed))[0]) for seed in range(300)]
-    assert abs(np.mean(alone) - ticks.mean()) < 5 * ticks.std() / 300**0.5
+    single = [float(draw_shaped(field, positions[:1], np.random.default_rng(seed))[0]) for seed in range(300)]
+    assert abs(np.mean(single) - ticks.mean()) < 5 * ticks.std() / 300**0.5
 
 
 def test_a_plan_is_made_before_the_data_and_kept_exactly(tmp_path):
@@ -279,9 +279,9 @@ def test_a_fit_keeps_popular_values_types_missing_cells_and_identifiers_out(tmp_
     assert set(frame["insured"].dropna().unique()) == {True, False}
     assert release.certificate.epsilon <= 8.0
     assert dpgm.verify(tmp_path / "release").ok
-    told = " ".join(release.certificate.statements)
-    assert "'ward', 'drugs' were found privately" in told
-    assert "'bill' was found privately, between powers of two" in told
+    statements = " ".join(release.certificate.statements)
+    assert "'ward', 'drugs' were found privately" in statements
+    assert "'bill' was found privately, between powers of two" in statements
     real = table.to_pandas()
     for name in ("bill", "score", "days", "age"):
         ours, theirs = real[name].dropna().astype(float), frame[name].dropna().astype(float)
@@ -321,9 +321,9 @@ def test_rare_categories_stand_as_other_and_missing_ones_stay_missing():
         assert closed.field("number") == Categorical("number", (1, 2, 3), missing=True)
         assert domain_from_plain(json.loads(json.dumps(domain_to_plain(closed)))) == closed
         counted = np.bincount(as_records(table, closed).indices, minlength=closed.width)
-        alone = np.array([value is not None and value != "Main St" for value in street])
+        rare = np.array([value is not None and value != "Main St" for value in street])
         missing = np.array([value is None for value in street])
-        assert counted[:3].tolist() == [count - alone.sum() - missing.sum(), alone.sum(), missing.sum()]
+        assert counted[:3].tolist() == [count - rare.sum() - missing.sum(), rare.sum(), missing.sum()]
         assert counted[3:6].tolist() == [(sex == "f").sum(), (sex == "m").sum(), 0]
         assert counted[-1] == 900
 

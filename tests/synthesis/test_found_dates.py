@@ -152,9 +152,9 @@ def test_a_frame_of_whole_days_gives_whole_days_and_clock_times_stay(tmp_path):
         assert (seen != seen.dt.normalize()).mean() > 0.95
         assert abs(seen.median() - frame["seen"].median()) < pd.Timedelta(days=3)
         assert seen.std() < 4 * frame["seen"].std()
-    told = " ".join(made.certificate_.statements)
-    assert "The range of 'joined', 'seen' was found privately, in calendar years." in told
-    assert "Whether 'joined', 'seen' are whole days, hours, minutes or seconds was found privately." in told
+    statements = " ".join(made.certificate_.statements)
+    assert "The range of 'joined', 'seen' was found privately, in calendar years." in statements
+    assert "Whether 'joined', 'seen' are whole days, hours, minutes or seconds was found privately." in statements
 
 
 def test_open_ranges_are_written_and_read_again_and_odd_ones_refused():

@@ -64,9 +64,9 @@ def test_a_frame_with_discover_gives_back_the_formats_of_its_columns(tmp_path):
     assert (drawn["seen"].dt.second == 0).all()
     assert (drawn["share"].round(6) != drawn["share"]).mean() > 0.9
     assert abs(drawn["visits"].isna().mean() - 0.1) < 0.03
-    told = " ".join(made.certificate_.statements)
-    assert "How many places after the point 'price', 'temperature', 'balance', 'visits', 'share' have" in told
-    assert "Whether 'admitted', 'seen' are whole days, hours, minutes or seconds was found privately." in told
+    statements = " ".join(made.certificate_.statements)
+    assert "How many places after the point 'price', 'temperature', 'balance', 'visits', 'share' have" in statements
+    assert "Whether 'admitted', 'seen' are whole days, hours, minutes or seconds was found privately." in statements
 
 
 def test_finding_steps_is_post_processing_of_noisy_counts_of_bounded_sensitivity():

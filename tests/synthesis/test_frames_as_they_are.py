@@ -74,11 +74,11 @@ def test_values_are_of_the_kind_they_were(back):
     assert (back["day"].dt.normalize() == back["day"]).all()  # days stay days, and hours hours
     assert (back["moment"].dropna().dt.floor("h") == back["moment"].dropna()).all()
     assert (back["date"].dt.normalize() == back["date"]).all()
-    told = dpgm.evaluate(FRAME, back)
-    assert {column.name for column in told.columns} == set(FRAME.columns)
-    assert len(repr(told)) < 300
-    assert str(told).startswith(repr(told)[12:30])
-    assert "curator only" in told._repr_html_()
+    evaluation = dpgm.evaluate(FRAME, back)
+    assert {column.name for column in evaluation.columns} == set(FRAME.columns)
+    assert len(repr(evaluation)) < 300
+    assert str(evaluation).startswith(repr(evaluation)[12:30])
+    assert "curator only" in evaluation._repr_html_()
 
 
 SMALL = FRAME[["int64", "bool", "category"]].rename(columns={"category": "sex"})
@@ -113,9 +113,9 @@ def test_long_frames_are_compared_by_person():
     long = pd.DataFrame({"who": np.repeat(np.arange(N), 2), "what": RNG.choice(["a", "b", "c"], 2 * N)})
     drawn = synthesizer().fit(long, person="who", item="what", discover=True).sample(N, seed=1)
     for other in (drawn, drawn.to_pandas(), drawn.to_polars()):
-        told = dpgm.evaluate(long, other, person="who", item="what")
-        assert told.kind == "sets"
-        assert told.synthetic_records == N
+        evaluation = dpgm.evaluate(long, other, person="who", item="what")
+        assert evaluation.kind == "sets"
+        assert evaluation.synthetic_records == N
 
 
 DOMAIN = dpgm.Domain.draft(SMALL)
@@ -143,8 +143,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_use_gets_one_plain_sentence(case):
-    use, told = WRONG[case]
-    with pytest.raises(DpgmError, match=told) as caught:
+    use, message = WRONG[case]
+    with pytest.raises(DpgmError, match=message) as caught:
         use()
     assert str(caught.value).endswith(".")
     assert len(str(caught.value)) < 300

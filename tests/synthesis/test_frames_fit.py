@@ -112,9 +112,9 @@ def test_everything_is_shown_in_one_line_and_as_html():
     assert repr(fitted) == "Synthesizer(epsilon=5.0, model='auto', not fitted)"
     assert fitted._repr_html_().startswith("<table>")
     fitted.fit(FRAME)
-    for shown in (fitted, fitted.release_, fitted.plan_, fitted.certificate_, fitted.sample(3)):
-        assert "\n" not in repr(shown)
-        assert len(repr(shown)) < 120
-        assert shown._repr_html_().startswith("<table>")
+    for value in (fitted, fitted.release_, fitted.plan_, fitted.certificate_, fitted.sample(3)):
+        assert "\n" not in repr(value)
+        assert len(repr(value)) < 120
+        assert value._repr_html_().startswith("<table>")
     with pytest.raises(UsageError, match="`progress` must be"):
         fitted.fit(FRAME, progress="yes")

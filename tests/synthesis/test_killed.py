@@ -1,4 +1,4 @@
-"""SIGKILL at 20 moments of a real fit in a child process, then resume: it always ends in a sound release."""
+"""A real fit in a child process, killed by SIGKILL at 20 moments and resumed, always ends in a valid release."""
 
 import json
 import os
@@ -25,12 +25,12 @@ def _fit(folder, *more):
     options = {"plan": "plan.json", "checkpoint": "checkpoint", "ledger": "ledger", "out": "release"}
     named = [part for option, name in options.items() for part in (f"--{option}", str(folder / name))]
     command = [sys.executable, "-m", "dpgm", "fit", str(folder / "visits.npz"), "--epsilon", "1", *named, *more]
-    with (folder / "told").open("w") as told:
-        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=told)
+    with (folder / "stderr").open("w") as stderr:
+        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=stderr)
 
 
 class Journal:
-    """What the checkpoint of a fit says from outside, while the fit goes on."""
+    """The journal of a running fit, read from outside."""
 
     def __init__(self, folder, plan):
         self.header, self.path, self.plan = folder / "checkpoint.json", folder / "journal.jsonl", plan
@@ -72,10 +72,10 @@ class Journal:
 
 
 def _kill(child, journal, number):
-    """Wait for the moment of a kill, by the journal's growth alone; False if the fit ended before."""
+    """Wait for the moment of a kill, by the journal's growth; False if the fit ended before."""
     while child.poll() is None:
         if journal.has_reached(number):
-            child.send_signal(signal.SIGSTOP)  # so that nothing changes between the look and the kill
+            child.send_signal(signal.SIGSTOP)  # so that nothing changes between reading and killing
             os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             journal.read()
             if not journal.would_lose_all():
@@ -95,7 +95,7 @@ def test_a_fit_killed_at_20_moments_always_ends_in_a_verified_release(tmp_path):
     stages = []
     for number in range(KILLS):
         child = _fit(tmp_path, *(["--resume"] if journal.header.exists() else []))
-        assert _kill(child, journal, number), (number, stages, (tmp_path / "told").read_text())
+        assert _kill(child, journal, number), (number, stages, (tmp_path / "stderr").read_text())
         stages.append(journal.stage())
         assert not (tmp_path / "release").exists()
     # Over the whole fit: before the first charge, in clustering, in training, and after the last of it.
@@ -103,7 +103,7 @@ def test_a_fit_killed_at_20_moments_always_ends_in_a_verified_release(tmp_path):
     assert {"cluster counts", "cluster sums"} & set(stages)
     assert stages.count("step") >= 5
     assert stages[-1] == "model"
-    assert _fit(tmp_path, "--resume").wait(timeout=600) == 0, (tmp_path / "told").read_text()
+    assert _fit(tmp_path, "--resume").wait(timeout=600) == 0, (tmp_path / "stderr").read_text()
     verification = dpgm.verify(tmp_path / "release")
     assert verification.ok, verification.failed
     assert verification.certificate.epsilon <= 1.0

@@ -129,12 +129,14 @@ def test_what_a_fit_says_on_the_terminal_does_not_depend_on_the_rows(tmp_path, c
     import dpgm.cli.fitting  # noqa: F401
     from dpgm.cli.app import run as run_command
 
-    told = []
+    printed = []
     for seed in (1, 2):
         path = tmp_path / f"data{seed}.npz"
         some_records(SETS, 60, seed=seed).write(path)
         code = run_command(["fit", str(path), "--epsilon", "1", "--out", str(tmp_path / f"release{seed}")])
         assert code == 0
         captured = capsys.readouterr()
-        told.append(re.sub(r"\d+(?=[/ .,:]|$)", "#", (captured.out + captured.err).replace(f"release{seed}", "R")))
-    assert told[0] == told[1]
+        printed.append(
+            re.sub(r"\d+(?=[/ .,:]|$)", "#", (captured.out + captured.err).replace(f"release{seed}", "R"))
+        )
+    assert printed[0] == printed[1]

@@ -138,16 +138,16 @@ def test_200_corrupted_releases_give_one_plain_error_each(folder, tmp_path, caps
         kind = KINDS[seed % len(KINDS)]
         target = _corrupted(folder, tmp_path / f"{seed}", kind, seed)
         code = run_command(["sample", str(target), "--records", "5", "--out", str(tmp_path / "x.csv"), "--force"])
-        told = capsys.readouterr().err.strip().splitlines()
-        errors = [line for line in told if line.startswith("dpgm: error[E-")]
-        assert code == 2, f"{kind} {seed}: {told}"
-        assert len(errors) == 1, f"{kind} {seed}: {told}"
-        assert "E-INTERNAL" not in errors[0], f"{kind} {seed}: {told}"
+        printed = capsys.readouterr().err.strip().splitlines()
+        errors = [line for line in printed if line.startswith("dpgm: error[E-")]
+        assert code == 2, f"{kind} {seed}: {printed}"
+        assert len(errors) == 1, f"{kind} {seed}: {printed}"
+        assert "E-INTERNAL" not in errors[0], f"{kind} {seed}: {printed}"
         code = run_command(["verify", str(target)])
-        told = capsys.readouterr().err.strip().splitlines()
-        assert code == 1, f"verify {kind} {seed}: {told}"
-        assert sum(line.startswith("dpgm: error[E-") for line in told) == 1, f"verify {kind} {seed}: {told}"
-        assert "E-INTERNAL" not in told[-1]
+        printed = capsys.readouterr().err.strip().splitlines()
+        assert code == 1, f"verify {kind} {seed}: {printed}"
+        assert sum(line.startswith("dpgm: error[E-") for line in printed) == 1, f"verify {kind} {seed}: {printed}"
+        assert "E-INTERNAL" not in printed[-1]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 1_000_000  # kilobytes
 

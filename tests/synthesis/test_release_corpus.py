@@ -20,13 +20,13 @@ load_commands()
 def refused(folder, capsys, check=None, *, unsafe=False):
     """`verify` fails and names the check, and `load` refuses; unsafe files are refused even unverified."""
     assert run(["verify", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert "certified" not in told.out
-    assert told.err.count("\n") == 1
-    assert "E-INTERNAL" not in told.err
-    assert "\x1b" not in told.out + told.err
+    printed = capsys.readouterr()
+    assert "certified" not in printed.out
+    assert printed.err.count("\n") == 1
+    assert "E-INTERNAL" not in printed.err
+    assert "\x1b" not in printed.out + printed.err
     if check is not None:
-        assert check in told.out + told.err
+        assert check in printed.out + printed.err
     with pytest.raises(ArtefactError):
         load(folder)
     if unsafe:

@@ -25,5 +25,5 @@ def test_families_have_names_of_their_own_and_the_command_line_lists_them():
     names = [strategy.name for strategy in STRATEGIES]
     assert len(set(names)) == len(names)
     assert set(AUTO) <= set(STRATEGIES)
-    (told,) = (one.default.help for one in REQUEST_OPTIONS if one.name == "model")
-    assert set(re.findall(r"\w+", told)) - {"or"} == {"auto", *names}
+    (help_text,) = (one.default.help for one in REQUEST_OPTIONS if one.name == "model")
+    assert set(re.findall(r"\w+", help_text)) - {"or"} == {"auto", *names}

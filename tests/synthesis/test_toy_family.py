@@ -1,4 +1,4 @@
-"""A new family needs a class and a line in the list: everything else works for it as it stands."""
+"""A new family needs a class and a line in the list of families: everything else works without changes."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ toy_family.add()
 folder = sys.argv[1]
 dpgm.Synthesizer(1.0, 1e-4, model="coins").fit(
     dpgm.read_records(folder + "/visits.npz"), ledger=Ledger.open(folder + "/ledger"),
-    checkpoint=folder + "/saved", progress=lambda *told: os.kill(os.getpid(), signal.SIGKILL),
+    checkpoint=folder + "/saved", progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL),
 )
 """
 

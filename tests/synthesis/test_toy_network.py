@@ -1,4 +1,4 @@
-"""A new network needs a class and a line in the list of families: everything else works for it as it stands."""
+"""A new network needs a class and a line in the list of families: everything else works without changes."""
 
 import pytest
 import torch

@@ -38,9 +38,9 @@ def refused(folder, name, capsys):
     """`verify` names the check and does not say certified; `sample` and `load` refuse; --unverified opens it."""
     assert name in failed(folder)
     assert run_command(["verify", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert "certified" not in told.out
-    assert "E-CHECK" in told.err
+    printed = capsys.readouterr()
+    assert "certified" not in printed.out
+    assert "E-CHECK" in printed.err
     out = folder.parent / "drawn.csv"
     draw = ["sample", str(folder), "--records", "5", "--out", str(out)]
     assert run_command(draw) == 2
@@ -56,9 +56,9 @@ def refused(folder, name, capsys):
 def test_an_untouched_release_is_certified(folder, capsys):
     assert failed(folder) == []
     assert run_command(["verify", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert "certified: epsilon" in told
-    assert "not signed" in told
+    printed = capsys.readouterr().out
+    assert "certified: epsilon" in printed
+    assert "not signed" in printed
     assert load(folder).domain == SETS
 
 
