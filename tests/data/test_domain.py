@@ -34,7 +34,7 @@ from dpgm.errors import ResourceError, UsageError
         (lambda: Categorical("a", ()), "no values"),
         (lambda: Categorical("a", ("x", "x")), "twice"),
         (lambda: Categorical("a", (1, 2), other=True), "quote the numbers"),
-        (lambda: Categorical("a", discover=True, other=True), "beside"),
+        (lambda: Categorical("a", discover=True, other=True), "leave out `other`"),
         (lambda: Image("a", 0, 3), "at least 1"),
         (lambda: Image("a", 10_000, 10_000), "10,000,000"),
         (lambda: Numeric("a", 1, 1, 5), "low must be below high"),

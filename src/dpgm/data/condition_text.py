@@ -188,7 +188,7 @@ class _Parser:
     def _error(self) -> UsageError:
         if re.match(r"\s*unique\b", self._text):
             return UsageError(
-                f"the condition {self._text[:80]!r} cannot be read: that records differ is no comparison; write"
+                f"the condition {self._text[:80]!r} cannot be read, because uniqueness is not a comparison; write"
                 " `unique: [a, b]`, with the names of the fields, among the constraints of the domain."
             )
         if re.search(r"\d,\d|\d[./]\d+[./]\d", self._text):

@@ -116,7 +116,7 @@ class Domain:
         if self.label is not None and self.label not in by_name:
             raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
         if self.layout is not None and self.item_set is None:
-            raise UsageError("`layout` of the domain is for one item set alone; leave it out.")
+            raise UsageError("`layout` needs a domain of one item set; leave it out.")
         for field in fields:
             if isinstance(field, (Date, DateTime, ShapedNumber)) and field.after is not None:
                 _check_after(field, by_name)
@@ -134,8 +134,8 @@ class Domain:
         """Raise if the domain was drafted from the data and not declared public."""
         if self.origin == "drafted":
             raise UsageError(
-                "the domain was drafted from the data, and publishing it would tell about the people in them; correct"
-                " it and take out its line `drafted_from_data`, or declare it public knowledge as it stands with"
+                "the domain was drafted from the data, and publishing it would reveal something about the people in"
+                " them; correct it and remove its line `drafted_from_data`, or declare it public knowledge with"
                 " --assume-public-domain (assume_public_domain=True)."
             )
 

@@ -216,7 +216,7 @@ class Categorical(Modelled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.other and self.discover:
-            raise self._wrong("leave out `other` beside `discover: true`, which has it where it is needed")
+            raise self._wrong("leave out `other` if you say `discover: true`, which adds it where needed")
         values = self._checked_labels(self.values or ((OTHER,) if self.other else ()), "values", self.discover)
         if self.other and isinstance(values[0], int):
             raise self._wrong("`other: true` is for texts; quote the numbers")

@@ -122,7 +122,7 @@ class Numeric(Modelled):
     def _check_closed(self, low: float, high: float, bins: int) -> None:
         if self.decimals is not None or self.specials or self.scale != "auto":
             raise self._wrong(
-                "decimals, specials and scale belong to fields whose bins are found; leave `bins` out"
+                "decimals, specials and scale are for fields whose bins are discovered; leave `bins` out"
             )
         if self.missing is None:
             self._set("missing", False)
@@ -147,7 +147,7 @@ class Numeric(Modelled):
         if self.integer and self.decimals:
             raise self._wrong("an integer field has no decimals; state one of the two")
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
-            raise self._wrong("low and high have more digits than can be kept exactly")
+            raise self._wrong("low and high have more digits than can be represented exactly")
         if not all(is_number(special) and abs(special) <= LARGEST_TICK for special in self.specials):
             raise self._wrong("specials must be finite numbers")
         if self.integer and any(special != int(special) for special in self.specials):

@@ -39,7 +39,7 @@ _QUOTED = ('"', "\n", "\r", "\0", ",", ";", "\t", "|")
 _CHUNK = 65_536  # records
 _DENSE_CELLS = 20_000_000
 _ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}
-_SEEKING = ("npz", "npy", "idx")  # formats whose header is written last
+_SEEKING = ("npz", "npy", "idx")  # formats that need a complete file, not a stream
 
 
 class RecordWriter:
