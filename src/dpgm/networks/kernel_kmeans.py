@@ -1,7 +1,14 @@
 """Private kernel k-means: the paper's Algorithm 2, corrected as in docs/privacy-proof.md 2.2.
 
-Every iteration freezes the centres, assigns each record once, and releases the noisy count and the noisy feature
-sum of every cluster. The rest is post-processing by public rules:
+    centres <- features of public records, or of draws from a noisy profile
+    for t in iterations:
+        assign each record to its nearest centre; all centres are frozen meanwhile
+        counts  <- number of records of each cluster                            (release, noise)
+        sums    <- sum of Fourier features of each cluster                      (release, noise)
+        centres <- sums / counts, shrunk and projected, empty ones re-seeded    (post-processing)
+        after half of the iterations: merge clusters until k are left           (post-processing)
+
+The update of the centres follows public rules:
 
 1. A centre is its noisy sum over its noisy count, where the count is at least one and at least its noise.
 2. It is shrunk toward the mean of all records by the James-Stein factor 1 - (noise energy) / (distance to it)^2: noise
@@ -12,7 +19,7 @@ sum of every cluster. The rest is post-processing by public rules:
 
 With zero noise and no small cluster this is Lloyd's update. Lloyd's algorithm finds the optimum nearest to its start,
 and centres start at public records or at draws from the independent model of a noisy profile, never at a private row.
-So the first half of the iterations may run with more than k clusters, which are then merged (`merge_clusters`).
+So the first half of the iterations may run with more than k clusters (`merge_clusters`; the paper has k throughout).
 
 A pass over the rows counts and sums in whole numbers. Features are cached if they fit a memory limit and recomputed
 chunk by chunk otherwise, with the same bits.
