@@ -22,20 +22,10 @@ from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
-from dpgm.data.fields import (
-    MAX_LABEL_BYTES,
-    MAX_WIDTH,
-    Boolean,
-    Categorical,
-    Identifier,
-    Ignored,
-    Image,
-    ItemSet,
-    Label,
-)
+from dpgm.data.fields import MAX_WIDTH, Boolean, Categorical, Identifier, Ignored, Image, ItemSet, Label
 from dpgm.data.formats import Layout
 from dpgm.data.number_bins import ShapedNumber
-from dpgm.data.number_fields import MAX_BINS, Date, DateTime, Numeric
+from dpgm.data.number_fields import Date, DateTime, Numeric
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import near
@@ -53,9 +43,6 @@ __all__ = [
     "Image",
     "ItemSet",
     "Label",
-    "MAX_BINS",
-    "MAX_LABEL_BYTES",
-    "MAX_WIDTH",
     "Numeric",
     "Origin",
     "ShapedNumber",

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import MAX_LABEL_BYTES, MAX_WIDTH, Label
-from dpgm.data.fields import Codes
+from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, Codes, Label
 from dpgm.data.open_records import LOOKUP_LIMIT, Vocabulary, drop_negative
 from dpgm.data.values import Place, as_texts, is_text, object_lists
 from dpgm.errors import InputError

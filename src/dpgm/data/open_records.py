@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import (
-    MAX_LABEL_BYTES,
-    MAX_WIDTH,
-    Categorical,
-    DateTime,
-    Domain,
-    Field,
-    ItemSet,
-    Numeric,
-    ShapedNumber,
-)
-from dpgm.data.fields import OTHER, Codes
+from dpgm.data.domain import Categorical, DateTime, Domain, Field, ItemSet, Numeric, ShapedNumber
+from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, OTHER, Codes
 from dpgm.data.number_bins import shaped_codes
 from dpgm.data.number_fields import SECONDS, Floats
 from dpgm.data.records import Records, row_pointers, take_rows

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpgm.data.domain import MAX_WIDTH, Domain, ItemSet
+from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.fields import MAX_WIDTH
 from dpgm.data.items import list_lengths, parse_integers, place_of_item, refuse_joined, split_lists
 from dpgm.data.read.columns import Chunk, Columns, items_of
 from dpgm.data.read.delimited import cells_of
