@@ -1,5 +1,9 @@
+"""The default method: what it plans, what it measures, and that it depends on released values alone."""
+
 import dataclasses
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,9 +19,16 @@ from dpgm.products.planning import component_count, measurement_spends
 from dpgm.products.rules import RULES, ProductSettings
 from dpgm.products.strategy import PRODUCTS, fit_products, measure
 from dpgm.products.targets import moment_targets
-from dpgm.statistics.clipping import choose_cap
+from dpgm.statistics.centred_pairs import CentredPairs
+from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import item_profile
-from dpgm.statistics.record_lengths import Known, LengthGroups, mean_length, read_lengths, thinned
+from dpgm.statistics.item_tuples import ItemTuples
+from dpgm.statistics.record_lengths import (
+    Known,
+    LengthGroups,
+    PopularLengths,
+)
+from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.strategy.protocol import FitPlan, PublicFacts
 from dpgm.strategy.rules import RULES as COSTS
 from dpgm.strategy.rules import Sizes
@@ -42,12 +53,14 @@ def random_records(domain, count, seed=0, chance=0.3):
 
 
 def fit(gateway, domain, count, noises):
-    """What a plan of products does: all that was released, and the generator."""
+    """What a plan of products does: the releases after the first stage of item counts, and the generator."""
     if is_enumerated(domain, RULES.enumerated):
         measured = measure_enumerated(gateway, domain, count, noises, RULES)
         return measured.sums, fit_enumerated(measured, RULES)
     measured = measure(gateway, domain, count, noises, RULES)
-    return measured.tuples, fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
+    scaled = None if measured.scaled is None else measured.scaled.released
+    released = [one for one in (*measured.tuples, measured.centred, scaled, measured.popular) if one is not None]
+    return released, fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
 
 
 def noises_for(domain, records, epsilon):
@@ -113,62 +126,103 @@ NOISES = {
     "triple counts": 2.0,
     "quadruple counts": 2.0,
 }
-
-
-def run(gateway, domain=MIXED):
-    measured, model = fit(gateway, domain, 60, NOISES)
-    return {
-        "values": [m.value for m in measured],
-        "bounds": [m.statistic.query().sensitivity for m in measured],
-    } | model.state()
-
-
-@pytest.mark.parametrize("domain", [MIXED, Domain.of_items(9)])
-def test_the_fit_depends_on_released_values_alone(domain):
-    assert_playback_invariant(
-        lambda gateway: run(gateway, domain), [random_records(domain, 60), random_records(domain, 7, seed=1)]
-    )
-
-
-@pytest.mark.parametrize("row", [[], [0, 6], list(range(9)), [0, 1, 2, 3, 4, 5, 7]])
-def test_one_record_moves_no_release_by_more_than_declared(row):
-    assert assert_bounded(run, random_records(MIXED, 60), Records.from_lists([row], MIXED)) <= 1 + 1e-6
-
-
-ITEMS = Domain.of_items(40)
-
-
-def run_items(gateway):
-    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5, "popular lengths": 2.0}, RULES)
-    model = fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
-    released = measured.scaled.released
-    asked = released.statistic
-    popular = measured.popular
-    assert [len(group) for group in popular.statistic.groups] == [30]
-    return {
-        "scaled": released.value,
-        "asked": [asked.scales, asked.offsets, asked.limit],
-        "popular": popular.value,
-        "groups": popular.statistic.groups,
-    } | model.state()
+SCALED = NOISES | {"scaled item counts": 0.5, "popular lengths": 2.0}
+ITEMS, WIDE = Domain.of_items(40), Domain.of_items(120)
+DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
 
 
 def uneven_records(count, seed=0):
-    """Of forty items some are held by most records and some by hardly any."""
+    """Forty items, from those that hardly any record holds to those that most records hold."""
     chances = np.linspace(0, 0.8, 40) ** 3
     return Records.from_dense(np.random.default_rng(seed).random((count, 40)) < chances, ITEMS)
 
 
-@pytest.mark.parametrize("row", [[], [0], [0, 1, 2, 39], list(range(40))])
-def test_one_record_moves_no_release_by_more_than_declared_where_items_are_scaled(row):
-    assert assert_bounded(run_items, uneven_records(600), Records.from_lists([row], ITEMS)) <= 1 + 1e-6
+def wide_records(count, seed=0):
+    return Records.from_dense(np.random.default_rng(seed).random((count, 120)) < 0.3 / np.arange(1, 121), WIDE)
 
 
-def test_the_fit_to_scaled_items_depends_on_released_values_alone():
-    assert_playback_invariant(run_items, [uneven_records(600), uneven_records(7, seed=1)])
+def dense_records(count, seed=0):
+    """Twenty items, eighteen of which most records hold, and a colour."""
+    draws = np.random.default_rng(seed)
+    dense = draws.random((count, 23)) < 0.95
+    dense[:, :2] = draws.random((count, 2)) < 0.3
+    dense[:, 20:] = False
+    dense[np.arange(count), draws.integers(20, 23, count)] = True
+    return Records.from_dense(dense, DENSE)
 
 
-def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_same_price():
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Records, and noises with which a fit measures the given statistic."""
+
+    statistic: type
+    records: Callable[..., Records]  # from a number of records and a seed
+    count: int
+    noises: dict[str, float]
+    added: list[list[int]]  # records whose effect on the releases is checked
+
+    def run(self, gateway):
+        """All released values, the statistics that were chosen for them, and the generator."""
+        measured, model = fit(gateway, self.records(1).domain, self.count, self.noises)
+        assert self.statistic in {type(one.statistic) for one in measured}
+        statistics = [repr(one.statistic) for one in measured]
+        return {"values": [one.value for one in measured], "statistics": statistics} | model.state()
+
+
+CASES = {
+    "mixed": Case(
+        ItemTuples, partial(random_records, MIXED), 60, NOISES, [[], [0, 6], list(range(9)), [0, 1, 2, 3, 4, 5, 7]]
+    ),
+    "enumerated": Case(
+        EnumeratedSets,
+        partial(random_records, Domain.of_items(9)),
+        60,
+        NOISES,
+        [[], [3], [0, 1, 2, 3], list(range(9))],
+    ),
+    "scaled": Case(ScaledItems, uneven_records, 600, SCALED, [[], [0], [0, 1, 2, 39], list(range(40))]),
+    "popular": Case(
+        PopularLengths,
+        wide_records,
+        600,
+        {name: SCALED[name] for name in SCALED if name not in ("triple counts", "quadruple counts")},
+        [[], [0], [0, 1, 2, 39], list(range(120))],
+    ),
+    "centred": Case(
+        CentredPairs,
+        dense_records,
+        600,
+        {name: noise / 10 for name, noise in NOISES.items()},
+        [[20], [0, 1, 21], list(range(21))],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_fit_depends_on_released_values_alone(case):
+    assert_playback_invariant(case.run, [case.records(case.count), case.records(7, seed=1)])
+
+
+@pytest.mark.parametrize(
+    ("case", "row"),
+    [pytest.param(case, row, id=f"{name}, {len(row)} items") for name, case in CASES.items() for row in case.added],
+)
+def test_one_record_moves_no_release_by_more_than_declared(case, row):
+    records = case.records(case.count)
+    assert assert_bounded(case.run, records, Records.from_lists([row], records.domain)) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("scaled", [30]), ("popular", [30, 100])])
+def test_popular_items_are_nested_groups_as_far_as_there_are_items(name, sizes):
+    case = CASES[name]
+    records = case.records(case.count)
+    gateway = Gateway(records, randomness=SeededRandomness(0))
+    groups = measure(gateway, records.domain, case.count, case.noises, RULES).popular.statistic.groups
+    assert [len(group) for group in groups] == sizes
+    assert set(groups[0]) <= set(groups[-1])
+
+
+def test_a_pilot_and_scaled_counts_find_rare_items_better_than_one_release_of_the_same_budget():
     domain, count, errors = Domain.of_items(300), 20_000, {"two": 0.0, "one": 0.0}
     chances = 0.9 / np.arange(1, 301) ** 1.3
     records = Records.from_dense(np.random.default_rng(0).random((count, 300)) < chances, domain)
@@ -182,45 +236,6 @@ def test_the_second_look_at_items_finds_rare_ones_better_than_one_look_of_the_sa
             found = measured.profile * count
             errors[name] += np.abs(found - held)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
-
-
-WIDE = Domain.of_items(120)
-
-
-def wide_records(count, seed=0):
-    return Records.from_dense(np.random.default_rng(seed).random((count, 120)) < 0.3 / np.arange(1, 121), WIDE)
-
-
-def run_wide(gateway):
-    noises = {name: NOISES[name] for name in ("record lengths", "item counts", "pair counts")}
-    measured = measure(gateway, WIDE, 600, noises | {"scaled item counts": 0.5, "popular lengths": 2.0}, RULES)
-    groups = measured.popular.statistic.groups
-    assert [len(group) for group in groups] == [30, 100]
-    assert set(groups[0]) < set(groups[1])
-    model = fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
-    return {"popular": measured.popular.value, "groups": groups} | model.state()
-
-
-@pytest.mark.parametrize("row", [[], [0], [0, 1, 2, 39], list(range(120))])
-def test_one_record_moves_no_release_by_more_than_declared_where_popular_items_are_counted(row):
-    assert assert_bounded(run_wide, wide_records(600), Records.from_lists([row], WIDE)) <= 1 + 1e-6
-
-
-def test_the_fit_to_popular_lengths_depends_on_released_values_alone():
-    assert_playback_invariant(run_wide, [wide_records(600), wide_records(7, seed=1)])
-
-
-def test_popular_lengths_after_a_gap_are_seen():
-    noisy = np.zeros(31)
-    noisy[0], noisy[12:22] = 18_500, 150
-    noisy += 30 * np.random.default_rng(0).normal(size=31)
-    seen = read_lengths(noisy, 30.0, 20_000, RULES.read, few=True)
-    assert seen.shares[12:22].sum() == pytest.approx(0.075, abs=0.02)
-    assert seen.shares[1:10].sum() < 0.02
-    nobody = read_lengths(
-        np.r_[20_000.0, 30 * np.random.default_rng(1).normal(size=30)], 30.0, 20_000, RULES.read, few=True
-    )
-    assert nobody.shares[0] > 0.98
 
 
 def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
@@ -249,35 +264,6 @@ def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
     assert (3 in [getattr(target.statistic, "order", None) for target in targets.moments]) == fitted
 
 
-DENSE = Domain((ItemSet("items", tuple(range(20))), Categorical("colour", ("red", "green", "blue"))))
-
-
-def dense_records(count, seed=0):
-    """Of twenty items most records hold the same eighteen."""
-    draws = np.random.default_rng(seed)
-    dense = draws.random((count, 23)) < 0.95
-    dense[:, :2] = draws.random((count, 2)) < 0.3
-    dense[:, 20:] = False
-    dense[np.arange(count), draws.integers(20, 23, count)] = True
-    return Records.from_dense(dense, DENSE)
-
-
-def run_dense(gateway):
-    noises = {name: noise / 10 for name, noise in NOISES.items()}
-    measured = measure(gateway, DENSE, 600, noises, RULES)
-    model = fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
-    return {"centred": measured.centred.value, "limit": measured.centred.statistic.limit} | model.state()
-
-
-@pytest.mark.parametrize("row", [[20], [0, 1, 21], list(range(21))])
-def test_one_record_moves_no_release_by_more_than_declared_where_pairs_are_centred(row):
-    assert assert_bounded(run_dense, dense_records(600), Records.from_lists([row], DENSE)) <= 1 + 1e-6
-
-
-def test_the_fit_to_centred_pairs_depends_on_released_values_alone():
-    assert_playback_invariant(run_dense, [dense_records(600), dense_records(7, seed=1)])
-
-
 def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_short():
     short = random_records(Domain.of_items(200), 5_000, chance=0.02)
     noises = noises_for(short.domain, 5_000, 3)
@@ -292,15 +278,6 @@ def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_sh
     assert 2 not in [released.statistic.order for released in measured.tuples]
 
 
-@pytest.mark.parametrize("row", [[], [3], [0, 1, 2, 3], list(range(9))])
-def test_one_record_moves_no_release_by_more_than_declared_where_all_records_are_listed(row):
-    domain = Domain.of_items(9)
-    moved = assert_bounded(
-        lambda gateway: run(gateway, domain), random_records(domain, 60), Records.from_lists([row], domain)
-    )
-    assert moved <= 1 + 1e-6
-
-
 def test_the_fit_finds_planted_dependence():
     draws = np.random.default_rng(0)
     left = draws.random(20_000) < 0.5
@@ -311,31 +288,6 @@ def test_the_fit_finds_planted_dependence():
     drawn = model.sample(20_000, generator=torch.Generator().manual_seed(0)).to_dense(np.float64)
     assert np.abs(drawn.mean(axis=0) - dense.mean(axis=0)).max() < 0.01
     assert np.abs(drawn.T @ drawn - dense.T @ dense).max() / 20_000 < 0.02
-
-
-def test_noise_alone_is_not_read_as_long_records():
-    noise = 23 * np.random.default_rng(0).normal(size=513)
-    histogram = 28_000 * 0.2 * 0.8 ** np.arange(513.0)
-    lengths = read_lengths(histogram + noise, 23.0, 28_000, RULES.read)
-    assert mean_length(lengths.shares) == pytest.approx(4.0, abs=0.4)
-    assert lengths.shares.sum() == pytest.approx(1)
-    assert lengths.counts.sum() == pytest.approx(28_000)
-
-
-def test_thinning_keeps_the_mean():
-    shares = np.array([0.1, 0.2, 0.3, 0.4])
-    assert thinned(shares, 0.5, 2) @ np.arange(6) == pytest.approx(3.0)
-    assert thinned(shares, 1.0).tolist() == pytest.approx(shares.tolist())
-
-
-def test_the_bound_on_lengths_grows_with_the_number_of_records():
-    lengths = 0.8 ** np.arange(60.0)
-    lengths /= lengths.sum()
-    profile = 1 / np.arange(3.0, 103.0)
-    known = [Known(Domain.of_items(100), records, None, RULES) for records in (3_000, 100_000, 10_000_000)]
-    caps = [choose_cap(2, lengths, profile, one, 5.0)[0] for one in known]
-    assert caps == sorted(caps)
-    assert caps[0] < caps[-1]
 
 
 def columns_of(*widths):
