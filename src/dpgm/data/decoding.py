@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Boolean, Categorical, Field, Identifier, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.fields import Codes, Label
 from dpgm.data.formats import Layout, Shape
-from dpgm.data.number_bins import draw_in_bin, draw_shaped
+from dpgm.data.number_bins import dates_after, draw_in_bin, draw_shaped
 from dpgm.data.number_fields import SECONDS, NumberFormat
 from dpgm.data.records import Records, row_pointers
 from dpgm.errors import UsageError
@@ -77,7 +77,8 @@ def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
             if field.after is not None:
                 base: Any = domain.field(field.after)
                 base_values, base_missing = ticks[field.after]
-                values, missing, format = values + base_values, missing | base_missing, base.format
+                values = dates_after(field, values, base_values, rng)
+                missing, format = missing | base_missing, base.format
             columns[field.name] = _from_ticks(format, values, missing)
     for _, unread in domain.unread:
         if isinstance(unread, Identifier):

@@ -28,7 +28,7 @@ from dpgm.data.domain import (
 )
 from dpgm.data.fields import OTHER, Codes
 from dpgm.data.items import Items, KnownItems, cell_lists, flat_column, set_codes
-from dpgm.data.number_bins import bin_of, shaped_codes
+from dpgm.data.number_bins import bin_of, shaped_codes, times_since
 from dpgm.data.number_fields import SECONDS, NumberFormat
 from dpgm.data.open_records import (
     CodeColumn,
@@ -136,7 +136,7 @@ class TableEncoder:
             return self._ticks(field, field.format, table, place)
         base: Any = self.domain.field(field.after)
         base_ticks = self._ticks(base, base.format, table, place)
-        return self._ticks(field, base.format, table, place) - base_ticks
+        return times_since(field, self._ticks(field, base.format, table, place), base_ticks)
 
     def _ticks(self, field: _Number, format: NumberFormat, table: pa.Table, place: Place) -> NDArray[np.float64]:
         """The ticks of a column of numbers or dates, NaN if missing."""

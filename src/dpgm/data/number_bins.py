@@ -18,6 +18,8 @@ from dpgm.data.number_fields import (
     LARGEST_TICK,
     MAX_BINS,
     SECONDS,
+    Date,
+    DateTime,
     Floats,
     NumberFormat,
     Numeric,
@@ -68,6 +70,7 @@ class ShapedNumber(Modelled):
         clock: relative frequency of each hour of the day, for date-times whose cells are whole days; otherwise empty.
         missing: whether the last position stands for a missing value.
         after: the date field from which this number counts the time.
+        low, high: with `after`, the bounds (in ticks) of the date that follows from it, if they were stated.
         pattern: the date format of text files, as in `Date`.
 
     Positions: atoms, bins, missing.
@@ -82,6 +85,8 @@ class ShapedNumber(Modelled):
     missing: bool = False
     after: str | None = None
     pattern: str | None = None
+    low: float | None = None
+    high: float | None = None
     kind: Literal["shaped"] = "shaped"
 
     def __post_init__(self) -> None:
@@ -106,9 +111,18 @@ class ShapedNumber(Modelled):
             and all(low < high for some in (self.atoms, self.edges, self.starts) for low, high in pairwise(some))
             and (not self.format.in_steps or all(map(_is_whole_tick, (*self.atoms, *self.edges))))
             and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
+            and all(bound is None or self._is_date_bound(bound) for bound in self.date_bounds)
             and (not self.clock or self._clock_is_valid())
             and (self.pattern is None or is_pattern(self.pattern))
         )
+
+    def _is_date_bound(self, bound: object) -> bool:
+        return self.after is not None and is_number(bound) and _is_whole_tick(bound)  # type: ignore[arg-type]
+
+    @property
+    def date_bounds(self) -> tuple[float | None, float | None]:
+        """With `after`, the stated bounds of the dates in ticks."""
+        return self.low, self.high
 
     def _clock_is_valid(self) -> bool:
         good = self.format.kind == "datetime" and self.format.unit != "day" and len(self.clock) == 24
@@ -135,6 +149,8 @@ def _is_whole_tick(tick: float) -> bool:
 
 def shaped_codes(field: ShapedNumber, ticks: Floats) -> Codes:
     """The position of every value: its atom, otherwise its bin after clamping; -1 if it is missing."""
+    if field.after is not None:
+        ticks = _known_times(field, ticks)
     missing = np.isnan(ticks)
     values = np.where(missing, 0.0, ticks)
     codes = np.zeros(len(values), dtype=np.int64)
@@ -229,3 +245,56 @@ def _stratified(bins: Codes, rng: np.random.Generator) -> Floats:
     numbers = np.empty(len(bins))
     numbers[order] = (interval + rng.random(len(bins))) / np.repeat(counts, counts)
     return numbers
+
+
+# -- dates after other dates ---------------------------------------------------------------------------------------
+
+
+def times_since(field: Date | DateTime | ShapedNumber, dates: Floats, base: Floats) -> Floats:
+    """The times in ticks from the dates `base` to `dates`, which are clamped to their stated bounds.
+
+    Many records may have the last day that is possible (people who are still members), after any time. They are counted
+    as the longest time of all: a time t up to the upper bound is returned as longest + 1 + t.
+    """
+    low, high = _limits(field)
+    times = np.clip(dates, low, high) - base
+    longest = high - low
+    if not math.isfinite(longest):
+        return times
+    return np.where(dates >= high, longest + 1 + np.maximum(times, 0.0), np.minimum(times, longest - 1))
+
+
+def _known_times(field: ShapedNumber, times: Floats) -> Floats:
+    """Times up to the upper bound as the longest time if that is modelled, else as they are."""
+    low, high = _limits(field)
+    longest = high - low
+    with_weight = field.edges[-1] - 1 == longest and field.weights[-1] > 0 if field.edges else False
+    up_to_bound = longest if longest in field.atoms or with_weight else times - longest - 1
+    return np.where(times > longest, up_to_bound, times)
+
+
+def dates_after(field: ShapedNumber, times: Floats, base: Floats, rng: np.random.Generator) -> Floats:
+    """Dates in ticks, the drawn times after the dates `base`, within the stated bounds.
+
+    The longest time leads to the upper bound (see `times_since`). A time that leads out of the bounds is drawn again
+    from its bin, as far as that is possible, or from the nearest bin that is; clamping would pile records up.
+    """
+    low, high = _limits(field)
+    dates = np.where(times >= high - low, high, base + times)
+    rows = np.flatnonzero((dates < low) | (dates > high))
+    if len(rows) and field.starts:
+        edges, starts = np.array(field.edges), np.array([*field.starts, len(field.weights)])
+        first, last = low - base[rows], high - base[rows]  # the possible times
+        bins = np.searchsorted(edges[starts[:-1]], np.clip(times[rows], first, last), side="right") - 1
+        bins = np.maximum(bins, 0)
+        ends = np.maximum(edges[starts[bins]], first), np.minimum(edges[starts[bins + 1]], last + 1)
+        cumulative = np.concatenate([[0.0], np.cumsum(_cell_weights(field))])
+        below, above = (np.interp(end, edges, cumulative) for end in ends)
+        again = np.floor(np.interp(below + rng.random(len(rows)) * (above - below), cumulative, edges))
+        dates[rows] = np.where(above > below, base[rows] + again, dates[rows])
+    return np.clip(dates, low, high)
+
+
+def _limits(field: Date | DateTime | ShapedNumber) -> tuple[float, float]:
+    low, high = field.date_bounds
+    return -math.inf if low is None else low, math.inf if high is None else high

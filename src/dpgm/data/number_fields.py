@@ -214,7 +214,7 @@ class _Moments(Modelled):
                 bound = bound.isoformat()
                 self._set(key, bound)
             try:
-                ends += [] if bound == DISCOVER else [_iso_seconds(bound) // self._step]
+                ends += [] if bound == DISCOVER else [self._tick(key)]
             except (TypeError, ValueError):
                 raise self._wrong(f"{key} must be a date such as {self._example} (or `discover`)") from None
         if len(ends) == 2 and not ends[0] < ends[1]:
@@ -232,11 +232,23 @@ class _Moments(Modelled):
         return SECONDS["day"]
 
     @property
+    def date_bounds(self) -> tuple[float | None, float | None]:
+        """Low and high of the dates themselves in ticks, also with `after`; None if to be discovered."""
+        low, high = (None if getattr(self, key) == DISCOVER else self._tick(key) for key in ("low", "high"))
+        return low, high
+
+    def _tick(self, key: Literal["low", "high"]) -> float:
+        """A stated bound in ticks; a `high` without a time of day includes that day."""
+        text = getattr(self, key)
+        seconds = _iso_seconds(text)
+        if key == "high" and is_day(text):
+            return (seconds + SECONDS["day"]) // self._step - 1
+        return seconds // self._step
+
+    @property
     def bounds(self) -> tuple[float | None, float | None]:
         """Low and high in ticks, None if to be discovered; with `after`, bounds of the time since that date."""
-        low, high = (
-            None if bound == DISCOVER else _iso_seconds(bound) // self._step for bound in (self.low, self.high)
-        )
+        low, high = self.date_bounds
         if self.after is None:
             return low, high
         return 0.0, None if low is None or high is None else high - low
@@ -275,6 +287,7 @@ class Date(_Moments):
 class DateTime(_Moments):
     """A date-time from `low` to `high` (ISO texts such as 2020-01-31T12:00), in steps of `unit`; open, like `Date`.
 
+    A `high` without a time of day, such as 2020-01-31, includes that day.
     `unit` may be "discover": whether values are whole days, hours, minutes or seconds is then found privately, together
     with `low` and `high`.
     """
@@ -326,6 +339,15 @@ def is_number(value: object) -> bool:
 def is_pattern(pattern: object) -> bool:
     """Whether a value is a plausible strptime pattern."""
     return isinstance(pattern, str) and "%" in pattern and len(pattern) <= _LONGEST_PATTERN and "\0" not in pattern
+
+
+def is_day(text: str) -> bool:
+    """Whether an ISO text is a date without a time of day."""
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _iso_seconds(text: str) -> float:

@@ -377,7 +377,8 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], other
     if field.name in shaped:
         if not isinstance(field, (Date, DateTime)):
             return shaped[field.name].field
-        return replace(shaped[field.name].field, after=field.after, pattern=field.pattern)
+        low, high = (None, None) if field.after is None else field.date_bounds
+        return replace(shaped[field.name].field, after=field.after, pattern=field.pattern, low=low, high=high)
     labels = _typed([value for value in found.of(field.name) if isinstance(value, str)])
     if isinstance(field, ItemSet) and field.discover:
         if not labels:

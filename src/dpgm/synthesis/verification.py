@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpgm import validation
-from dpgm.data.domain import Date, DateTime, Domain, Numeric, ShapedNumber
+from dpgm.data.domain import Date, DateTime, Domain, Field, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_fields import OpenNumber
+from dpgm.data.number_fields import OpenNumber, is_day
 from dpgm.data.number_grids import MOST_PLACES, UNITS
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
@@ -349,10 +349,23 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
             _check_discovered(stated, domain)
             domain = stated
         plan.check_fits(certificate.records, domain)
-        plan.check_complete(domain)
+        try:
+            plan.check_complete(domain)
+        except DpgmError:
+            plan.check_complete(_up_to_midnight(domain))
     except DpgmError as error:
         return _check(label, _reason(error))
     return _check(label, _why_model_differs(plan.settings, certificate.model))
+
+
+def _up_to_midnight(domain: Domain) -> Domain:
+    """The domain as older versions read it: a date-time's `high` without a time of day was its midnight."""
+    midnights = {
+        field.name: replace(field, high=f"{field.high}T00:00")
+        for field in domain.fields
+        if isinstance(field, DateTime) and is_day(field.high)
+    }
+    return replace(domain, fields=tuple(midnights.get(field.name, field) for field in domain.fields))
 
 
 def _check_discovered(stated: Domain, closed: Domain) -> None:
@@ -373,6 +386,7 @@ def _check_discovered(stated: Domain, closed: Domain) -> None:
             )
             for entry in ("after", "pattern"):
                 good = good and getattr(before, entry, None) == getattr(after, entry, None)
+            good = good and _has_date_bounds(before, after)
         elif before.is_open:
             good = type(after) is type(before)
         else:
@@ -398,6 +412,13 @@ def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
     ends = [value for value in after.atoms if value not in before.special_ticks]
     ends += [after.edges[0], after.edges[-1] - step] if after.edges else []
     return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
+
+
+def _has_date_bounds(before: OpenNumber, after: Field) -> bool:
+    """Whether a date after another one keeps the bounds that were stated; older releases have none."""
+    if not isinstance(after, ShapedNumber) or after.date_bounds == (None, None):
+        return True
+    return not isinstance(before, Numeric) and before.date_bounds == after.date_bounds
 
 
 def _why_model_differs(settings: Settings, model: Any) -> str | None:
