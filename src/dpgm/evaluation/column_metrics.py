@@ -31,11 +31,11 @@ class ColumnSummary:
 
     missing: float  # share of the rows
     distinct: int
-    mean: float | None
-    deviation: float | None
-    low: float | None
-    high: float | None
-    quantiles: tuple[float, ...]  # at QUANTILES
+    mean: float | None = None
+    deviation: float | None = None
+    low: float | None = None
+    high: float | None = None
+    quantiles: tuple[float, ...] = ()  # at QUANTILES
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,9 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     chosen = [column for column in columns if column.kind != "category"]
     if len(chosen) < 2:
         raise UsageError("the data has fewer than two columns of numbers or dates.")
-    stacked = [
-        np.stack([np.where(np.isin(c.sides[side], c.specials), np.nan, c.sides[side]) for c in chosen])
-        for side in (0, 1)
-    ]
+    sides = [np.stack([_without_specials(column, column.sides[at]) for column in chosen]) for at in (0, 1)]
     real, synthetic, rank_real, rank_synthetic = (
-        _correlation_matrix(values, ranked=ranked) for ranked in (False, True) for values in stacked
+        _correlation_matrix(values, ranked=ranked) for ranked in (False, True) for values in sides
     )
     upper = np.triu_indices(len(chosen), 1)
     gaps = np.abs(rank_real - rank_synthetic)[upper]
@@ -171,7 +168,10 @@ def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
     found: dict[tuple[str, str], BrokenOrder] = {}
     for kind in ("number", "date"):
         chosen = [column for column in columns if column.kind == kind][:_MOST_COLUMNS]
-        plain = {column.name: [_thinned(column, side) for side in column.sides] for column in chosen}
+        plain = {}
+        for column in chosen:
+            spread = [side[:: -(-len(side) // _MOST_ROWS) or 1] for side in column.sides]
+            plain[column.name] = [_without_specials(column, values) for values in spread]
         for first, last in permutations(plain, 2):
             real, synthetic = (_share_greater(a, b) for a, b in zip(plain[first], plain[last], strict=True))
             if real is None or synthetic is None or (last, first) in found:
@@ -181,9 +181,8 @@ def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
     return tuple(sorted(found.values(), key=lambda order: order.real - order.synthetic))
 
 
-def _thinned(column: RawColumn, side: _Floats) -> _Floats:
-    """Evenly spread values of a column, NaN where they are missing or special."""
-    values = side[:: -(-len(side) // _MOST_ROWS) or 1]
+def _without_specials(column: RawColumn, values: _Floats) -> _Floats:
+    """Values of the column, NaN where they are missing or special."""
     return np.where(np.isin(values, column.specials), np.nan, values)
 
 
@@ -196,7 +195,7 @@ def _share_greater(first: _Floats, last: _Floats) -> float | None:
 def _summary(rows: int, present: NDArray[np.generic], numbers: _Floats | tuple[()]) -> ColumnSummary:
     missing, distinct = 1 - len(present) / rows if rows else 0.0, len(np.unique(present))
     if not len(numbers):
-        return ColumnSummary(missing, distinct, None, None, None, None, ())
+        return ColumnSummary(missing, distinct)
     mean, deviation, low, high = (float(figure(numbers)) for figure in (np.mean, np.std, np.min, np.max))
     quantiles = tuple(np.quantile(numbers, QUANTILES).tolist())
     return ColumnSummary(missing, distinct, mean, deviation, low, high, quantiles)

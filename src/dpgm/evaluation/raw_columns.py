@@ -119,7 +119,7 @@ class Notes:
     strip_suffix: str = ""
 
     def with_open(self, domain: Domain) -> "Notes":
-        """Add what an open domain says: which columns are categories (codes such as 01067), booleans, have specials."""
+        """Add what an open domain states: categories (codes such as 01067 are not numbers), booleans, specials."""
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind in ("categorical", "boolean")}
         specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
         return replace(self, kinds=kinds, specials=specials)
@@ -233,7 +233,7 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         if real is not None and synthetic is not None:
             specials = notes.specials.get(name, ()) if candidate == "number" else ()
             return RawColumn(name, candidate, (real, synthetic), specials=specials)
-    texts = _truths([_texts(side) for side in sides], stated=stated == "boolean")
+    texts = _with_one_spelling([_texts(side) for side in sides], stated=stated == "boolean")
     present = texts[0].drop_null()
     if kind is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
@@ -289,7 +289,7 @@ def _texts(column: pa.Array) -> pa.Array:
     return pc.cast(column, pa.string())
 
 
-def _truths(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
+def _with_one_spelling(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
     """Booleans in one spelling: True and true; and yes, 1, ... where the domain states that the column is boolean."""
     lowered = [pc.utf8_lower(side) for side in sides]
     if not stated:
