@@ -293,6 +293,7 @@ def table_columns(source: Input, guess: Guess) -> Columns:
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:
+    """Whether a file holds baskets, a column of lists, 0/1 columns or a table, from its first rows."""
     block = first_block(source, options, quoted=True)
     rows = [row for row in block.rows()[:_FIRST_ROWS] if has_content(row, options.comment)]
     if options.stated_shape in (None, "wide"):
@@ -300,7 +301,7 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
     if not rows or options.shape == "basket":
         return Guess(options)
     separator = options.separator or _frequent_separator(rows[0], default)
-    if not options.named_columns:  # else the separator is the one with which the header holds the names
+    if not options.named_columns:  # else the reader finds the separator with which the header contains them
         options = replace(options, separator=separator)
     try:
         head = [split_cells(row, separator) for row in rows]

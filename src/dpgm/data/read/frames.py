@@ -34,7 +34,7 @@ from dpgm.validation import near
 _FRAMES = ("pandas", "polars", "pyarrow")
 _FRAME = "the frame"  # instead of a file name in messages
 _CHUNK = 65_536  # rows
-# Dtypes that pandas may have inferred from the values; a named time zone never is.
+# Dtypes that pandas may have inferred from the values; one with a named time zone is taken as stated.
 _INFERRED_DTYPE = re.compile(
     r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
 )
