@@ -132,7 +132,7 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
-    from dpgm.kernels.parallel import place_of
+    from dpgm.kernels.parallel import total_rows
     from dpgm.synthesis.checkpoint import remove_checkpoint
 
     if out is None:
@@ -151,7 +151,7 @@ def fit(
     if planned is not None:
         planned.check_complete(records.domain)
     near = None if public is None else dpgm.read_records(public, replace(options, labels=None))
-    total = place_of(len(records))[1]
+    total = total_rows(len(records))
     if planned is None and not resume:
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
     if not quiet:

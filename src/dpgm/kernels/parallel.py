@@ -77,14 +77,16 @@ def from_owners(value: Tensor, lengths: Sequence[int]) -> None:
                 _wait(work)
 
 
-def place_of(rows: int) -> tuple[int, int]:
-    """The global number of this rank's first row, and the number of rows of all ranks (collective)."""
-    if not is_parallel():
-        return 0, rows
+def total_rows(rows: int) -> int:
+    """The number of rows of all ranks together, given those of this one (collective)."""
+    return int(all_sum(torch.tensor([rows])))
+
+
+def first_row(rows: int) -> int:
+    """The global number of this rank's first row, given its number of rows (collective)."""
     counts = torch.zeros(world_size(), dtype=torch.int64)
     counts[rank()] = rows
-    counts = all_sum(counts)
-    return int(counts[: rank()].sum()), int(counts.sum())
+    return int(all_sum(counts)[: rank()].sum())
 
 
 def from_first(value: Tensor) -> Tensor:

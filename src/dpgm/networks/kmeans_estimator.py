@@ -110,7 +110,7 @@ class PrivateKernelKMeans:
         source = SystemRandomness() if randomness is None else randomness
         gateway = Gateway(records, randomness=source)
         generator = source.draws()
-        rows = int(parallel.all_sum(torch.tensor([len(records)])))  # public
+        rows = parallel.total_rows(len(records))  # public
         if public is None and profile is None and self.profile_noise is not None:
             profile = noisy_profile(gateway, records.domain, rows, self.profile_noise)
         features = self.features

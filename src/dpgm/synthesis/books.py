@@ -121,7 +121,7 @@ class Books:
     def gateway(self, randomness: Randomness) -> Gateway:
         """The gateway to the rows: it allows what the plan pays for, less what earlier processes have spent."""
         plan, saved = self._plan, self.checkpoint
-        first_row, _ = parallel.place_of(len(self._records))
+        first_row = parallel.first_row(len(self._records))
         sources, private = _sources_of_all(randomness.names_used or {randomness.name}, randomness.private)
         already_spent: Sequence[Mechanism] = ()
         if saved is not None and saved.finished:  # everything ran: no further query is allowed

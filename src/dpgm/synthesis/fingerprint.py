@@ -39,7 +39,7 @@ def fingerprint(records: Records) -> str | None:
     for chunk in records.pieces():
         sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
     total = parallel.all_sum(torch.from_numpy(sums.view(np.int64)))
-    count = parallel.place_of(len(records))[1]
+    count = parallel.total_rows(len(records))
     summary = f"{records.width} {count} {total.tolist()}"
     return hmac.new(key, summary.encode(), hashlib.sha256).hexdigest()
 

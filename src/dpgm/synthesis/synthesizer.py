@@ -164,7 +164,7 @@ class Synthesizer:
     ) -> Plan:
         """The given plan, that of the fit to be resumed, or a new one; refused unless it suits the records."""
         records.domain.refuse_draft()
-        _, total = parallel.place_of(len(records))  # over all processes of the fit
+        total = parallel.total_rows(len(records))
         if plan is None and resume_from is not None:
             plan = _saved_plan(Path(resume_from))
             self._check_same_request(plan)
