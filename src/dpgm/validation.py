@@ -115,7 +115,7 @@ def budget(epsilon: float, delta: float, records: int) -> None:
         raise UsageError(f"`epsilon` = {epsilon} protects nobody; ask for at most 100.")
     if epsilon > 10:
         warnings.warn(
-            f"epsilon = {epsilon} is a weak guarantee; 1 is usual, 10 is much.", PrivacyWarning, stacklevel=2
+            f"epsilon = {epsilon} is a weak guarantee; 1 is usual, 10 is large.", PrivacyWarning, stacklevel=2
         )
     if delta > 1 / records:
         raise UsageError(

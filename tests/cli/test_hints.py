@@ -133,9 +133,9 @@ def test_rules_that_reject_many_records_are_reported_when_sampling(tmp_path, cap
         warnings.simplefilter("default")
         assert run(["sample", str(tmp_path / "release"), "--out", str(tmp_path / "out.csv")]) == 0
     printed = capsys.readouterr().err
-    assert "leave out" in printed
+    assert "constraints reject" in printed
     assert "(admission, discharge)" in printed
-    with pytest.warns(UserWarning, match="leave out"):
+    with pytest.warns(UserWarning, match="constraints reject"):
         dpgm.load(tmp_path / "release").sample(200, seed=1)
 
 

@@ -89,14 +89,14 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
     from dpgm.privacy.accountant import cost, replace_one_epsilon
     from dpgm.strategy.protocol import PublicFacts
     from dpgm.strategy.settings import Config
-    from dpgm.synthesis.plan import Plan, choose_settings, runs_of
+    from dpgm.synthesis.plan import Plan, budget_of, choose_settings
     from dpgm.synthesis.release import Release
     from release_data import DELTA, RECORDS, some_release
 
     facts = PublicFacts(domain, RECORDS, 90.0, DELTA)
     chosen = choose_settings(Config(90.0, DELTA, model=model), facts)
     settings = replace(chosen, family=replace(chosen.family, **fewer))
-    mechanisms = tuple(replace(one, noise=10.0) for one in runs_of(settings, facts).values())
+    mechanisms = tuple(replace(one, noise=10.0) for one in budget_of(settings, facts).runs.values())
     plan = Plan(90.0, 90.0, DELTA, RECORDS, domain.width, settings, mechanisms)
     certificate = replace(
         some_release().certificate,

@@ -18,8 +18,7 @@ from dpgm.errors import CheckFailed, DpgmError
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 OUTPUT = "Output"  # a group of options in help
-PRINTED = "-"  # the file name that stands for stdout
-_OPTIONAL_FILE = "--json"  # `evaluate --json` prints; `evaluate --json FILE.json` writes
+STREAM = "-"  # the file name that stands for stdin or stdout
 
 
 def option(
@@ -102,7 +101,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _with_json_target(arguments: list[str]) -> list[str]:
-    """The arguments with `-` after an `evaluate --json` that is not followed by a name ending in .json.
+    """The arguments with `-` (stdout) after an `evaluate --json` that is not followed by a name ending in .json.
 
     >>> _with_json_target(["evaluate", "--json", "a.csv", "b.csv"])
     ['evaluate', '--json', '-', 'a.csv', 'b.csv']
@@ -113,8 +112,8 @@ def _with_json_target(arguments: list[str]) -> list[str]:
     for at, argument in enumerate(arguments):
         filled.append(argument)
         following = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if argument == _OPTIONAL_FILE and following != PRINTED and not following.endswith(".json"):
-            filled.append(PRINTED)
+        if argument == "--json" and following != STREAM and not following.endswith(".json"):
+            filled.append(STREAM)
     return filled
 
 

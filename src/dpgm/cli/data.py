@@ -44,7 +44,7 @@ def inspect(
 
     Example: dpgm inspect visits.parquet --draft-domain domain.yaml
     """
-    (data,) = read_stdin(data, look=True, folder=options.cache)  # type: ignore[assignment]
+    (data,) = read_stdin(data, detect_format=True, folder=options.cache)  # type: ignore[assignment]
     found = dpgm.inspect_file(
         data, options, draft_domain=draft_domain, force=force, drop=drop or (), kinds=_kinds(kind or [])
     )

@@ -216,7 +216,7 @@ def _check_outputs(
         check_target(out, force=force)
         check_folder(folder, resume=resume)
     if seed is not None:  # announced even with --quiet
-        announce("NOT PRIVATE: with --seed the noise can be computed again and taken off; for tests only.")
+        announce("NOT PRIVATE: with --seed the noise can be recomputed and removed; for tests only.")
 
 
 def _default_checkpoint(out: Path) -> Path:
@@ -243,7 +243,7 @@ def _check_signing(key: Path, seed: int | None) -> None:
     read_private_key(key)
     if seed is not None:
         raise UsageError(
-            "`--seed` makes a release NOT PRIVATE, and such a one is not signed; leave one of them out."
+            "`--seed` makes a release NOT PRIVATE, which cannot be signed; leave out --seed or --sign."
         )
 
 
@@ -261,7 +261,7 @@ def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Re
 
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
-    (path,) = read_stdin(data, look=False, format=options.format, folder=options.cache)
+    (path,) = read_stdin(data, detect_format=False, format=options.format, folder=options.cache)
     records, source = read_share(path, options, *rank_and_size())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
@@ -279,16 +279,16 @@ def _announce_fit(
     size = (
         "what the domain leaves open is found privately" if domain.is_open else f"{domain.width:,} positions each"
     )
-    announce(f"fitting {total:,} records: {size}; nothing shown depends on them")
+    announce(f"fitting {total:,} records: {size}; nothing printed depends on their values")
     if planned is not None and total * planned.target_epsilon < _FEW_RECORDS:
         announce(
-            f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic ones will"
-            " hold little more than noise"
+            f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
+            " will be little more than noise"
         )
     if planned is not None and choose_device(device) == "cpu":
         limit = None if options.memory is None else bytes_of(options.memory)
         expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=rank_and_size()[1])
-        announce(f"{expected} on a machine that does nothing else")
+        announce(f"{expected} on an otherwise idle machine")
 
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:

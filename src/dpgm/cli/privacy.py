@@ -47,17 +47,17 @@ def cost(
 
     releases = [_parse_release(text) for text in release or ()]
     if steps == 0 and noise is not None:
-        raise UsageError("`--noise` is that of the steps; say how many with --steps.")
+        raise UsageError("`--noise` is the noise of the steps; give their number with --steps.")
     if steps < 0:
         raise UsageError(f"`--steps` must be a whole number of at least 0; got {steps}.")
     if delta is None and epsilon is None:
         raise UsageError("give --delta to learn epsilon, or --epsilon to learn delta or the noise.")
     if steps > 0 and noise is None:
         if epsilon is None or delta is None:
-            raise UsageError("without --noise, give both --epsilon and --delta: the noise is then solved for.")
+            raise UsageError("without --noise, give both --epsilon and --delta: the noise is then computed.")
         noise = _solve_noise(epsilon, delta, releases, sampling_rate, steps)
     elif delta is not None and epsilon is not None:
-        raise UsageError("--epsilon stands in place of --noise or --delta; leave one of the three out.")
+        raise UsageError("--epsilon replaces --noise or --delta; leave one of the three out.")
     events: list[Event] = [GaussianRelease(multiplier, count) for multiplier, count in releases]
     if noise is not None:
         events.append(SampledSteps(noise, sampling_rate, steps))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 import dpgm
-from dpgm.cli.app import FORCE, OUTPUT, PRINTED, QUIET, app, argument, option, printable, rank_and_size
+from dpgm.cli.app import FORCE, OUTPUT, QUIET, app, argument, option, printable, rank_and_size
 from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
 from dpgm.data.atomic import atomic_file, check_output
@@ -84,7 +84,7 @@ def sample(
     if stream is not None:
         stream.flush()
     if not quiet:
-        kept = "" if rate is None or not where else f" ({rate:.2%} of the generator's records are like that)"
+        kept = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
         announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{kept}")
 
 
@@ -176,7 +176,7 @@ def evaluate(
         # A domain that was discovered privately lacks rare values of the real data; the stated one does not.
         released, stated = dpgm.load_domain(release / "domain.json"), stated_domain(certificate)
         options = replace(options, domain=released if stated is None else replace(stated, layout=released.layout))
-    first_file, second_file = read_stdin(real, synthetic, look=True, folder=options.cache)
+    first_file, second_file = read_stdin(real, synthetic, detect_format=True, folder=options.cache)
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
     held_out = None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels))[0]
@@ -196,13 +196,13 @@ def evaluate(
 
 
 def _json_file(json_output: str | None) -> Path | None:
-    return None if json_output in (None, PRINTED) else Path(json_output)
+    return None if json_output is None or is_pipe(json_output) else Path(json_output)
 
 
 def _check_outputs(
     out: Path | None, json_output: str | None, force: bool, inputs: "Sequence[Paths | None]"
 ) -> None:
-    if is_pipe(out) and json_output == PRINTED:
+    if is_pipe(out) and is_pipe(json_output):
         raise UsageError("--out and --json both go to stdout; name a file for one of them.")
     json_file = _json_file(json_output)
     for path in (out, json_file):
@@ -230,7 +230,7 @@ def _write(
         typer.echo(render_report(made, certificate=certificate), nl=False)
     elif out is not None:
         dpgm.write_report(made, out, certificate=certificate)
-    if json_output == PRINTED:
+    if is_pipe(json_output):
         typer.echo(made.to_json(), nl=False)
     elif not quiet and not is_pipe(out):
         print_evaluation(made)

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dpgm.cli.app import is_first, printable, rank_and_size
+from dpgm.cli.app import STREAM, is_first, printable, rank_and_size
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dpgm.data.read.options import Paths
-
-PIPE = "-"
 
 
 def announce(text: str) -> None:
@@ -90,15 +88,15 @@ def _spent_budget(folder: "Path") -> str:
 
 def is_pipe(path: "str | os.PathLike[str] | None") -> bool:
     """Whether a path stands for stdin or stdout."""
-    return path is not None and os.fspath(path) == PIPE
+    return path is not None and os.fspath(path) == STREAM
 
 
 def read_stdin(
-    *paths: "Paths", look: bool, format: str | None = None, folder: "Paths | None" = None
+    *paths: "Paths", detect_format: bool, format: str | None = None, folder: "Paths | None" = None
 ) -> "tuple[Paths, ...]":
     """The input paths of a command, with `-` replaced by a private copy of stdin in `folder`.
 
-    With `look` the format is guessed from the data, as a curator may; for a fit it must be stated.
+    With `detect_format` the format is guessed from the data, as a curator may; for a fit it must be stated.
     """
     from dpgm.data.read.opening import spooled
 
@@ -107,11 +105,11 @@ def read_stdin(
         return paths
     if len(pipes) > 1:
         raise UsageError("`-` stands for stdin and can be given once; name the other file.")
-    if not look and format is None:
-        raise UsageError("data from stdin have no name that tells their format; say it, such as --format csv.")
+    if not detect_format and format is None:
+        raise UsageError("data from stdin have no file ending; state their format, such as --format csv.")
     if rank_and_size()[1] > 1:
         raise UsageError("several processes cannot read one stdin; save the data to a file first.")
-    copy = spooled(sys.stdin.buffer, "stdin", detect_format=look, folder=folder)
+    copy = spooled(sys.stdin.buffer, "stdin", detect_format=detect_format, folder=folder)
     return tuple(copy if is_pipe(path) else path for path in paths)
 
 

@@ -76,9 +76,7 @@ class FamilySettings:
 def no_settings(config: Config) -> FamilySettings:
     """The settings of a family that has none; options of networks are refused."""
     if config.mean_length is not None:
-        raise UsageError(
-            "`mean_length` is what networks start from; use it with model vae or rbm, or preset paper."
-        )
+        raise UsageError("`mean_length` is for networks; use it with model vae or rbm, or preset paper.")
     return FamilySettings()
 
 

@@ -279,7 +279,7 @@ def _check_reservation(entry: Entry, plan: Plan) -> None:
     """Refuse a plan that is not the one the ledger has reserved."""
     if (entry.mechanisms, entry.delta, entry.plan_hash) != (plan.mechanisms, plan.delta, plan_hash(plan)):
         raise ArtefactError(
-            "the plan of this fit is not the one that the ledger has reserved, so nothing was asked; resume it with "
+            "the plan of this fit is not the one that the ledger has reserved, so no query was run; resume it with "
             "the checkpoint and the ledger it was started with."
         )
 
@@ -296,18 +296,20 @@ def _refuse_lost(plan: Plan, lost: Mapping[str, int]) -> None:
     for mechanism in plan.mechanisms:
         if mechanism.count == 1 and mechanism.sample is None and lost.get(mechanism.name):
             raise BudgetError(
-                f"the noisy {mechanism.name} were lost when the earlier fit stopped, and they are spent; fit again in "
-                "another checkpoint folder, which costs the budget anew."
+                f"the noisy {mechanism.name} were lost when the earlier fit stopped, and their budget is spent; fit "
+                "again in another checkpoint folder, which costs the budget again."
             )
 
 
 def _refuse_charge(charged: Mapping[str, int]) -> None:
-    raise BudgetError("this fit has ended; nothing more may be asked on its budget.")
+    raise BudgetError("this fit has ended; its budget pays for no further query.")
 
 
 def _sources_of_all(names: Collection[str], private: bool) -> tuple[frozenset[str], bool]:
     """The noise sources of all processes of this fit (collective in a parallel run)."""
     everyone = [json.loads(one) for one in parallel.bytes_of_all(json.dumps([sorted(names), private]).encode())]
     if len({is_private for _, is_private in everyone}) > 1:
-        raise UsageError("some processes draw their noise from a fixed seed and others do not; start all alike.")
+        raise UsageError(
+            "some processes draw their noise from a fixed seed and others do not; start all in the same way."
+        )
     return frozenset(name for used, _ in everyone for name in used), private

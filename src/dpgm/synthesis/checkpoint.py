@@ -334,8 +334,8 @@ def _refuse_used(folder: Path) -> None:
     if (folder / HEADER_FILE).exists():
         spent = "what it measured is spent" if Checkpoint.charges_in(folder) else "nothing is spent"
         raise UsageError(
-            f"an earlier fit stopped in {folder}, and {spent}; add --resume to go on with it at no further cost, or "
-            "remove the folder to start anew, which is charged again."
+            f"an earlier fit stopped in {folder}, and {spent}; add --resume to continue it at no further cost, or "
+            "remove the folder to start over, which is charged again."
         )
     remove_leftovers(folder / HEADER_FILE)  # if a fit was killed while it wrote the header
     try:

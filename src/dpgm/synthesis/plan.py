@@ -121,7 +121,7 @@ class Plan(FitPlan):
             raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
         if self.width is not None and domain.width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {domain.width}; plan again.")
-        runs = runs_of(self.settings, self.facts(domain))
+        runs = budget_of(self.settings, self.facts(domain)).runs
         sampled = any(run.sample is not None or run.sampling_rate < 1 for run in runs.values())
         if self.rows_per_person > 1 and sampled:
             raise UsageError(SAMPLED_ROWS)
@@ -136,7 +136,7 @@ class Plan(FitPlan):
     def check_complete(self, domain: Domain) -> None:
         """Refuse a plan that lacks a mechanism which such a fit runs: its release would not verify."""
         known = None if self.width is None else domain
-        for name in runs_of(self.settings, self.facts(known)):
+        for name in budget_of(self.settings, self.facts(known)).runs:
             if not self.pays_for(name):
                 raise UsageError(f"the plan leaves out {name!r}, which such a fit runs; make the plan again.")
 
@@ -148,11 +148,6 @@ class Plan(FitPlan):
         numbers = {"target_epsilon": self.target_epsilon, "width": self.width, "settings": self.settings.to_json()}
         stated = {} if domain is None or not domain.is_open else {"domain": domain_to_plain(domain)}
         return numbers | stated | self._several_rows
-
-
-def runs_of(settings: Settings, facts: PublicFacts) -> dict[str, Mechanism]:
-    """Every mechanism that a fit with these public numbers runs, by name, each with noise 1."""
-    return budget_of(settings, facts).runs
 
 
 def budget_of(settings: Settings, facts: PublicFacts) -> Budget:

@@ -94,7 +94,7 @@ class Sample:
         self._certain = exact and not self._filter.acts
         if self._chance == 0:
             raise UsageError(
-                f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); ask for less."
+                f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); relax it."
             )
 
     @property
@@ -110,8 +110,8 @@ class Sample:
             return
         mentioned = dict.fromkeys(name for rule in self._domain.constraints for name in rule.fields)
         warnings.warn(
-            f"the domain's constraints leave out {1 - self.rate:.0%} of what the generator draws, so the columns they"
-            f" refer to ({', '.join(mentioned)}) may differ from what was fitted; look at them with `dpgm evaluate`.",
+            f"the domain's constraints reject {1 - self.rate:.0%} of the generator's records, so the columns they refer"
+            f" to ({', '.join(mentioned)}) may differ from what was fitted; check them with `dpgm evaluate`.",
             UserWarning,
             stacklevel=3,
         )
@@ -144,7 +144,7 @@ class Sample:
             if self._drawn >= 10 / RAREST and self._accepted < self._drawn * RAREST:
                 raise UsageError(
                     f"fewer than {RAREST:.2%} of synthetic records meet {self._requirements()} ({self._accepted} of"
-                    f" {self._drawn}); ask for something less rare, or for fewer records where they must be unique."
+                    f" {self._drawn}); relax the condition, or draw fewer records if they must be unique."
                 )
             if len(accepted):
                 yield accepted.rows(0, min(len(accepted), left))

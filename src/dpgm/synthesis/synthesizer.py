@@ -260,23 +260,21 @@ def _check_options(person: str | None, checkpoint: str | Path | None, resume: bo
         raise UsageError("`resume` needs the checkpoint folder of the earlier fit.")
     if person is not None and parallel.is_parallel():
         raise UsageError(
-            "rows of a person may lie with several processes, each of which would keep some; fit with one process."
+            "the rows of a person may be split between processes, each of which would use some; fit with one process."
         )
 
 
 def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> Source:
     """How the records were read; raises UsageError if records read in this way cannot be fitted here."""
     if read.source is not None and source is not None:
-        raise UsageError("`source` is for records that were read before; of a frame leave it out.")
+        raise UsageError("`source` describes records that were read earlier; for a frame leave it out.")
     source = source or read.source or MADE_IN_MEMORY
     if source.rows_per_person > 1 and parallel.is_parallel():
-        raise UsageError(
-            "several rows per person are chosen by a secret order of one process; fit with one process."
-        )
+        raise UsageError("the rows of a person are chosen at random within one process; fit with one process.")
     if source.rows_per_person > 1 and resume:
         raise UsageError(
-            "a fit of several rows per person draws its rows anew and cannot be resumed; fit again in another"
-            " folder, which costs the budget anew."
+            "a fit with several rows per person chooses them at random each time and cannot be resumed; fit again in"
+            " another folder, which costs the budget again."
         )
     return source
 
@@ -341,7 +339,7 @@ def choose_device(device: str) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("`device` cuda was asked for and this machine has none; use auto or cpu.")
+        raise UsageError("`device` is cuda and this machine has none; use auto or cpu.")
     if device not in ("cpu", "cuda"):
         raise UsageError(f"`device` must be auto, cpu or cuda; got {device!r}.")
     return device

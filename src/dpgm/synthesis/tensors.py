@@ -43,7 +43,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    damaged = ArtefactError(f"{path.name} is not a sound tensor file; it is damaged or was tampered with.")
+    damaged = ArtefactError(f"{path.name} is not a valid tensor file; it is damaged or was tampered with.")
     try:
         if not path.is_file() or path.is_symlink():
             raise ArtefactError(f"{path.name} is missing or is not a plain file.")

@@ -217,7 +217,7 @@ def promise_checks(certificate: Certificate) -> tuple[tuple[Check, ...], tuple[s
     add_remove = certificate.adjacency is Adjacency.ADD_REMOVE
     checks = (
         _check("budget", why),
-        _check("adjacency", None if add_remove else "fits are accounted under add-remove alone"),
+        _check("adjacency", None if add_remove else "fits are accounted under add-remove only"),
         _check("plan equals run", _why_mechanisms_differ(certificate)),
     )
     return checks, tuple(str(entry.message) for entry in caught if issubclass(entry.category, PrivacyWarning))
@@ -447,7 +447,7 @@ def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> 
     except ArtefactError as error:
         return None, _check(_OPENS, str(error))
     if {"kind": generator.kind, **generator.architecture} != dict(certificate.model):
-        return None, _check(_OPENS, "the model is described otherwise than its tensors are")
+        return None, _check(_OPENS, "the description of the model does not match its tensors")
     return generator, _check(_OPENS, None)
 
 
