@@ -1,4 +1,4 @@
-"""Images of more than two grey levels: what positions mean, what is measured of them, what is drawn."""
+"""Images of more than two grey levels: their positions, files, generator and evaluation."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,6 @@ LEVELS = 4
 IMAGE = Image("image", 12, 10, LEVELS)
 DOMAIN = Domain((Categorical("label", ("a", "b", "c")), IMAGE), label="label")
 ALONE = Domain((IMAGE,))
-DESIGN = EmbeddingDesign(12, 10, (FeatureSet("dct", 0.03, 70, 0.75), FeatureSet("gabor", 0.1, 30, 0.25)))
-
-
-def pictures(count: int, seed: int = 0) -> Records:
-    """Random grey images, and rows of a label each."""
-    rng = np.random.default_rng(seed)
-    bits = level_bits(rng.integers(0, LEVELS, (count, 120)), IMAGE)
-    return Records.from_dense(np.c_[np.eye(3, dtype=bool)[rng.integers(0, 3, count)], bits], DOMAIN)
 
 
 def test_levels_and_positions_are_each_others_inverse() -> None:
@@ -86,31 +78,6 @@ def test_arrays_hold_bytes_or_values_of_0_to_1_and_nothing_else(tmp_path) -> Non
         np.save(tmp_path / "wrong.npy", wrong)
         with pytest.raises(InputError, match="row 4: holds a grey value outside"):
             read_records(tmp_path / "wrong.npy", domain=ALONE)
-
-
-def test_every_grey_image_has_a_vector_of_norm_one_and_never_longer_on_the_grid() -> None:
-    """The sensitivity of the mean embedding, whatever bits a record holds: nested or not, all, none."""
-    layout = ImageLayout.of(DOMAIN)
-    odd = Records.from_lists([[0], [0, *range(3, 363)], [1, *range(243, 363)], [2, 3, 124]], DOMAIN)
-    query = MeanEmbedding(layout, DESIGN).query()
-    for records in (pictures(40), odd):
-        for row in range(len(records)):
-            norm = float((query.compute(View(records.rows(row, row + 1))).double() * GRID).norm())
-            assert 1 - 1e-4 < norm <= 1.0
-
-
-def test_one_grey_image_more_adds_exactly_its_own_vector_to_its_own_class() -> None:
-    layout = ImageLayout.of(DOMAIN)
-    records = pictures(530)
-    query, sizes = MeanEmbedding(layout, DESIGN).query(), ClassSizes(layout).query()
-    whole, counts = query.compute(View(records)), sizes.compute(View(records))
-    for row in (0, 511, 529):
-        others = View(records.take(np.delete(np.arange(530), row)))
-        alone = View(records.rows(row, row + 1))
-        assert torch.equal(whole - query.compute(others), query.compute(alone))
-        assert torch.equal(counts - sizes.compute(others), sizes.compute(alone))
-        assert int((query.compute(alone).abs().sum(1) > 0).sum()) == 1
-        assert int(sizes.compute(alone).sum()) == 1
 
 
 def test_drawn_levels_are_the_two_nearest_and_keep_the_mean() -> None:

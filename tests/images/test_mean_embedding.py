@@ -3,27 +3,41 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet
-from dpgm.data.records import Records
+from dpgm.data.records import Records, level_bits
 from dpgm.errors import UsageError
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures, ImageLayout
 from dpgm.images.measurement import GRID, ClassSizes, MeanEmbedding
 from dpgm.mechanisms.query import View
 
-DOMAIN = Domain((Categorical("label", ("a", "b", "c")), Image("image", 12, 10)), label="label")
+LABEL = Categorical("label", ("a", "b", "c"))
+DOMAIN = Domain((LABEL, Image("image", 12, 10)), label="label")
+GREY = Domain((LABEL, Image("image", 12, 10, 4)), label="label")
 DESIGN = EmbeddingDesign(12, 10, (FeatureSet("dct", 0.03, 70, 0.75), FeatureSet("gabor", 0.1, 30, 0.25)))
 
 
-def pictures(count: int, seed: int = 0) -> Records:
-    rng = np.random.default_rng(seed)
-    labels = np.eye(3)[rng.integers(0, 3, count)]
-    return Records.from_dense(np.c_[labels, rng.random((count, 120)) < rng.random((count, 1))], DOMAIN)
+def pictures(count: int, domain: Domain = DOMAIN) -> Records:
+    """Random images of different brightness with random labels."""
+    rng = np.random.default_rng(0)
+    labels = np.eye(3, dtype=bool)[rng.integers(0, 3, count)]
+    image = ImageLayout.of(domain).image
+    levels = rng.binomial(image.levels - 1, rng.random((count, 1)), (count, 120))
+    return Records.from_dense(np.c_[labels, level_bits(levels, image)], domain)
 
 
-def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid() -> None:
-    layout = ImageLayout.of(DOMAIN)
-    extremes = Records.from_lists([[0], [0, *range(3, 123)], [1, 3, 4, 5]], DOMAIN)
-    query = MeanEmbedding(layout, DESIGN).query()
-    for records in (pictures(40), extremes):
+@pytest.mark.parametrize(
+    ("domain", "extremes"),
+    [
+        (DOMAIN, [[0], [0, *range(3, 123)], [1, 3, 4, 5]]),
+        # grey levels of all pixels, of none, and sets of positions that are no grey level
+        (GREY, [[0], [0, *range(3, 363)], [1, *range(243, 363)], [2, 3, 124]]),
+    ],
+    ids=["binary", "grey"],
+)
+def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid(
+    domain: Domain, extremes: list[list[int]]
+) -> None:
+    query = MeanEmbedding(ImageLayout.of(domain), DESIGN).query()
+    for records in (pictures(40, domain), Records.from_lists(extremes, domain)):
         for row in range(len(records)):
             units = query.compute(View(records.rows(row, row + 1)))
             assert units.dtype == torch.int64
@@ -32,17 +46,19 @@ def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid() ->
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class(device: str) -> None:
-    layout = ImageLayout.of(DOMAIN)
-    query = MeanEmbedding(layout, DESIGN, device).query()
-    records = pictures(700)
-    whole = query.compute(View(records))
+@pytest.mark.parametrize("domain", [DOMAIN, GREY], ids=["binary", "grey"])
+def test_one_record_more_adds_exactly_its_own_vector_to_its_own_class(domain: Domain, device: str) -> None:
+    layout = ImageLayout.of(domain)
+    sums, sizes = MeanEmbedding(layout, DESIGN, device).query(), ClassSizes(layout).query()
+    records = pictures(700, domain)
+    all_sums, all_sizes = sums.compute(View(records)), sizes.compute(View(records))
     for row in (0, 511, 512, 699):
-        others = records.take(np.delete(np.arange(700), row))
-        moved = whole - query.compute(View(others))
-        alone = query.compute(View(records.rows(row, row + 1)))
-        assert torch.equal(moved, alone)
-        assert int((alone.abs().sum(1) > 0).sum()) == 1
+        others = View(records.take(np.delete(np.arange(700), row)))
+        single = View(records.rows(row, row + 1))
+        assert torch.equal(all_sums - sums.compute(others), sums.compute(single))
+        assert torch.equal(all_sizes - sizes.compute(others), sizes.compute(single))
+        assert int((sums.compute(single).abs().sum(1) > 0).sum()) == 1
+        assert int(sizes.compute(single).sum()) == 1
 
 
 def test_a_record_without_label_or_with_two_counts_at_most_once() -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -48,66 +50,42 @@ def test_an_image_does_not_depend_on_the_others_of_its_batch(architecture: Image
     assert torch.allclose(together[2:3], alone, atol=1e-5)
 
 
-def test_nothing_asked_nothing_drawn() -> None:
+def test_a_sample_of_no_records_is_empty() -> None:
     assert len(fresh(ARCHITECTURES[0]).sample(0, generator=torch.Generator())) == 0
 
 
-def _damage(kind: str, architecture: ImageArchitecture, state: dict[str, torch.Tensor]) -> None:
-    if kind == "missing":
-        del state["layer1.weight"]
-    elif kind == "extra":
-        state["more"] = torch.zeros(1)
-    elif kind == "shape":
-        state["output.bias"] = torch.zeros(3)
-    elif kind == "dtype":
-        state["output.bias"] = state["output.bias"].double()
-    elif kind == "not finite":
-        state["norm1.gain"] = state["norm1.gain"] * torch.nan
-    elif kind == "huge":
-        state["norm1.gain"] = state["norm1.gain"] * 1e38
-    elif kind == "variance":
-        state["norm1.variance"] = -state["norm1.variance"]
-    elif kind == "shares":
-        state["class.shares"] = torch.tensor([2.0, -1.0, 0.0])
-    elif kind == "network":
-        architecture["network"] = "other"
-    elif kind == "sizes":
-        architecture["hidden"] = [12, 10**9]
-    elif kind == "warp":
-        architecture["warp_order"] = 4000
-    elif kind == "latent":
-        architecture["latent"] = "4"
-    elif kind == "key":
-        architecture["more"] = 1
-    else:
-        architecture["height"] = 10
+STATE = fresh(ARCHITECTURES[0]).state()
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("architecture", "tensors"),
     [
-        "missing",
-        "extra",
-        "shape",
-        "dtype",
-        "not finite",
-        "huge",
-        "variance",
-        "shares",
-        "network",
-        "sizes",
-        "warp",
-        "latent",
-        "key",
-        "height",
+        ({}, {"extra": torch.zeros(1)}),
+        ({}, {"output.bias": torch.zeros(3)}),
+        ({}, {"output.bias": STATE["output.bias"].double()}),
+        ({}, {"norm1.gain": STATE["norm1.gain"] * torch.nan}),
+        ({}, {"norm1.gain": STATE["norm1.gain"] * 1e38}),
+        ({}, {"norm1.variance": -STATE["norm1.variance"]}),
+        ({}, {"class.shares": torch.tensor([2.0, -1.0, 0.0])}),
+        ({"network": "other"}, {}),
+        ({"hidden": [12, 10**9]}, {}),
+        ({"warp_order": 4000}, {}),
+        ({"latent": "4"}, {}),
+        ({"more": 1}, {}),
+        ({"height": 10}, {}),
     ],
+    ids=lambda changes: ", ".join(changes),
 )
-def test_a_damaged_release_is_refused(kind: str) -> None:
-    generator = fresh(ARCHITECTURES[0])
-    architecture, state = dict(generator.architecture), dict(generator.state())
-    _damage(kind, architecture, state)
+def test_a_damaged_release_is_refused(architecture: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    good = fresh(ARCHITECTURES[0]).architecture
     with pytest.raises(ArtefactError):
-        ImageGenerator.from_state(architecture, state, DOMAIN)
+        ImageGenerator.from_state(good | architecture, STATE | tensors, DOMAIN)
+
+
+def test_a_release_with_a_missing_tensor_is_refused() -> None:
+    tensors = {name: tensor for name, tensor in STATE.items() if name != "layer1.weight"}
+    with pytest.raises(ArtefactError):
+        ImageGenerator.from_state(fresh(ARCHITECTURES[0]).architecture, tensors, DOMAIN)
 
 
 def test_a_domain_without_image_is_refused() -> None:
