@@ -1,4 +1,4 @@
-"""Baselines: what they spend, what they sample, and MWEM against an exact implementation."""
+"""Baselines: their budgets and samples, and MWEM against an exact implementation."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_baselines_are_private_by_default():
 
 
 @pytest.mark.parametrize("model", [AnswerZero(), *all_methods()], ids=lambda model: type(model).__name__)
-def test_samples_have_the_domain_and_the_size_asked(model):
+def test_samples_have_the_domain_and_the_requested_size(model):
     records = correlated(500)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         type(model)().sample(3)
@@ -104,7 +104,7 @@ def test_mwem_queries_move_within_their_sensitivity():
 
 
 class Tape(gateways.Gateway):
-    """Remembers what it released, so that another implementation can be fed the same noise."""
+    """Records what it releases, so that another implementation can use the same noise."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -224,7 +224,7 @@ def test_arguments_are_attributes_that_a_later_fit_heeds():
 
 @pytest.mark.parametrize("model", [*all_methods(), AnswerZero()], ids=lambda model: type(model).__name__)
 def test_a_domain_with_values_to_discover_is_refused(model):
-    """Counts of no position at all were measured, and sampling failed."""
+    """Otherwise counts over no positions are measured, and sampling fails."""
     records = OpenRecords.of_sets(correlated(50), Domain((ItemSet("items", discover=True),)))
     with pytest.raises(UsageError, match="nothing to discover"):
         model.fit(records)

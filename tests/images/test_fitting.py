@@ -1,3 +1,5 @@
+"""Fits of image generators: drawn images resemble the measured ones."""
+
 import dataclasses
 
 import numpy as np
@@ -70,11 +72,11 @@ def test_generated_classes_look_like_the_measured_ones(
     drawn = fitted.sample(400, generator=generator).to_dense(np.float64)
     real = bars(400).to_dense(np.float64)
     for label in (0, 1):
-        shown = drawn[drawn[:, 64 + label] == 1, :64].mean(0)
-        wanted = real[real[:, 64 + label] == 1, :64].mean(0)
+        drawn_mean = drawn[drawn[:, 64 + label] == 1, :64].mean(0)
+        real_mean = real[real[:, 64 + label] == 1, :64].mean(0)
         other = real[real[:, 65 - label] == 1, :64].mean(0)
-        assert np.abs(shown - wanted).mean() < 0.12
-        assert np.abs(shown - wanted).mean() < 0.5 * np.abs(shown - other).mean()
+        assert np.abs(drawn_mean - real_mean).mean() < 0.12
+        assert np.abs(drawn_mean - real_mean).mean() < 0.5 * np.abs(drawn_mean - other).mean()
 
 
 def test_the_same_noisy_values_and_draws_give_the_same_generator() -> None:
@@ -104,13 +106,13 @@ def test_noisy_sizes_become_shares_and_never_tiny_divisors() -> None:
 
 
 def test_progress_ends_at_one() -> None:
-    told: list[float] = []
+    shares: list[float] = []
     fit_images(
         measured(bars(20)),
         DOMAIN,
         dataclasses.replace(QUICK, steps=60),
         generator=torch.Generator().manual_seed(3),
-        progress=told.append,
+        progress=shares.append,
     )
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

@@ -1,3 +1,5 @@
+"""Mean features of images: vectors of norm 1, exact sums, and the kernel that they approximate."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Measuring and fitting images: privacy of the releases, and fits of any size, shape and budget."""
+
 import numpy as np
 import pytest
 import torch

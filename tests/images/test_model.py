@@ -1,3 +1,5 @@
+"""Image generators: samples, stored states, and damaged ones."""
+
 from typing import Any
 
 import numpy as np

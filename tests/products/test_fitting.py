@@ -1,3 +1,5 @@
+"""Fits of mixtures of products: the targets are met, and the terms of the loss are those of their formulas."""
+
 from itertools import product
 
 import numpy as np
@@ -19,40 +21,40 @@ from dpgm.statistics.clipping import moments
 from fit_targets import item_counts, length_counts, pair_counts
 
 
-def test_a_fit_shows_the_pairs_it_is_given():
+def test_a_fit_reproduces_the_given_pairs():
     domain = Domain((ItemSet("items", (0, 1)), Categorical("colour", ("red", "green"))))
     profile = torch.tensor([0.5, 0.5, 0.5, 0.5])
-    wanted = torch.zeros(4, 4)
-    wanted[0, 1], wanted[0, 2], wanted[0, 3], wanted[1, 2], wanted[1, 3] = 450.0, 400.0, 100.0, 400.0, 100.0
-    variances = torch.where(wanted > 0, 1.0, torch.inf)
+    target = torch.zeros(4, 4)
+    target[0, 1], target[0, 2], target[0, 3], target[1, 2], target[1, 3] = 450.0, 400.0, 100.0, 400.0, 100.0
+    variances = torch.where(target > 0, 1.0, torch.inf)
     targets = [
         item_counts(domain, 1000 * profile, torch.ones(4)),
-        pair_counts(domain, wanted, variances),
+        pair_counts(domain, target, variances),
     ]
-    rule = FitSettings(components=6, steps=400, penalty=0.0)
+    settings = FitSettings(components=6, steps=400, penalty=0.0)
     model = fit_moments(
-        domain, 1000, Targets(profile, targets, None, rule), generator=torch.Generator().manual_seed(0)
+        domain, 1000, Targets(profile, targets, None, settings), generator=torch.Generator().manual_seed(0)
     )
     chances, weights = model.probabilities, model.weights.float()
-    shown = 1000 * moments(2, chances, weights, torch.ones(6), torch.zeros(6))
-    assert (shown - wanted)[wanted > 0].abs().max() < 10
+    predicted = 1000 * moments(2, chances, weights, torch.ones(6), torch.zeros(6))
+    assert (predicted - target)[target > 0].abs().max() < 10
     assert (1000 * weights @ chances - 500).abs().max() < 5
     assert torch.allclose(chances[:, 2:].sum(dim=1), torch.ones(6), atol=1e-5)
 
 
-def test_a_fit_shows_how_many_of_some_items_records_hold():
+def test_a_fit_reproduces_how_many_of_some_items_records_hold():
     domain, profile, few = Domain.of_items(8), torch.full((8,), 0.5), torch.tensor([1, 3, 6])
-    wanted = torch.tensor([450.0, 50.0, 50.0, 450.0])
+    target = torch.tensor([450.0, 50.0, 50.0, 450.0])
     targets = [
         item_counts(domain, 1000 * profile, torch.ones(8)),
-        length_counts(few.tolist(), wanted, torch.ones(4)),
+        length_counts(few.tolist(), target, torch.ones(4)),
     ]
-    rule = FitSettings(components=6, steps=400, penalty=0.0)
+    settings = FitSettings(components=6, steps=400, penalty=0.0)
     model = fit_moments(
-        domain, 1000, Targets(profile, targets, None, rule), generator=torch.Generator().manual_seed(0)
+        domain, 1000, Targets(profile, targets, None, settings), generator=torch.Generator().manual_seed(0)
     )
-    held = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
-    assert np.abs(np.bincount(held.astype(int), minlength=4) - wanted.numpy()).max() < 30
+    counts = model.sample(1000, generator=torch.Generator().manual_seed(0)).to_dense()[:, few.numpy()].sum(axis=1)
+    assert np.abs(np.bincount(counts.astype(int), minlength=4) - target.numpy()).max() < 30
 
 
 def test_single_values_are_brought_to_the_profile_and_pairs_hardly_move():
@@ -61,26 +63,30 @@ def test_single_values_are_brought_to_the_profile_and_pairs_hardly_move():
     logits = torch.randn(6, 7, generator=draws)
     chances = torch.cat([torch.softmax(logits[:, :3], 1), torch.softmax(logits[:, 3:], 1)], dim=1)
     model = Products(domain, torch.full((6,), 1 / 6, dtype=torch.float64), chances)
-    shown = model.weights @ chances.double()
-    profile = shown * (1 + 0.1 * torch.randn(7, generator=draws, dtype=torch.float64))
+    predicted = model.weights @ chances.double()
+    profile = predicted * (1 + 0.1 * torch.randn(7, generator=draws, dtype=torch.float64))
     profile[:3] /= profile[:3].sum()
     profile[3:] /= profile[3:].sum()
-    met = with_profile(model, profile.float(), 50)
-    assert torch.allclose(met.weights @ met.probabilities.double(), profile, atol=1e-5)
-    sums = met.probabilities[:, :3].sum(1), met.probabilities[:, 3:].sum(1)
+    adjusted = with_profile(model, profile.float(), 50)
+    assert torch.allclose(adjusted.weights @ adjusted.probabilities.double(), profile, atol=1e-5)
+    sums = adjusted.probabilities[:, :3].sum(1), adjusted.probabilities[:, 3:].sum(1)
     assert all(torch.allclose(total, torch.ones(6)) for total in sums)
     before, after = (
-        one.probabilities.T.double() @ (one.weights[:, None] * one.probabilities) for one in (model, met)
+        one.probabilities.T.double() @ (one.weights[:, None] * one.probabilities) for one in (model, adjusted)
     )
-    ratio = (after[:3, 3:] / before[:3, 3:]) / (profile[:3, None] / shown[:3, None] * profile[3:] / shown[3:])
+    ratio = (after[:3, 3:] / before[:3, 3:]) / (
+        profile[:3, None] / predicted[:3, None] * profile[3:] / predicted[3:]
+    )
     assert float((ratio - 1).abs().max()) < 0.05  # the dependence of a and b is what it was
 
 
-def test_a_fitted_table_shows_the_measured_shares_of_single_values():
+def test_a_fitted_table_has_the_measured_shares_of_single_values():
     domain = Domain(tuple(Categorical(f"c{at}", tuple(range(9))) for at in range(4)))
     profile = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(9), 4).ravel()).float()
-    rule = FitSettings(components=8, steps=5, misfit=0.95)
-    fitted = fit_moments(domain, 1000, Targets(profile, [], None, rule), generator=torch.Generator().manual_seed(0))
+    settings = FitSettings(components=8, steps=5, misfit=0.95)
+    fitted = fit_moments(
+        domain, 1000, Targets(profile, [], None, settings), generator=torch.Generator().manual_seed(0)
+    )
     assert torch.allclose((fitted.weights @ fitted.probabilities.double()).float(), profile, atol=1e-4)
 
 
@@ -155,7 +161,7 @@ def mixture(components, sharpness, seed=0):
 
 
 def exact_entropy(chances, weights):
-    """Over all possible records."""
+    """The entropy, computed over all possible records."""
     cells = [
         (weights * chances[:, a] * chances[:, 2 + b] * chances[:, 5 + c]).sum()
         for a, b, c in product(range(2), range(3), range(4))
@@ -166,7 +172,7 @@ def exact_entropy(chances, weights):
 
 @pytest.mark.parametrize("sharpness", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("components", [1, 2, 7])
-def test_the_bound_is_below_the_entropy_and_near_it(components, sharpness):
+def test_the_entropy_bound_is_below_the_entropy_and_near_it(components, sharpness):
     chances, weights = mixture(components, sharpness)
     exact, bound = exact_entropy(chances, weights), float(entropy_bound(COLUMNS, chances, weights))
     within = float(-(weights * (chances * chances.log()).sum(dim=1)).sum())
@@ -174,12 +180,12 @@ def test_the_bound_is_below_the_entropy_and_near_it(components, sharpness):
     assert exact - bound <= 0.5 * (exact - within) + 1e-5
 
 
-def test_its_gradient_is_that_of_finite_differences():
+def test_the_gradient_of_the_bound_is_that_of_finite_differences():
     chances, weights = (numbers.double().requires_grad_() for numbers in mixture(4, 1.5))
     assert torch.autograd.gradcheck(lambda p, w: entropy_bound(COLUMNS, p, w), (chances, weights))
 
 
-def test_components_that_are_alike_count_as_one():
+def test_identical_components_count_as_one_in_the_bound():
     chances, weights = mixture(3, 2.0)
     once = entropy_bound(COLUMNS, chances, weights)
     twice = entropy_bound(COLUMNS, chances.repeat(2, 1), weights.repeat(2) / 2)
@@ -203,10 +209,10 @@ def test_a_fit_of_largest_entropy_guesses_triples_better_than_a_fixed_penalty():
     items = item_counts(domain, records * profile, torch.full((24,), 20.0**2), emphasis=30.0)
     target = pair_counts(domain, pairs + noise.where(variances.isfinite(), noise * 0), variances)
     errors = []
-    for rule in (FitSettings(60, 300, penalty=0.002), FitSettings(60, 300, misfit=0.95)):
+    for settings in (FitSettings(60, 300, penalty=0.002), FitSettings(60, 300, misfit=0.95)):
         draws = torch.Generator().manual_seed(1)
-        model = fit_moments(domain, records, Targets(profile, [items, target], None, rule), generator=draws)
+        model = fit_moments(domain, records, Targets(profile, [items, target], None, settings), generator=draws)
         a, b, c = (model.probabilities[:, column].double() for column in (slice(0, 8), slice(8, 16), slice(16, 24)))
-        shown = torch.einsum("k,ka,kb,kc->abc", model.weights, a, b, c)
-        errors.append(float((shown - joint).abs().sum() / 2))
+        predicted = torch.einsum("k,ka,kb,kc->abc", model.weights, a, b, c)
+        errors.append(float((predicted - joint).abs().sum() / 2))
     assert errors[1] < 0.8 * errors[0]

@@ -1,3 +1,5 @@
+"""Mixtures of products: samples have their moments, and damaged states are refused."""
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ def pair_shares(records):
     return dense.T @ dense / len(records)
 
 
-def test_samples_show_the_moments_of_the_mixture():
+def test_samples_have_the_moments_of_the_mixture():
     model = mixture()
     shares = pair_shares(model.sample(200_000, generator=generator()))
     chances = model.probabilities.double()
@@ -53,8 +55,8 @@ def test_samples_are_valid_records(count):
     assert dense.sum() == len(records.indices)  # positions are distinct
     assert np.all(dense[:, 5:].sum(axis=1) == 1)
     for row in range(count):
-        held = records.indices[records.indptr[row] : records.indptr[row + 1]]
-        assert np.all(np.diff(held) > 0)
+        positions = records.indices[records.indptr[row] : records.indptr[row + 1]]
+        assert np.all(np.diff(positions) > 0)
 
 
 def test_the_same_generator_gives_the_same_records():
@@ -102,10 +104,10 @@ def test_a_damaged_architecture_is_refused(architecture):
 
 
 def test_rounding_a_thousand_rare_components_keeps_the_counts_of_frequent_items():
-    held = ((np.arange(1024)[:, None] >> np.arange(10)) & 1).astype(np.float32)
+    present = ((np.arange(1024)[:, None] >> np.arange(10)) & 1).astype(np.float32)
     chances = np.linspace(0.6, 0.1, 10)
-    weights = np.where(held == 1, chances, 1 - chances).prod(axis=1)
-    model = Products(Domain.of_items(10), torch.from_numpy(weights), torch.from_numpy(held))
+    weights = np.where(present == 1, chances, 1 - chances).prod(axis=1)
+    model = Products(Domain.of_items(10), torch.from_numpy(weights), torch.from_numpy(present))
     drawn = model.sample(300, generator=torch.Generator().manual_seed(0)).to_dense(np.float64)
     for first, second in [(0, 1), (0, 2), (1, 2)]:
         expected = 300 * chances[first] * chances[second]

@@ -1,3 +1,5 @@
+"""Samples of mixtures of products: items are exchanged and sizes rounded so that counts have small errors."""
+
 from dataclasses import replace
 from itertools import permutations
 
@@ -25,10 +27,9 @@ def a_mixture(domain, components=6, seed=0):
     return Products(domain, weights / weights.sum(), chances)
 
 
-def together(records, order):
-    held = np.zeros((len(records), records.width))
-    held[np.repeat(np.arange(len(records)), records.lengths), records.indices] = 1
-    return np.einsum("na,nb->ab", held, held) if order == 2 else np.einsum("na,nb,nc->abc", held, held, held)
+def pair_or_triple_counts(records, order):
+    formula = {2: "na,nb->ab", 3: "na,nb,nc->abc"}[order]
+    return np.einsum(formula, *[records.to_dense(np.float64)] * order)
 
 
 def expected(model, count, order):
@@ -48,17 +49,17 @@ def rms_of_distinct(values):
 
 
 @pytest.mark.parametrize(("order", "at_most"), [(2, 0.3), (3, 0.7)])
-def test_balanced_records_show_pairs_and_triples_better_than_chance(monkeypatch, order, at_most):
+def test_balanced_records_have_smaller_errors_of_pairs_and_triples(monkeypatch, order, at_most):
     model = a_mixture(Domain.of_items(12))
     errors = []
     for sweeps in (0, 50):
         monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
-        errors.append(rms_of_distinct(together(drawn, order) - expected(model, 3000, order)))
+        errors.append(rms_of_distinct(pair_or_triple_counts(drawn, order) - expected(model, 3000, order)))
     assert errors[1] < at_most * errors[0]
 
 
-def test_exchanges_leave_lengths_and_item_counts_alone(monkeypatch):
+def test_exchanges_do_not_change_lengths_and_item_counts(monkeypatch):
     model = a_mixture(Domain.of_items(30))
     drawn = []
     for sweeps in (0, 20):
@@ -78,13 +79,13 @@ def test_columns_keep_one_value_each_and_their_pairs_are_balanced(monkeypatch):
         monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
         drawn = model.sample(2000, generator=torch.Generator().manual_seed(3))
         drawn.check()
-        counts = together(drawn, 2)
+        counts = pair_or_triple_counts(drawn, 2)
         assert all(counts[b.start : b.stop, b.start : b.stop].trace() == 2000 for b in domain.blocks if b.softmax)
         errors.append(np.abs(counts - expected(model, 2000, 2))[:3, 7:].mean())
     assert errors[1] < 0.3 * errors[0]
 
 
-def test_the_excesses_the_kernel_keeps_are_those_of_the_records_it_leaves():
+def test_the_errors_that_the_kernel_updates_are_those_of_the_resulting_records():
     generator = np.random.default_rng(0)
     lists = [sorted(generator.choice(9, size=generator.integers(0, 6), replace=False)) for _ in range(300)]
     records = Records.from_lists(lists, Domain.of_items(9))
@@ -93,16 +94,16 @@ def test_the_excesses_the_kernel_keeps_are_those_of_the_records_it_leaves():
     pairs, triples = pairs + pairs.T, sum(triples.transpose(axes) for axes in permutations(range(3)))
     targets = pairs.copy(), triples.copy()
     sizes = np.array([100, 200])
-    kept = balance(
+    exchanges = balance(
         records.indptr, items, np.array([0, 100]), sizes, np.zeros(9, dtype=np.int64),
         pairs, np.ones_like(pairs), triples, np.ones_like(triples), 5, np.array([7], dtype=np.uint64),
     )  # fmt: skip
-    assert kept > 0
+    assert exchanges > 0
     rows = np.repeat(np.arange(300), records.lengths)
     left = Records.from_lists([sorted(items[rows == row]) for row in range(300)], records.domain)
     off_diagonal = ~np.eye(7, dtype=bool)
-    assert np.allclose((pairs - targets[0])[off_diagonal], together(left, 2)[:7, :7][off_diagonal])
-    distinct = rms_of_distinct((triples - targets[1]) - together(left, 3)[:4, :4, :4])
+    assert np.allclose((pairs - targets[0])[off_diagonal], pair_or_triple_counts(left, 2)[:7, :7][off_diagonal])
+    distinct = rms_of_distinct((triples - targets[1]) - pair_or_triple_counts(left, 3)[:4, :4, :4])
     assert distinct == pytest.approx(0.0, abs=1e-9)
 
 
@@ -125,33 +126,33 @@ def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
 
 def possible_records(items, seed):
     draws = np.random.default_rng(seed)
-    held = (np.arange(1 << items)[:, None] >> np.arange(items)) & 1 == 1
-    shares = draws.gamma(0.3, size=len(held))
-    return held, shares / shares.sum()
+    present = (np.arange(1 << items)[:, None] >> np.arange(items)) & 1 == 1
+    shares = draws.gamma(0.3, size=len(present))
+    return present, shares / shares.sum()
 
 
-def counts(held, sizes):
-    return (held * sizes[:, None]).T @ held
+def counts(present, sizes):
+    return (present * sizes[:, None]).T @ present
 
 
-def test_items_and_pairs_come_nearer_to_what_they_should_be():
-    held, shares = possible_records(12, 0)
+def test_improved_rounding_reduces_errors_of_items_and_pairs():
+    present, shares = possible_records(12, 0)
     expected = 3_000 * shares
     random = np.random.default_rng(1)
     start = np.diff(np.floor(np.cumsum(expected) + 0.5).astype(np.int64), prepend=0)
-    sizes = improve_rounding(expected, start, held, random)
+    sizes = improve_rounding(expected, start, present, random)
     assert sizes.sum() == start.sum()
     assert np.abs(sizes - expected).max() < 1
-    wanted = counts(held, expected)
-    before, after = (np.abs(counts(held, some) - wanted).mean() for some in (start, sizes))
+    target = counts(present, expected)
+    before, after = (np.abs(counts(present, some) - target).mean() for some in (start, sizes))
     assert after < 0.25 * before
 
 
-def test_nothing_to_round_stays():
-    held, _ = possible_records(3, 0)
+def test_sizes_that_cannot_be_improved_stay():
+    present, _ = possible_records(3, 0)
     whole = np.arange(8)
-    assert np.array_equal(improve_rounding(whole.astype(float), whole, held, np.random.default_rng(0)), whole)
+    assert np.array_equal(improve_rounding(whole.astype(float), whole, present, np.random.default_rng(0)), whole)
     one_side = np.full(8, 0.25)
     assert np.array_equal(
-        improve_rounding(one_side, np.zeros(8, dtype=np.int64), held, np.random.default_rng(0)), np.zeros(8)
+        improve_rounding(one_side, np.zeros(8, dtype=np.int64), present, np.random.default_rng(0)), np.zeros(8)
     )

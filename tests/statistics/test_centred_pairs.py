@@ -1,3 +1,5 @@
+"""Centred sums of pairs: equal to their definition, and within their bound."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +24,7 @@ def rows(count, seed=0):
 
 
 def vectors(sets, records):
-    """Every record's centred products, by the definition."""
+    """The centred products of each record, by the definition."""
     centred = records.to_dense(np.float64)[:, sets.positions] - np.array(sets.offsets) / STEPS
     s = (centred**2).sum(axis=1)
     weights = np.floor(np.minimum(1, sets.limit / STEPS**2 / s) / GRID + 1e-9) * GRID
@@ -30,7 +32,7 @@ def vectors(sets, records):
     return weights[:, None] * centred[:, i] * centred[:, j]
 
 
-def ask(sets, records):
+def exact_sums(sets, records):
     return Gateway(records, randomness=SeededRandomness(0)).release(sets.name, sets.query(), 0.0)
 
 
@@ -38,7 +40,7 @@ def ask(sets, records):
 def test_sums_equal_the_definition(limit):
     sets = replace(SETS, limit=limit)
     records = rows(300)
-    assert np.allclose(ask(sets, records).numpy(), vectors(sets, records).sum(axis=0), atol=1e-9)
+    assert np.allclose(exact_sums(sets, records).numpy(), vectors(sets, records).sum(axis=0), atol=1e-9)
 
 
 def test_pairs_within_a_column_are_left_out():

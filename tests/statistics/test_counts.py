@@ -1,3 +1,5 @@
+"""Counts of lengths, items and sets: equal to brute force, and within their sensitivities."""
+
 from itertools import combinations
 from math import comb
 

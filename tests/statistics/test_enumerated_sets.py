@@ -1,4 +1,4 @@
-"""Centred sums of sets of few items: exact, within their bound, and undone by nobody's rounding."""
+"""Centred sums of sets of few items: exact, and within their bound despite rounding."""
 
 from itertools import combinations
 from math import comb
@@ -28,7 +28,7 @@ def exact(statistic, some):
     return value.double().numpy() * query.grid
 
 
-def asked(whole):
+def statistics(whole):
     return [
         EnumeratedSets(ITEMS, order, OFFSETS, bound, whole)
         for order in (1, 2, 3, 4)
@@ -42,14 +42,14 @@ rows = st.lists(st.sets(st.integers(0, 5)).map(sorted), max_size=8)
 @settings(max_examples=40, deadline=None)
 @given(rows, st.sets(st.integers(0, 5)).map(sorted))
 def test_one_record_moves_the_sums_by_no_more_than_the_bound(some, added):
-    for statistic in (*asked(False), *asked(True)):
+    for statistic in (*statistics(False), *statistics(True)):
         moved = exact(statistic, [*some, added]) - exact(statistic, some)
         assert np.linalg.norm(moved) <= statistic.query().sensitivity
 
 
 def test_no_possible_record_is_longer_than_the_bound_and_some_come_near():
     everyone = [[item for item in range(6) if mask >> item & 1] for mask in range(2**6)]
-    for statistic in (*asked(False), *asked(True)):
+    for statistic in (*statistics(False), *statistics(True)):
         norms = [np.linalg.norm(exact(statistic, [record])) for record in everyone]
         assert max(norms) <= statistic.query().sensitivity
         least = min(statistic.query().sensitivity, statistic.norms.max())
@@ -59,12 +59,12 @@ def test_no_possible_record_is_longer_than_the_bound_and_some_come_near():
 @settings(max_examples=30, deadline=None)
 @given(rows)
 def test_sums_are_products_of_centred_items_times_weights(some):
-    held = np.zeros((len(some), 6))
+    present = np.zeros((len(some), 6))
     for row, record in enumerate(some):
-        held[row, record] = 1
-    centred = held - np.array(OFFSETS) / STEPS
+        present[row, record] = 1
+    centred = present - np.array(OFFSETS) / STEPS
     masks = [sum(1 << item for item in record) for record in some]
-    for statistic in asked(False):
+    for statistic in statistics(False):
         weights = statistic.weight_steps[masks] * GRID
         expected = [
             (weights * centred[:, list(chosen)].prod(axis=1)).sum()
@@ -76,15 +76,15 @@ def test_sums_are_products_of_centred_items_times_weights(some):
 @settings(max_examples=30, deadline=None)
 @given(rows)
 def test_short_records_are_counted_whole_and_in_no_set(some):
-    for statistic in asked(True):
+    for statistic in statistics(True):
         short = [record for record in some if len(record) <= statistic.order]
         long = [record for record in some if len(record) > statistic.order]
         sets, cells = np.split(exact(statistic, some), [comb(6, statistic.order)])
         masks = [sum(1 << item for item in record) for record in short]
         expected = [masks.count(mask) * statistic.whole_weight for mask in statistic.whole_records.tolist()]
         assert np.allclose(cells, expected)
-        apart = EnumeratedSets(ITEMS, statistic.order, OFFSETS, statistic.bound)
-        assert np.allclose(sets, exact(apart, long))
+        sets_only = EnumeratedSets(ITEMS, statistic.order, OFFSETS, statistic.bound)
+        assert np.allclose(sets, exact(sets_only, long))
 
 
 def test_without_offsets_and_bound_sets_are_plainly_counted():

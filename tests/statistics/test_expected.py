@@ -1,4 +1,4 @@
-"""What a statistic says of a model is what its own query finds in records drawn from that model."""
+"""The expected value of a statistic on a model equals its query on records drawn from that model."""
 
 from itertools import combinations
 
@@ -30,7 +30,7 @@ def mixture(domain, likely=1.0, seed=0):
     return Products(domain, WEIGHTS.double(), chances), draws
 
 
-def found(statistic, model, draws, count):
+def query_mean(statistic, model, draws, count):
     """The query's mean over drawn records."""
     query = statistic.query()
     records = model.sample_part(count, 0.5, generator=draws)
@@ -45,9 +45,9 @@ def test_centred_pairs_are_those_of_drawn_records(limit):
     predicted = pairs.expected(
         model.probabilities, WEIGHTS, pairs.scaling(RULES.bound)(model.probabilities)
     ).numpy()
-    wanted = found(pairs, model, draws, 60_000)
-    assert np.abs(predicted[tuple(pairs.tuples.T)] - wanted).max() < 0.008
-    assert np.abs(wanted).max() > 0.02 * min(limit, 10)
+    drawn_mean = query_mean(pairs, model, draws, 60_000)
+    assert np.abs(predicted[tuple(pairs.tuples.T)] - drawn_mean).max() < 0.008
+    assert np.abs(drawn_mean).max() > 0.02 * min(limit, 10)
 
 
 @pytest.mark.parametrize("limit", [0.3, 1.0, 3.0, 100.0])
@@ -61,9 +61,9 @@ def test_scaled_items_are_those_of_drawn_records(limit, likely):
     predicted = items.expected(
         model.probabilities, WEIGHTS, items.scaling(RULES.bound)(model.probabilities)
     ).numpy()
-    wanted = found(items, model, draws, 30_000)
-    assert np.abs(predicted - wanted).max() < 0.004
-    assert np.abs(wanted).max() > 0.008
+    drawn_mean = query_mean(items, model, draws, 30_000)
+    assert np.abs(predicted - drawn_mean).max() < 0.004
+    assert np.abs(drawn_mean).max() > 0.008
 
 
 # Where rows of a table are down-weighted as well, the values of a column are off by some percent: a component's mean
@@ -73,8 +73,8 @@ def test_item_counts_are_those_of_drawn_records(domain, cap):
     model, draws = mixture(domain, 0.4)
     items = ItemCounts(domain, cap)
     scale = clipped_scaling(1, items.positions, cap, 33, domain)(model.probabilities)
-    wanted = found(items, model, draws, 30_000)
-    assert np.abs(items.expected(model.probabilities, WEIGHTS, scale).numpy() - wanted).max() < 0.008
+    drawn_mean = query_mean(items, model, draws, 30_000)
+    assert np.abs(items.expected(model.probabilities, WEIGHTS, scale).numpy() - drawn_mean).max() < 0.008
 
 
 @pytest.mark.parametrize(("domain", "cap"), [(DOMAIN, 12), (Domain.of_items(33), 12), (Domain.of_items(33), 4)])
@@ -84,14 +84,14 @@ def test_counts_of_sets_are_those_of_drawn_records(order, domain, cap):
     sets = ItemTuples(domain, (0, 1, 2, 3, 4, 5, 6, 7, 8, 30, 31, 32), order, cap)
     scale = clipped_scaling(order, sets.positions, cap, 12, domain)(model.probabilities)
     predicted = sets.expected(model.probabilities, WEIGHTS, scale).numpy()[sets.places]
-    assert np.abs(predicted - found(sets, model, draws, 30_000)).max() < 0.008
+    assert np.abs(predicted - query_mean(sets, model, draws, 30_000)).max() < 0.008
 
 
 def test_lengths_are_those_of_drawn_records():
     model, draws = mixture(DOMAIN, 0.4)
     groups = LengthGroups(tuple(range(30)), tuple(range(31)))
     predicted = groups.expected(model.probabilities, WEIGHTS, unscaled(model.probabilities)).numpy()
-    assert np.abs(predicted - found(RecordLengths(DOMAIN), model, draws, 30_000)).max() < 0.008
+    assert np.abs(predicted - query_mean(RecordLengths(DOMAIN), model, draws, 30_000)).max() < 0.008
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
@@ -99,10 +99,10 @@ def test_moments_equal_enumeration(order):
     draws = torch.Generator().manual_seed(0)
     chances, weights = torch.rand(3, 5, generator=draws), torch.softmax(torch.randn(3, generator=draws), 0)
     level, slope = torch.rand(3, generator=draws), 0.1 * torch.rand(3, generator=draws)
-    shown = moments(order, chances, weights, level, slope)
+    predicted = moments(order, chances, weights, level, slope)
     pair = {p: at for at, p in enumerate(combinations(range(5), 2))}
     for members in combinations(range(5), order):
-        listed = list(members)
-        wanted = (weights * (level - slope * chances[:, listed].sum(1)) * chances[:, listed].prod(1)).sum()
-        where = listed if order < 3 else [pair[members[:2]], members[2] if order == 3 else pair[members[2:]]]
-        assert torch.isclose(shown[tuple(where)], wanted)
+        members = list(members)
+        exact = (weights * (level - slope * chances[:, members].sum(1)) * chances[:, members].prod(1)).sum()
+        where = members if order < 3 else [pair[members[:2]], members[2] if order == 3 else pair[members[2:]]]
+        assert torch.isclose(predicted[tuple(where)], exact)

@@ -1,3 +1,5 @@
+"""Feature maps: they approximate their kernel, and no record exceeds the norm bound."""
+
 import math
 
 import numpy as np

@@ -24,7 +24,7 @@ FORMATS = [
 
 
 def squared_moves(statistic, numbers):
-    """By how much a record that holds each number in every column moves the sums."""
+    """Squared change of the sums by a record that has the number in every column, for each number."""
     query, moves = statistic.query(), []
     for number in numbers:
         columns = [NumberColumn(np.array([number])) for _ in range(COLUMNS)]
@@ -37,7 +37,7 @@ def squared_moves(statistic, numbers):
 @pytest.mark.parametrize("steps", [(False,) * 3, (True, False, False), (True,) * 3])
 @pytest.mark.parametrize("date", [None, 1, 86_400])
 def test_bounds_and_steps_move_by_their_sensitivity_and_no_more(steps, date):
-    """A column whose step is asked for counts twice: once for its range, and once for the step."""
+    """A column whose step is measured counts twice: for its range and for its step."""
     statistic = BoundHistograms((0, 1, 2), (date,) * 3, steps, ((), (5.0,), ()))
     moves = squared_moves(statistic, [*(NUMBERS if date is None else MOMENTS), 5.0, np.nan])
     assert max(moves) == round(statistic.query().sensitivity ** 2) == 3 + sum(steps)
@@ -54,5 +54,5 @@ def test_histograms_move_by_their_sensitivity_and_no_more(format, bounds):
     numbers = format.ticks(np.array([*NUMBERS, 25.0, 700.0]))
     moves = squared_moves(statistic, [*numbers.tolist(), np.nan])
     assert max(moves) == round(statistic.query().sensitivity ** 2)
-    assert min(moves) >= COLUMNS  # everybody is somewhere, those without a number among the missing
+    assert min(moves) >= COLUMNS  # every record is counted, also those without a number
     assert moves[-1] == COLUMNS

@@ -1,3 +1,5 @@
+"""Empirical Bayes reduces the errors of noisy counts, and projections have the required sum."""
+
 import numpy as np
 import torch
 from hypothesis import given
