@@ -291,15 +291,16 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if evaluation.kind == "images":
         return
     what = "value" if evaluation.kind == "table" else "item"
-    if single := evaluation.query_means(1):
-        ours, counts = single[SYNTHETIC], f"counts of a single {what}"
-        text = f"{counts.capitalize()} are off by {percent(ours)} on average"
-        yield _beyond_chance(evaluation, "pop1", ours, rules.single_counts, counts, text)
-    if pair := evaluation.query_means(2):
-        ours, counts = pair[SYNTHETIC], f"counts of two {what}s together"
-        text = f"{counts.capitalize()} are off by {percent(ours)} on average"
-        comparison = _with_independent(ours, pair.get(INDEPENDENT), what, rules)
-        yield _beyond_chance(evaluation, "pop2", ours, rules.pair_counts, counts, text, comparison)
+    for length, limits, counts in (
+        (1, rules.single_counts, f"counts of a single {what}"),
+        (2, rules.pair_counts, f"counts of two {what}s together"),
+    ):
+        if errors := evaluation.query_means(length):
+            error = errors[SYNTHETIC]
+            text = f"{counts.capitalize()} are off by {percent(error)} on average"
+            # Independent items have the right single counts by design: only their pairs say something.
+            rest = _with_independent(error, errors.get(INDEPENDENT), what, rules) if length > 1 else ""
+            yield _beyond_chance(evaluation, f"pop{length}", error, limits, counts, text, rest)
     if evaluation.kind == "sets" and evaluation.worst_items:
         worst = evaluation.worst_items[0]
         if worst.error > rules.rare_error:
@@ -317,15 +318,15 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         )
 
 
-def _with_independent(ours: float, independent: float | None, what: str, rules: VerdictRules) -> str:
+def _with_independent(error: float, independent: float | None, what: str, rules: VerdictRules) -> str:
     """Compare an error with that of items drawn independently."""
     if independent is None:
         return ""
     text = f"; {what}s drawn independently, with the same privacy, are off by {percent(independent)}"
-    times = independent / max(ours, 1e-12)
-    if times >= rules.worth_saying and ours:
+    times = independent / max(error, 1e-12)
+    if times >= rules.worth_saying and error:
         return f"{text} (the synthetic data is {min(times, _MOST_TIMES):.2g} times as accurate)"
-    if times < 1 and ours:
+    if times < 1 and error:
         return f"{text}: here this simple method is {'better' if times < rules.simple_is_better else 'as good'}"
     return text
 
