@@ -40,7 +40,7 @@ from dpgm.data.open_records import (
     join_fields,
 )
 from dpgm.data.records import Records, row_pointers, sort_rows
-from dpgm.data.values import Place, as_texts, floats, in_column, seconds_of
+from dpgm.data.values import Place, as_texts, floats, in_column, refuse_first, seconds_of
 from dpgm.errors import InputError
 
 # How files write booleans.
@@ -157,10 +157,8 @@ class TableEncoder:
         values, missing = floats(column, where, self._missing)
         # A discovered field rounds its numbers; only a curator's statement that they are whole is checked.
         if format.kind == "integer" and not isinstance(field, ShapedNumber):
-            fractional = values != np.floor(values)
-            if fractional.any():
-                row = int(np.argmax(fractional))
-                raise InputError(f"{where(row)}: the value is not a whole number; correct the file or the domain.")
+            message = "the value is not a whole number; correct the file or the domain."
+            refuse_first(values != np.floor(values), where, message)
         _refuse_missing(field, missing, where)
         return values, missing
 
@@ -168,11 +166,11 @@ class TableEncoder:
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
         coded = (2 if text is None or text in self._missing else TRUTH.get(text.lower(), -1) for text in texts)
         codes = np.fromiter(coded, dtype=np.int64, count=len(texts))
-        if (codes < 0).any():
-            raise InputError(
-                f"{where(int(np.argmin(codes)))}: the value is not true or false (yes/no, 1/0 do as well); correct the"
-                " file, or make the field categorical."
-            )
+        message = (
+            "the value is not true or false (yes/no, 1/0 do as well); correct the file, or make the field"
+            " categorical."
+        )
+        refuse_first(codes < 0, where, message)
         _refuse_missing(field, codes == 2, where)
         return codes
 
@@ -220,7 +218,7 @@ def _items_of(field: ItemSet | Image | Categorical) -> Items:
 
 def _refuse_missing(field: Boolean | _Number, missing: NDArray[np.bool_], where: Place) -> None:
     """Raise if values are missing in a field that allows none."""
-    if field.missing is not False or not missing.any():
+    if field.missing is not False:
         return
     advice = "correct the file, or give the field `missing: true`"
     if isinstance(field, ShapedNumber):
@@ -228,4 +226,4 @@ def _refuse_missing(field: Boolean | _Number, missing: NDArray[np.bool_], where:
             "the fit has found too few such rows to model them; to compare the data with a sample, give `dpgm.evaluate`"
             " the frame or the file itself"
         )
-    raise InputError(f"{where(int(np.argmax(missing)))}: the value is missing; {advice}.")
+    refuse_first(missing, where, f"the value is missing; {advice}.")

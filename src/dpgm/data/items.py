@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, Codes, Label
 from dpgm.data.open_records import LOOKUP_LIMIT, Vocabulary, drop_negative
-from dpgm.data.values import Place, as_texts, is_text, object_lists
+from dpgm.data.values import Place, as_texts, is_text, object_lists, refuse_first
 from dpgm.errors import InputError
 
+_NEGATIVE = "item numbers must not be negative; correct the file."
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -102,7 +103,7 @@ class KnownItems:
         if self.integers:
             numbers = parse_integers(values, place)
             if not self._negative:
-                refuse_negative(numbers < 0, place)
+                refuse_first(numbers < 0, place, _NEGATIVE)
             return self.from_integers(numbers, place)
         codes = self._look_up(values)
         unknown = codes < 0
@@ -215,7 +216,7 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
         return np.empty(0, dtype=np.int64)
     if _is_matched_as_text(values.type):
         texts = as_texts(values, place)
-        refuse_negative(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place)
+        refuse_first(pc.starts_with(texts, "-").to_numpy(zero_copy_only=False), place, _NEGATIVE)
         return items.from_texts(texts, place)
     if kinds.is_integer(values.type):
         if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
@@ -223,17 +224,11 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
         numbers = values.to_numpy(zero_copy_only=False)
         if numbers.dtype != np.int64 and numbers.dtype != np.int32:
             numbers = numbers.astype(np.int64)
-        refuse_negative(numbers < 0, place)
+        refuse_first(numbers < 0, place, _NEGATIVE)
         return items.from_integers(numbers, place)
     if is_text(values.type):
         return items.from_texts(values.cast(pa.string()), place)
     raise InputError(f"{place(0)}: items must be whole numbers, texts or dates; choose another column.")
-
-
-def refuse_negative(negative: NDArray[np.bool_], place: Place) -> None:
-    """Raise if an item number is negative."""
-    if negative.any():
-        raise InputError(f"{place(int(np.argmax(negative)))}: item numbers must not be negative; correct the file.")
 
 
 def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
@@ -244,11 +239,11 @@ def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
             return plain
     trimmed = pc.utf8_trim_whitespace(values)
     good = pc.match_substring_regex(trimmed, r"^-?0*[0-9]{1,19}$").to_numpy(zero_copy_only=False)
-    if not good.all():
-        raise InputError(
-            f"{place(int(np.argmin(good)))}: an item is not a whole number of at most 64 bits, as the"
-            " domain or format promises; correct the file, or list the items as texts in the domain."
-        )
+    message = (
+        "an item is not a whole number of at most 64 bits, as the domain or format promises; correct the file, or list"
+        " the items as texts in the domain."
+    )
+    refuse_first(~good, place, message)
     try:
         numbers: NDArray[np.int64] = trimmed.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:

@@ -30,6 +30,7 @@ _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
 _BLANK = "[ \t\u00a0\u202f]"  # users who state a space also mean no-break spaces
 _LONGEST_SIGN = 20
+_NOT_FINITE = "the value is not a finite number; correct the file."
 # Date formats besides ISO, in the order in which `inspect` tries them: two-digit years first, because they would
 # otherwise be read as years of the first century.
 _SHORT_YEARS = ("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%d-%b-%y")
@@ -51,6 +52,12 @@ def numbered(prefix: str, numbers: Sequence[int]) -> Place:
 def in_column(place: Place, name: str | int) -> Place:
     """Places that also name the column."""
     return lambda row: f"{place(row)}, column {name!r}"
+
+
+def refuse_first(bad: NDArray[np.bool_], where: Place, message: str) -> None:
+    """Raise an InputError with the place of the first row that is `bad`, if any is."""
+    if bad.any():
+        raise InputError(f"{where(int(np.argmax(bad)))}: {message}")
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------
@@ -142,7 +149,7 @@ def _float_texts(column: pa.Array, where: Place) -> pa.Array:
     """A column of floating-point numbers as texts; raises if one is not finite."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
-    _refuse_infinite(values, where)
+    refuse_first(~np.isfinite(values), where, _NOT_FINITE)
     is_integer = (values == np.floor(values)) & (np.abs(values).astype(np.float64) < _INT64)
     texts = pa.array(np.where(is_integer, values, 0).astype(np.int64)).cast(pa.string())
     if not is_integer.all():
@@ -153,12 +160,6 @@ def _float_texts(column: pa.Array, where: Place) -> pa.Array:
         at[~is_integer] = which
         texts = pc.if_else(pa.array(is_integer), texts, fractions.take(pa.array(at)))
     return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
-
-
-def _refuse_infinite(values: NDArray[Any], where: Place) -> None:
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise InputError(f"{where(int(np.argmin(finite)))}: the value is not a finite number; correct the file.")
 
 
 def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
@@ -307,11 +308,11 @@ def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], wh
     )
     absent = pc.is_in(text, value_set=pa.array(missing, type=text.type))
     readable = pc.fill_null(pc.or_(is_number, absent), True).to_numpy(zero_copy_only=False)
-    if not readable.all():
-        raise InputError(
-            f"{where(int(np.argmin(readable)))}: the value is not a number written with the marks of --decimal,"
-            " --thousands and --strip-from-numbers; correct them or the file."
-        )
+    message = (
+        "the value is not a number written with the marks of --decimal, --thousands and --strip-from-numbers; correct"
+        " them or the file."
+    )
+    refuse_first(~readable, where, message)
     plain = bare if style.thousands is None else pc.replace_substring_regex(bare, separator, "")
     return pc.if_else(absent, text, pc.replace_substring(plain, style.decimal, "."))
 
@@ -344,12 +345,8 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
     kinds, column = pa.types, plain_column(column)
     if kinds.is_string(column.type):
         column = _present_texts(column, missing)
-        plain = written_numbers(column)
-        if not plain.all():
-            raise InputError(
-                f"{where(int(np.argmin(plain)))}: the value is not a finite number written with digits and '.';"
-                " correct the file."
-            )
+        message = "the value is not a finite number written with digits and '.'; correct the file."
+        refuse_first(~written_numbers(column), where, message)
         column = pc.utf8_ltrim(column, "+")
     elif kinds.is_boolean(column.type):
         column = column.cast(pa.uint8())
@@ -362,15 +359,14 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
         raise InputError(f"{where(0)}: the column does not hold numbers; correct the domain or the file.")
     absent = column.is_null().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-    _refuse_infinite(values, where)
+    refuse_first(~np.isfinite(values), where, _NOT_FINITE)
     return values, absent
 
 
 def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
     """The finite numbers of a column; raises if one is missing."""
     values, absent = floats(column, where, ("",))
-    if absent.any():
-        raise InputError(f"{where(int(np.argmax(absent)))}: the value is missing; correct the file.")
+    refuse_first(absent, where, "the value is missing; correct the file.")
     return values
 
 
@@ -392,12 +388,9 @@ def seconds_of(
         texts = _present_texts(column, missing)
         column = parse_dates(texts, pattern)
         bad = pc.and_(texts.is_valid(), column.is_null()).to_numpy(zero_copy_only=False)
-        if bad.any():
-            form = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
-            raise InputError(
-                f"{where(int(np.argmax(bad)))}: the value is not a date {form}; correct the file, or state the field's"
-                " `pattern`."
-            )
+        form = f"in the pattern {pattern!r}" if pattern else "such as 2020-01-31 or 2020-01-31T12:00:00"
+        message = f"the value is not a date {form}; correct the file, or state the field's `pattern`."
+        refuse_first(bad, where, message)
     no_dates = f"{where(0)}: the column does not hold dates; correct the domain or the file."
     if not (kinds.is_temporal(column.type) or kinds.is_null(column.type)):
         raise InputError(no_dates)
