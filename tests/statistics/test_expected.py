@@ -102,7 +102,7 @@ def test_moments_equal_enumeration(order):
     predicted = moments(order, chances, weights, level, slope)
     pair = {p: at for at, p in enumerate(combinations(range(5), 2))}
     for members in combinations(range(5), order):
-        members = list(members)
-        exact = (weights * (level - slope * chances[:, members].sum(1)) * chances[:, members].prod(1)).sum()
-        where = members if order < 3 else [pair[members[:2]], members[2] if order == 3 else pair[members[2:]]]
-        assert torch.isclose(predicted[tuple(where)], exact)
+        own = chances[:, list(members)]
+        exact = (weights * (level - slope * own.sum(1)) * own.prod(1)).sum()
+        where = members if order < 3 else (pair[members[:2]], members[2] if order == 3 else pair[members[2:]])
+        assert torch.isclose(predicted[where], exact)
