@@ -1,13 +1,16 @@
 """Images of more than two grey levels: their positions, files, generator and evaluation."""
 
+import struct
+
 import numpy as np
 import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
+from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.readers import read_records
-from dpgm.data.records import Records, byte_values, grey_levels, grey_values, level_bits, nearest_levels
+from dpgm.data.records import Records, grey_levels, grey_values, level_bits, nearest_levels, pixel_values
 from dpgm.data.writers import write_records
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.downstream import image_accuracy
@@ -32,7 +35,7 @@ def test_levels_and_positions_are_each_others_inverse() -> None:
     assert records.width == IMAGE.width == 360
     assert np.array_equal(grey_levels(records, IMAGE), levels)
     assert np.allclose(grey_values(records, IMAGE).reshape(30, 120), levels / 3)
-    assert np.array_equal(nearest_levels(byte_values(records, IMAGE), IMAGE), levels)
+    assert np.array_equal(nearest_levels(pixel_values(records, IMAGE), IMAGE), levels)
     assert IMAGE.position_names[121] == "r0c1>1"
 
 
@@ -78,6 +81,58 @@ def test_arrays_hold_bytes_or_values_of_0_to_1_and_nothing_else(tmp_path) -> Non
         np.save(tmp_path / "wrong.npy", wrong)
         with pytest.raises(InputError, match="row 4: holds a grey value outside"):
             read_records(tmp_path / "wrong.npy", domain=ALONE)
+
+
+SCAN = Domain((Image("scan", 8, 8, 5, white=16),))
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("uint8", "x.npy"), ("float64", "x.npy"), ("uint8", "x.idx")])
+def test_the_domain_states_the_value_of_white_pixels_and_samples_have_it(tmp_path, dtype: str, name: str) -> None:
+    values = np.random.default_rng(2).integers(0, 17, (20, 8, 8)).astype(dtype)
+    if name == "x.npy":
+        np.save(tmp_path / name, values)
+    else:
+        (tmp_path / name).write_bytes(struct.pack(">IIII", 0x0803, 20, 8, 8) + values.tobytes())
+    read = read_records(tmp_path / name, domain=SCAN)
+    levels = grey_levels(read, SCAN.item_set)
+    assert np.abs(levels - values.reshape(20, 64) / 4).max() <= 0.5
+    assert levels.max() == 4
+    write_records(read, tmp_path / f"again-{name}")
+    assert read_records(tmp_path / f"again-{name}", domain=SCAN) == read
+    if name == "x.npy":
+        assert np.array_equal(np.load(tmp_path / "again-x.npy").reshape(20, 64), levels * 4)
+    assert domain_from_plain(domain_to_plain(SCAN)) == SCAN
+
+
+def test_values_of_16_bits_are_read_and_written(tmp_path) -> None:
+    domain = Domain((Image("scan", 2, 2, 3, white=4095),))
+    np.save(tmp_path / "x.npy", np.array([[[0, 4095], [2000, 4000]]], dtype=np.int32))
+    read = read_records(tmp_path / "x.npy", domain=domain)
+    write_records(read, tmp_path / "y.npy")
+    assert np.load(tmp_path / "y.npy").tolist() == [[[0, 4095], [2048, 4095]]]
+
+
+@pytest.mark.parametrize(("levels", "white"), [(2, 16), (4, 0), (4, 70_000), (4, 1.5), (4, True)])
+def test_white_is_a_whole_number_and_for_grey_images_only(levels: int, white: object) -> None:
+    with pytest.raises(UsageError, match="white"):
+        Image("scan", 2, 2, levels, white)  # type: ignore[arg-type]
+
+
+def test_inspect_points_out_images_without_a_bright_pixel(tmp_path) -> None:
+    values = np.random.default_rng(2).integers(0, 17, (20, 8, 8)).astype(np.uint8)
+    np.save(tmp_path / "digits.npy", values)
+    dark = Domain((Image("scan", 8, 8, 5),))
+    (line,) = inspect_file(tmp_path / "digits.npy", domain=dark).darkness
+    assert "no pixel is brighter than level 0 of 0 to 4, where 255" in line
+    assert "`white: 16`" in line
+    assert line in inspect_file(tmp_path / "digits.npy", domain=dark).lines()
+    assert inspect_file(tmp_path / "digits.npy", domain=SCAN).darkness == ()
+    with pytest.raises(InputError, match="255") as refused:
+        inspect_file(tmp_path / "digits.npy")
+    assert "white: 16" in str(refused.value)
+    np.save(tmp_path / "wrong.npy", values + 1)
+    with pytest.raises(InputError, match="outside 0 to 16; correct the file, or state the image's `white`"):
+        read_records(tmp_path / "wrong.npy", domain=SCAN)
 
 
 def test_drawn_levels_are_the_two_nearest_and_keep_the_mean() -> None:

@@ -16,6 +16,7 @@ from dpgm.errors import ResourceError, UsageError
 Label: TypeAlias = str | int
 Codes: TypeAlias = NDArray[np.int64]  # positions within a field, or labels by their number in a vocabulary
 MAX_LEVELS = 256
+MAX_WHITE = 65_535  # scanners have up to 16 bits per pixel
 MAX_WIDTH = 10_000_000
 MAX_LABEL_BYTES = 1024
 # The widths that a plan assumes for fields whose values are not known yet. Budget shares depend on widths only weakly;
@@ -161,11 +162,14 @@ class Image(Modelled):
     A pixel with L = `levels` grey levels 0 .. L-1 has L-1 positions; position t (from 0) is set if the level exceeds t.
     A binary image has two levels, and its items are the pixel numbers. The positions t = 0 of all pixels come first,
     in row-major order, then those of t = 1, and so on.
+
+    `white` is the value of a white pixel in files of grey images; by default 255, or 1 in files of floats.
     """
 
     height: int
     columns: int
     levels: int = 2
+    white: int | None = None
     kind: Literal["image"] = "image"
 
     def __post_init__(self) -> None:
@@ -174,6 +178,8 @@ class Image(Modelled):
             raise self._wrong("height and columns must be whole numbers of at least 1")
         if not is_whole(self.levels, 2, MAX_LEVELS):
             raise self._wrong(f"levels must be a whole number from 2 to {MAX_LEVELS}")
+        if self.white is not None and not (self.levels > 2 and is_whole(self.white, 1, MAX_WHITE)):
+            raise self._wrong(f"white must be a whole number from 1 to {MAX_WHITE:,}, for `levels` above 2")
         if self.width > MAX_WIDTH:
             raise self._wrong(f"an image must not exceed {MAX_WIDTH:,} pixels times levels less one")
 

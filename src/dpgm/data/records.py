@@ -327,7 +327,7 @@ def nearest_levels(values: NDArray[Any], image: Image) -> NDArray[np.int64]:
     return np.rint(np.asarray(values, dtype=np.float64) * ((image.levels - 1) / WHITE)).astype(np.int64)
 
 
-def byte_values(records: Records, image: Image) -> NDArray[np.uint8]:
-    """(n, pixels): grey values as bytes; the highest level is 255."""
-    values: NDArray[np.float64] = np.rint(grey_levels(records, image) * (WHITE / (image.levels - 1)))
-    return values.astype(np.uint8)
+def pixel_values(records: Records, image: Image, white: int = WHITE) -> NDArray[Any]:
+    """(n, pixels): grey values from 0 to `white`, the highest level, as bytes if they fit."""
+    values: NDArray[np.float64] = np.rint(grey_levels(records, image) * (white / (image.levels - 1)))
+    return values.astype(np.uint8 if white <= WHITE else np.uint16)

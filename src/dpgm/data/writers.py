@@ -27,7 +27,7 @@ from dpgm.data.decoding import shaped_table
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.items import escape_formula
-from dpgm.data.records import Records, byte_values, concatenate
+from dpgm.data.records import WHITE, Records, concatenate, pixel_values
 from dpgm.data.values import as_written
 from dpgm.errors import UsageError
 
@@ -239,7 +239,9 @@ def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[
     The header has the number of rows, so it is written again at the end; compression comes after that.
     """
     field = domain.item_set
-    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # with grey values 0 to 255
+    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # with grey values
+    white = WHITE if image is None or image.white is None else image.white
+    white = min(white, WHITE) if idx else white  # idx files hold bytes
     shape = (domain.width,) if image is None else (image.height, image.columns)
     count = 0
 
@@ -248,12 +250,12 @@ def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[
             file.write(struct.pack(">IIII", 0x0803, count, *shape))
             return
         # numpy pads the header, so a longer count still fits.
-        header = {"descr": "|u1", "fortran_order": False, "shape": (count, *shape)}
+        header = {"descr": "|u1" if white <= WHITE else "<u2", "fortran_order": False, "shape": (count, *shape)}
         np.lib.format.write_array_header_1_0(file, header)
 
     def append(records: Records, first: int) -> None:
         nonlocal count
-        rows = records.to_dense(np.uint8) if image is None else byte_values(records, image)
+        rows = records.to_dense(np.uint8) if image is None else pixel_values(records, image, white)
         file.write(rows.tobytes())
         count = first + len(records)
 

@@ -7,7 +7,7 @@ because they release nothing. A fit may not: it uses what is stated (see `dpgm.d
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -78,6 +78,7 @@ class Inspection(Drafted):
     longest: int
     held_by_one: int = 0
     unread: tuple[str, ...] = ()
+    darkness: tuple[str, ...] = ()  # warnings about images without bright pixels
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -101,6 +102,7 @@ class Inspection(Drafted):
             f"fields     {len(self.domain.fields)} ({origin})",
             *listed,
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
+            *self.darkness,
         ]
 
     def _checklist(self) -> list[str]:
@@ -137,7 +139,8 @@ def _describe(field: Field) -> str:
         return f"{kind} from {field.low} to {field.high}, {bins}{missing}"
     if isinstance(field, Image):
         levels = "" if field.levels == 2 else f", {field.levels} grey levels"
-        return f"image of {field.height} x {field.columns}{levels}"
+        white = "" if field.white is None else f", white {field.white}"
+        return f"image of {field.height} x {field.columns}{levels}{white}"
     if isinstance(field, Boolean):
         return f"true or false{missing}"
     if isinstance(field, ShapedNumber):
@@ -200,6 +203,7 @@ def inspect_file(
         longest=int(lengths.max()),
         held_by_one=held_by_one(records),
         unread=guess.unread,
+        darkness=tuple(_darkness(records)),
     )
 
 
@@ -223,6 +227,24 @@ def draft_frame(
             return Domain.of_items(items)
     drafted = draft_table(columns, ReadOptions(person=person), drop=drop, kinds=kinds)
     return replace(drafted.domain, origin="judged")
+
+
+def _darkness(records: Records) -> Iterator[str]:
+    """A warning for every field of grey images in which no pixel has the highest level."""
+    for image, start in zip(records.domain.fields, records.domain.offsets, strict=True):
+        if not isinstance(image, Image) or image.levels == 2:
+            continue
+        brightest = 0
+        for piece in records.pieces():
+            positions = piece.indices[(piece.indices >= start) & (piece.indices < start + image.width)]
+            if len(positions):  # those of the first level come first
+                brightest = max(brightest, 1 + (int(positions.max()) - start) // image.pixels)
+        if brightest < image.levels - 1:
+            white = f"{image.white} is" if image.white else "255 (1.0 in files of floats) is"
+            yield (
+                f"dark       {image.name}: no pixel is brighter than level {brightest} of 0 to {image.levels - 1},"
+                f" where {white} white; if a lower value is, state it in the line of {image.name}, such as `white: 16`"
+            )
 
 
 def held_by_one(records: Records) -> int:

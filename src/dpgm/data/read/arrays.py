@@ -129,8 +129,8 @@ def _sparse_records(matrix: Any, options: ReadOptions) -> Records:
 def _dense_records(matrix: NDArray[Any], options: ReadOptions) -> Records:
     """Records of a dense matrix: (N, m) of 0 and 1, or of numbers with a threshold; (N, height, columns) for images.
 
-    Images with more than two levels hold grey values: integers from 0 to 255, or floats from 0 to 1. The matrix may be
-    memory-mapped; it is read in pieces.
+    Images with more than two levels hold grey values from 0 to the domain's `white`; if that is not stated, to 255 if
+    they are integers and to 1 if they are floats. The matrix may be memory-mapped; it is read in pieces.
     """
     if matrix.ndim not in (2, 3) or 0 in matrix.shape[1:]:
         raise InputError("must hold a matrix of 2 dimensions, or of 3 for images.")
@@ -168,9 +168,12 @@ def _refuse_other_shape(image: Image, shape: tuple[int, ...]) -> None:
 
 def _grey_bits(piece: NDArray[Any], first: int, image: Image) -> NDArray[np.bool_]:
     """The positions that are present in images of grey values; `first` is the number of the first row."""
-    white = WHITE if piece.dtype.kind in "iu" else 1
+    white = image.white or (WHITE if piece.dtype.kind in "iu" else 1)
     in_range = (piece >= 0) & (piece <= white)  # False for NaN
-    _check_rows(in_range, first, f"holds a grey value outside 0 to {white}; correct the file.")
+    fault = (
+        f"holds a grey value outside 0 to {white}; correct the file, or state the image's `white` in the domain."
+    )
+    _check_rows(in_range, first, fault)
     return level_bits(nearest_levels(piece * (WHITE / white), image), image)
 
 
@@ -182,7 +185,8 @@ def _bits(piece: NDArray[Any], first: int, threshold: float | None) -> NDArray[n
     if threshold is None:
         fault = (
             "holds a value that is neither 0 nor 1; say which are present with --threshold, or state grey images in a"
-            " domain (kind: image, levels: 8)."
+            " domain (kind: image, levels: 8), with the value of white pixels (white: 16) unless that is 255, or 1.0"
+            " for floats."
         )
         _check_rows(present | (piece == 0), first, fault)
     return present
@@ -207,9 +211,9 @@ def _check_rows(valid: NDArray[np.bool_], first: int, fault: str) -> None:
 def _image_records(images: NDArray[np.uint8], options: ReadOptions) -> Records:
     """Records of images of bytes: pixels above a threshold are present, or the nearest of the domain's grey levels."""
     fields = () if options.public_domain is None else options.public_domain.fields
-    levels = next((field.levels for field in fields if isinstance(field, Image)), 2)
-    domain = Domain((Image("image", images.shape[1], images.shape[2], levels),))
-    if options.threshold is None and levels == 2:
+    stated = next((field for field in fields if isinstance(field, Image)), Image("image", *images.shape[1:]))
+    domain = Domain((replace(stated, name="image", height=images.shape[1], columns=images.shape[2]),))
+    if options.threshold is None and stated.levels == 2:
         options = replace(options, threshold=_DEFAULT_THRESHOLD)
     return _dense_records(images, replace(options, domain=domain))
 
