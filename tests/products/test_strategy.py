@@ -326,6 +326,16 @@ def test_one_column_has_no_pairs_to_pay_for():
     assert names == {"item counts", "pair counts"}
 
 
+def test_the_estimate_for_one_column_counts_the_steps_of_fits_without_entropy():
+    domain, seconds = columns_of(5000), []
+    for steps in (1, RULES.fit.steps_table):
+        rules = dataclasses.replace(RULES, fit=dataclasses.replace(RULES.fit, steps_table=steps))
+        settings = Settings("products", family=ProductSettings(rules))
+        plan = FitPlan(1.0, 1.0, 1e-8, 50_000, domain.width, settings, ())
+        seconds.append(PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).seconds)
+    assert seconds[0] == seconds[1]  # steps of tables with pairs play no part
+
+
 def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():
     """5,000 values, a few of them frequent: without shrinkage many rare ones come out far too frequent."""
     domain, count = columns_of(5000), 20_000

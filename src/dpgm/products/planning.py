@@ -136,16 +136,14 @@ def product_seconds(
     if domain is not None and is_enumerated(domain, rules.enumerated):
         return counting + sum(rules.enumerated.rounds) * 2.0**sizes.width * costs.enumerated_record
     fit, budget = rules.fit, rules.budget
-    narrow = sizes.width <= budget.narrow
-    table = domain is not None and not domain.item_positions.any() and not narrow
-    steps = fit.steps_narrow if narrow else fit.steps_table if table else fit.steps
+    steps = fit.steps_narrow if sizes.width <= budget.narrow else fit.steps
     components = component_count(sizes.width, plan.records, fit)
     per_position = costs.step_position * sizes.width * factor
     per_pair = costs.step_pair * min(budget.pair_positions, sizes.width) ** 2
     step = costs.step + components * (per_position + per_pair)
     if _maximises_entropy(domain, rules):
         step += costs.step_overlap * components**2 * sizes.width
-        steps *= fit.fits_table
+        steps = fit.steps_table * fit.fits_table
     if not plan.pays_for(NAMES[3]):
         return counting + steps * step
     positions = min(tracked(3, plan.noise(NAMES[3]), plan.records, rules), sizes.width)
