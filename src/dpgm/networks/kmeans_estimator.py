@@ -112,22 +112,16 @@ class PrivateKernelKMeans:
         generator = source.draws()
         rows = parallel.total_rows(len(records))  # public
         if public is None and profile is None and self.profile_noise is not None:
-            profile = noisy_profile(gateway, records.domain, rows, self.profile_noise)
-        features = self.features
-        if features is None:
-            features = default_features(rows, self.clusters, self.sum_noise)
-        feature_map = self._feature_map(records.domain, features, profile, generator)
-        known = expected_profile(records.domain) if profile is None else profile
-        initial = initial_centers(
-            known if public is None else public,
-            self.starts * self.clusters,
-            feature_map,
-            domain=records.domain,
-            generator=generator,
-        )
+            profile = _noisy_profile(gateway, records.domain, rows, self.profile_noise)
+        feature_map = self._feature_map(records.domain, rows, profile, generator)
+        start: Records | Tensor | None = profile if public is None else public
+        if start is None:
+            start = expected_profile(records.domain)
+        count = self.starts * self.clusters
+        centers = initial_centers(start, count, feature_map, domain=records.domain, generator=generator)
         self.clustering_ = private_kmeans(
             gateway,
-            initial,
+            centers,
             feature_map,
             self.cluster_steps,
             self.count_noise,
@@ -169,13 +163,14 @@ class PrivateKernelKMeans:
         return clustering
 
     def _feature_map(
-        self, domain: Domain, features: int, profile: Tensor | None, generator: torch.Generator
+        self, domain: Domain, rows: int, profile: Tensor | None, generator: torch.Generator
     ) -> FeatureMap:
         if self.kernel == "linear":
             return IdentityFeatures(domain.width)
+        allowed = default_features(rows, self.clusters, self.sum_noise)
         return FourierFeatures.for_domain(
             domain,
-            features,
+            allowed if self.features is None else self.features,
             generator=generator,
             gamma=self.gamma,
             profile=profile,
@@ -184,7 +179,7 @@ class PrivateKernelKMeans:
         )
 
 
-def noisy_profile(gateway: Gateway, domain: Domain, rows: int, profile_noise: float) -> Tensor:
+def _noisy_profile(gateway: Gateway, domain: Domain, rows: int, profile_noise: float) -> Tensor:
     """Item frequencies from one noisy release "item counts"; `rows` is the public number of records."""
     expected = float(expected_profile(domain).sum())
     length_bound = max(1, min(domain.width, round(LENGTH_FACTOR * expected)))

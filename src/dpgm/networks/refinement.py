@@ -36,16 +36,15 @@ def refine_mixture(
 ) -> Mixture:
     """The mixture of VAEs with decoders, latent points and weights fitted to the targets.
 
-    The components of the targets' rule are divided evenly among the networks; points start at random.
+    The components of the targets' settings are divided evenly among the networks; points start at random.
     """
     model = mixture.model
     assert isinstance(model, VAE)
-    clusters = len(mixture.weights)
-    rule = targets.settings
-    count = max(1, -(-rule.components // clusters))
-    points = torch.randn((clusters, count, model.latent), generator=generator)
+    clusters, settings = len(mixture.weights), targets.settings
+    count = max(1, -(-settings.components // clusters))
+    decoder = mixture.parameters.cpu().clone().requires_grad_()
+    points = torch.randn((clusters, count, model.latent), generator=generator).requires_grad_()
     shares = (mixture.weights.clamp(min=1e-6) / count).unsqueeze(1).expand(clusters, count)
-    decoder, points = mixture.parameters.cpu().clone().requires_grad_(), points.requires_grad_()
     share_logits = shares.float().log().requires_grad_()
 
     def products() -> tuple[Tensor, Tensor]:
@@ -54,9 +53,9 @@ def refine_mixture(
         return chances_of(model.domain, logits), torch.softmax(share_logits.flatten(), dim=0)
 
     parameters = [(decoder, rules.refined_decoder_rate), (points, rules.refined_point_rate), (share_logits, 1.0)]
-    gentle = replace(rule, descent=replace(rule.descent, first_tolerance=rules.refined_tolerance))
-    components = Components(parameters, products)
-    match_moments(components, model.domain, records, replace(targets, settings=gentle), progress=progress)
+    gentle = replace(settings, descent=replace(settings.descent, first_tolerance=rules.refined_tolerance))
+    targets = replace(targets, settings=gentle)
+    match_moments(Components(parameters, products), model.domain, records, targets, progress=progress)
     joint = products()[1].detach().double().view(clusters, count)
     weights = joint.sum(dim=1)
     return replace(
