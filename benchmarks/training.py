@@ -191,8 +191,8 @@ def nonprivate_step(records: Records, size: int, model: VAE | RBM | None = None)
     """Our own forward, backward and optimiser without norms, clipping, noise or gateway."""
     made = trainer(records, size, model=model)
     rng, counter = np.random.default_rng(1), iter(range(10**9))
-    look, ones, source = made._pass, torch.ones(size), SystemRandomness()
-    assert isinstance(look, SegmentedPass)
+    gradient_pass, ones, source = made._pass, torch.ones(size), SystemRandomness()
+    assert isinstance(gradient_pass, SegmentedPass)
 
     def draw(rows: np.ndarray, out: torch.Tensor) -> None:
         fill_with_normals(out, source)
@@ -200,8 +200,8 @@ def nonprivate_step(records: Records, size: int, model: VAE | RBM | None = None)
     def step() -> None:
         sample = np.sort(rng.choice(len(records), size, replace=False))
         number = next(counter)
-        batch = look._batch_of(View(records, {}, sample, draw))
-        made._move(batch.weighted_sum(look._factors, ones, look._sum), 1e30, number)
+        batch = gradient_pass._make_batch(View(records, {}, sample, draw))
+        made._update(batch.weighted_sum(gradient_pass._factors, ones, gradient_pass._sum), 1e30, number)
 
     return step
 
@@ -289,18 +289,18 @@ def graphed_run(records: Records, size: int, **options: object) -> Callable[[int
     """What the device does in a private step: two graphs, bound, noise, the optimiser's graph. No host work."""
     made = trainer(records, size, device="cuda", **options)  # type: ignore[arg-type]
     made.run(5)
-    look, randomness = made._pass, SystemRandomness()
-    assert isinstance(look, PaddedPass)
-    histogram = look._histogram.double()
+    gradient_pass, randomness = made._pass, SystemRandomness()
+    assert isinstance(gradient_pass, PaddedPass)
+    histogram = gradient_pass._histogram.double()
 
     def run(steps: int) -> None:
         for _ in range(steps):
-            fill_with_normals(look._draws, randomness)
-            look._first()
+            fill_with_normals(gradient_pass._draws, randomness)
+            gradient_pass._first()
             bound = made.norm_bound.update(histogram)
-            look._second(bound)
-            _add_on_device(look._sum, 1.0, bound, randomness)
-            made._move(look._sum, bound, made.done)
+            gradient_pass._second(bound)
+            _add_on_device(gradient_pass._sum, 1.0, bound, randomness)
+            made._update(gradient_pass._sum, bound, made.done)
             made.done += 1
 
     return run

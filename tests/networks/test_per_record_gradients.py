@@ -36,7 +36,7 @@ def _case(make, domain, clusters, count=40):
     generator = torch.Generator().manual_seed(1)
     parameters = model.initial(k, generator=generator).double()
     parameters += 0.3 * torch.randn(parameters.shape, generator=generator, dtype=torch.float64)
-    draws = torch.randn((count, model.draws), generator=generator, dtype=torch.float64)
+    draws = torch.randn((count, model.draws_per_record), generator=generator, dtype=torch.float64)
     records = random_records(domain, count)
     loss = free_energy if isinstance(model, RBM) else vae_loss
     expected = per_record_gradients(loss, model, parameters, records, routed, draws)

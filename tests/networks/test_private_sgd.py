@@ -92,7 +92,7 @@ def run_of(make, domain, *, clusters=3, seed=5, **changes):
         start = None if trainer.chains is None else trainer.chains.clone()
         trainer.run()
         return {"chains at the start": start, "state": trainer.state(), "parameters": trainer.parameters,
-                "generator": generator, "chain draws": trainer._draws}  # fmt: skip
+                "generator": generator, "chain generator": trainer._chain_generator}  # fmt: skip
 
     return run
 
@@ -310,14 +310,14 @@ def test_a_saved_trainer_goes_on_where_it_stopped(name):
     gateway = TraceGateway(records, randomness=SeededRandomness(1))
     whole = trainer_of(gateway, model, plan)
     whole.run(5)
-    saved, chain_draws = whole.state(), whole._draws.get_state()
+    saved, chain_state = whole.state(), whole._chain_generator.get_state()
     whole.run()
     assert whole.done == 10
 
     again = PlaybackGateway(gateway.tape[10:], randomness=SeededRandomness(1))
     resumed = Trainer(again, model, plan, generator=torch.Generator().manual_seed(99))
     resumed.load_state(saved)
-    resumed._draws.set_state(chain_draws)
+    resumed._chain_generator.set_state(chain_state)
     assert resumed.done == 5
     resumed.run()
     for key, value in whole.state().items():

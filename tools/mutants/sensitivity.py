@@ -58,8 +58,8 @@ MUTANTS = (
         "chains start from rows",
         (
             (
-                "        self.chains = model.begin(clusters, generator=self._draws)\n",
-                "        self.chains = model.begin(clusters, generator=self._draws)\n"
+                "        self.chains = model.begin(clusters, generator=self._chain_generator)\n",
+                "        self.chains = model.begin(clusters, generator=self._chain_generator)\n"
                 "        rows = gateway._records\n"
                 "        if self.chains is not None and rows is not None and len(rows):\n"
                 "            self.chains[:, 0] = torch.from_numpy(rows.rows(0, 1).to_dense()[0]).to(self.chains)\n",

@@ -61,7 +61,7 @@ class Batch(ABC):
     Args:
         workspace: buffers for results.
         places: the shape of the batch, (n,) or (tiles, places).
-        draws: (..., n, model.draws) standard normal, fixed for this batch.
+        draws: (..., n, model.draws_per_record) standard normal, fixed for this batch.
     """
 
     kernels: ModuleType  # elementwise kernels: `network_kernels`, or `fused` with the same interface

@@ -90,7 +90,7 @@ class SegmentedPass:
 
     def _make_batch(self, view: View) -> "SegmentedBatch":
         rows, bounds = sorted_by_model(view, len(self._parameters))
-        draws = torch.empty((len(rows), self._model.draws), dtype=self._parameters.dtype)
+        draws = torch.empty((len(rows), self._model.draws_per_record), dtype=self._parameters.dtype)
         if draws.numel():
             view.fill_normals(rows, draws)
         batch = SegmentedBatch(self._views, view.records, rows, bounds, self._workspace, draws)

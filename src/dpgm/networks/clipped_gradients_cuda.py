@@ -128,7 +128,9 @@ class PaddedPass:
         self._staged = Staged(size + self._tiles, torch.int64, self._device)
         self._rows = self._staged.there[:size].view(shape)
         self._owners = self._staged.there[size:]
-        self._draws = torch.zeros((*shape, self._model.draws), dtype=self._parameters.dtype, device=self._device)
+        self._draws = torch.zeros(
+            (*shape, self._model.draws_per_record), dtype=self._parameters.dtype, device=self._device
+        )
         travelling = self._resident is None
         self._bytes = torch.zeros((size if travelling else 0, width), dtype=torch.uint8, device=self._device)
         self._in_order = torch.arange(size if travelling else 0, device=self._device)

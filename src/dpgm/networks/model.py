@@ -205,7 +205,7 @@ class Model(ABC):
         """The parameter blocks."""
 
     @property
-    def draws(self) -> int:
+    def draws_per_record(self) -> int:
         """Number of standard normal draws per record and step."""
         return 0
 

@@ -116,8 +116,8 @@ class Trainer:
         self._ones = torch.ones_like(self._scales)
         # Chains have a random generator of their own.
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
-        self._draws = torch.Generator(self.device).manual_seed(seed)
-        self.chains = model.begin(clusters, generator=self._draws)
+        self._chain_generator = torch.Generator(self.device).manual_seed(seed)
+        self.chains = model.begin(clusters, generator=self._chain_generator)
         edges = norm_edges(NORM_BINS)
         start = settings.norm_bound or math.sqrt(model.domain.width)
         noise = settings.norm_noise or 0.0
@@ -185,7 +185,9 @@ class Trainer:
         if self.chains is not None:
             # Products round differently by memory layout; the result may depend on the released values alone.
             gradients = gradients.contiguous().mul_(scales.unsqueeze(1).to(gradients))
-            self.model.advance(self.chains, self.optimizer.parameters, bound, gradients, generator=self._draws)
+            self.model.advance(
+                self.chains, self.optimizer.parameters, bound, gradients, generator=self._chain_generator
+            )
             scales = self._ones
         self.optimizer.update(gradients, scales, step)
 

@@ -40,7 +40,7 @@ class VAE(Model):
         return cls(domain, settings.hidden, settings.latent)
 
     @property
-    def draws(self) -> int:
+    def draws_per_record(self) -> int:
         """Number of standard normal draws per record and step."""
         return self.latent
 
