@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, Codes, Label
 from dpgm.data.open_records import LOOKUP_LIMIT, Vocabulary, drop_negative
-from dpgm.data.values import Place, as_texts, is_text, object_lists, refuse_first
+from dpgm.data.values import Place, as_texts, is_text, object_lists, plain_column, refuse_first
 from dpgm.errors import InputError
 
 _NEGATIVE = "item numbers must not be negative; correct the file."
@@ -204,9 +204,7 @@ def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
 
 def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
     """Codes of a flat array of items of any type; -1 for null."""
-    kinds = pa.types
-    if kinds.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    kinds, values = pa.types, plain_column(values)
     if values.null_count:
         codes = np.full(len(values), -1, dtype=np.int64)
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
@@ -226,8 +224,8 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
             numbers = numbers.astype(np.int64)
         refuse_first(numbers < 0, place, _NEGATIVE)
         return items.from_integers(numbers, place)
-    if is_text(values.type):
-        return items.from_texts(values.cast(pa.string()), place)
+    if kinds.is_string(values.type):
+        return items.from_texts(values, place)
     raise InputError(f"{place(0)}: items must be whole numbers, texts or dates; choose another column.")
 
 
