@@ -129,19 +129,26 @@ class ScaledItems:
         return Query(self._sum, sqrt(self.limit / STEPS**4), (self.domain.width,), grid=GRID / STEPS**2)
 
     @cached_property
+    def _steps(self) -> tuple[Ints, Ints]:
+        """Scales and offsets, in steps of 1 / STEPS."""
+        return np.array(self.scales, dtype=np.int64), np.array(self.offsets, dtype=np.int64)
+
+    @cached_property
     def _numbers(self) -> tuple[Floats, Floats]:
-        """Scales and offsets as numbers, not steps."""
-        return np.array(self.scales) / STEPS, np.array(self.offsets) / STEPS
+        """Scales and offsets as numbers."""
+        scales, offsets = self._steps
+        return scales / STEPS, offsets / STEPS
 
     @cached_property
     def empty_size(self) -> int:
         """The s of the empty record."""
-        return int(((np.array(self.scales) * np.array(self.offsets)) ** 2).sum())
+        scales, offsets = self._steps
+        return int(((scales * offsets) ** 2).sum())
 
     @cached_property
     def rises(self) -> Ints:
         """By how much each item raises s."""
-        scales, offsets = np.array(self.scales, dtype=np.int64), np.array(self.offsets, dtype=np.int64)
+        scales, offsets = self._steps
         rises: Ints = scales**2 * STEPS * (STEPS - 2 * offsets)
         return rises
 
@@ -163,7 +170,7 @@ class ScaledItems:
             spread = np.repeat(weights, chunk.lengths).astype(np.float64)
             holders += np.bincount(chunk.indices, spread, minlength=self.domain.width).astype(np.int64)
             everyone += int(weights.sum())
-        scales, offsets = np.array(self.scales, dtype=np.int64), np.array(self.offsets, dtype=np.int64)
+        scales, offsets = self._steps
         return torch.from_numpy(scales * (STEPS * holders - offsets * everyone))
 
     @cached_property
