@@ -150,7 +150,7 @@ def fit(
     records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
-    near = None if public is None else dpgm.read_records(public, replace(options, labels=None))
+    public_records = None if public is None else dpgm.read_records(public, replace(options, labels=None))
     total = total_rows(len(records))
     if planned is None and not resume:
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
@@ -160,7 +160,7 @@ def fit(
     with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
         synthesizer.fit(
             records,
-            public=near,
+            public=public_records,
             plan=planned,
             source=source,
             ledger=dpgm.Ledger.open(ledger) if ledger is not None and is_first() else None,

@@ -359,24 +359,27 @@ def _prepare(folder: Path) -> None:
 
 def _read_header(folder: Path) -> dict[str, Any]:
     try:
-        header = json.loads((folder / HEADER_FILE).read_text("utf-8"))
-        if header["format"] != FORMAT:
-            raise ArtefactError(
-                f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
-            )
-        stored = header["sha256"]
-        if stored != _header_digest({name: value for name, value in header.items() if name != "sha256"}):
-            raise ValueError("the hash does not match")
-        texts = isinstance(header["fingerprint"], str | None) and isinstance(header["ledger_entry"], str | None)
-        if not texts or type(header["public_seed"]) is not int or not 0 <= header["public_seed"] < 2**SEED_BITS:
-            raise ValueError("a value of the wrong kind")
+        header: dict[str, Any] = json.loads((folder / HEADER_FILE).read_text("utf-8"))
+        other_version = header["format"] != FORMAT
+        valid = other_version or _is_valid_header(header)
     except FileNotFoundError as error:
         raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, ArtefactError):
-            raise
         raise damaged(folder) from error
-    return dict(header)
+    if other_version:
+        raise ArtefactError(
+            f"the checkpoint in {folder} is damaged or of another version of dpgm; start again in another folder."
+        )
+    if not valid:
+        raise damaged(folder)
+    return header
+
+
+def _is_valid_header(header: dict[str, Any]) -> bool:
+    texts = isinstance(header["fingerprint"], str | None) and isinstance(header["ledger_entry"], str | None)
+    seed = header["public_seed"]
+    digest = _header_digest({name: value for name, value in header.items() if name != "sha256"})
+    return header["sha256"] == digest and texts and type(seed) is int and 0 <= seed < 2**SEED_BITS
 
 
 def _header_digest(header: Mapping[str, Any]) -> str:

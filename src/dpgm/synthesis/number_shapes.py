@@ -199,22 +199,20 @@ def estimate_cells(
         at += len(starts)
         if len(starts) == grid.cells:
             counts[separate] = -np.inf
-        parts = np.zeros(len(starts))
-        borders = np.searchsorted(starts, [*above, grid.cells])
+        sizes = np.diff(starts, append=grid.cells)
+        middles = starts + sizes / 2
         slopes = _slopes(mass, np.append(above, grid.cells))
+        borders = np.searchsorted(starts, [*above, grid.cells])
+        parts = np.zeros(len(starts))
         for group, (first, last) in enumerate(pairwise(borders.tolist())):
-            sizes = np.diff([*starts[first:last], grid.cells if last == len(starts) else starts[last]])
-            group_counts = counts[first:last]
-            possible = group_counts > -np.inf
+            possible = counts[first:last] > -np.inf
             if len(mass) == 1 and len(grid.levels) > 1:
-                possible &= _visible(group_counts, std, float(mass[0]), len(separate) + 1, rules)
-            if possible.any():
-                middles = starts[first:last] + sizes / 2
-                middle = np.average(middles[possible], weights=sizes[possible])
-                shares = (sizes * np.maximum(1 + slopes[group] * (middles - middle), 0.0))[possible]
-                shares = shares / shares.sum()
-                divided = _divided(group_counts[possible], shares, float(mass[group]), std, rules)
-                parts[first:last][possible] = divided
+                possible &= _visible(counts[first:last], std, float(mass[0]), len(separate) + 1, rules)
+            inside = first + np.flatnonzero(possible)
+            if len(inside):
+                middle = np.average(middles[inside], weights=sizes[inside])
+                shares = sizes[inside] * np.maximum(1 + slopes[group] * (middles[inside] - middle), 0.0)
+                parts[inside] = _divided(counts[inside], shares / shares.sum(), float(mass[group]), std, rules)
         above, mass = starts, parts
     mass[separate] = own
     return mass * total / max(float(mass.sum()), 1e-12)
