@@ -56,8 +56,8 @@ def plan(
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
         expected = estimate_fit(made, described, machine_speed())
-        shown = {"seconds": round(expected.seconds, 1), "bytes": expected.memory}
-        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made), "estimate": shown}))
+        estimate = {"seconds": round(expected.seconds, 1), "bytes": expected.memory}
+        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made), "estimate": estimate}))
     elif out is None:
         _print_plan(made)
         typer.echo(f"a fit on this machine's CPU: {estimate_fit(made, described, machine_speed())}")

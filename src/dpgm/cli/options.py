@@ -32,8 +32,8 @@ def _parameter(
 ) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     flags = f"{flag}/--no-{name}" if kind == bool | None else flag
-    shown = option(flags, help, False if kind is bool else default, panel=panel, metavar=metavar)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=kind)
+    declared = option(flags, help, False if kind is bool else default, panel=panel, metavar=metavar)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
 
 
 def _takes(
@@ -98,7 +98,7 @@ READ_OPTIONS = [
     _parameter("threshold", float | None, "Numbers above it mean that an item is present (images: 127)."),
     _parameter("labels", Path | None, "The idx labels of idx images.", "FILE"),
     _parameter("member", str | None, "The file to read within a .zip, or the sheet of a workbook.", "NAME"),
-    _parameter("separator", str | None, "The character between cells (`tab` for a tabulator)."),
+    _parameter("separator", str | None, "The character between cells (`tab` for a tab character)."),
     _parameter("item_separator", str | None, "The text between the items of a cell; '' if a cell is one item."),
     _parameter("header", bool | None, "Whether the first line names columns."),
     _parameter("missing", list[str] | None, "A text that means missing (repeatable).", "TEXT"),

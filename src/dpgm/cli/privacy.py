@@ -296,7 +296,9 @@ def _solve_noise(
 
 @app.command()
 def audit(
-    only: list[str] | None = option("--only", "A, B, C or VAE (repeatable); by default all of them."),
+    only: list[str] | None = option(
+        "--only", "Configuration to audit: A, B, C or VAE (repeatable); by default all."
+    ),
     quick: bool = option("--quick", "Fewer fits: finds large faults only.", False),
     fits: int | None = option(
         "--fits", "Fits with the canary, and as many without; three times as many for A, about half for the others."

@@ -84,8 +84,8 @@ def sample(
     if stream is not None:
         stream.flush()
     if not quiet:
-        kept = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
-        announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{kept}")
+        note = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
+        announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{note}")
 
 
 @app.command()

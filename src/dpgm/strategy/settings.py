@@ -113,8 +113,10 @@ def from_plain(kind: type[D], values: Any, what: str) -> D:
         raise TypeError(f"{kind!r} is not a dataclass")
     names = {entry.name for entry in fields(kind)}
     if not isinstance(values, dict) or set(values) != names:
-        odd = ", ".join(sorted(set(values) ^ names)) if isinstance(values, dict) else "not an object"
-        raise UsageError(f"the plan's {what} do not match this version of dpgm (see {odd}); make the plan again.")
+        differing = ", ".join(sorted(set(values) ^ names)) if isinstance(values, dict) else "not an object"
+        raise UsageError(
+            f"the plan's {what} do not match this version of dpgm (see {differing}); make the plan again."
+        )
     hints = get_type_hints(kind)
     made: D = kind(**{name: _read(hints[name], value, f"{what}: {name}") for name, value in values.items()})
     return made

@@ -292,7 +292,7 @@ def _lost_with(saved: Checkpoint, progress: Mapping[str, int]) -> dict[str, int]
 
 
 def _refuse_lost(plan: Plan, lost: Mapping[str, int]) -> None:
-    """Refuse to resume a fit if the answer of a mechanism that runs once was lost: it cannot be asked again."""
+    """Refuse to resume a fit if the answer of a mechanism that runs once was lost: it may not run again."""
     for mechanism in plan.mechanisms:
         if mechanism.count == 1 and mechanism.sample is None and lost.get(mechanism.name):
             raise BudgetError(

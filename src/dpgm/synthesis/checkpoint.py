@@ -283,7 +283,7 @@ class Checkpoint:
 
 
 def _history(folder: Path, entries: Iterable[Mapping[str, Any]]) -> History:
-    """The history told by the journal of a folder; raises ArtefactError if an entry makes no sense."""
+    """The history of a fit, from the entries of its journal; raises ArtefactError if an entry makes no sense."""
     history = History()
     try:
         for entry in entries:

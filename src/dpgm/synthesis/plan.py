@@ -69,8 +69,10 @@ class Plan(FitPlan):
         names = {field.name for field in fields(cls)} | {"format"}
         given = set(values) | {"rows_per_person"} if isinstance(values, dict) else set()
         if given != names:
-            odd = ", ".join(sorted(given ^ names)) if given else "not an object"
-            raise UsageError(f"the plan has unknown or missing fields ({odd}); make it again with `dpgm plan`.")
+            differing = ", ".join(sorted(given ^ names)) if given else "not an object"
+            raise UsageError(
+                f"the plan has unknown or missing fields ({differing}); make it again with `dpgm plan`."
+            )
         if values["format"] != FORMAT:
             raise UsageError(f"the plan has format {values['format']!r}; this version reads {FORMAT}.")
         try:

@@ -51,7 +51,7 @@ def statements_of(source: Source, found: Sequence[str] = (), domain: Domain | No
     return (*sentences, *(() if domain is None else origins.get(domain.origin, ())), *found)
 
 
-def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person: int) -> str | None:
+def why_sentences_differ(certificate: Certificate, found: Sequence[str], rows_per_person: int) -> str | None:
     """Why `dpgm` would not have written these sentences into such a certificate; None if it would.
 
     `found` are the sentences of `discovery_statements`.
@@ -64,7 +64,7 @@ def odd_sentence(certificate: Certificate, found: Sequence[str], rows_per_person
     if not set(found) <= set(statements):
         return "it does not say what was found privately"
     if len({*statements, *warnings}) < len(statements) + len(warnings):
-        return "a sentence stands there twice"
+        return "a sentence is there twice"
     if (PUBLIC_OPEN if found else PUBLIC) not in statements:
         return "it does not say that the number of records and the domain are treated as public"
     if not set(several) <= set(statements):

@@ -40,7 +40,7 @@ from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
-from dpgm.synthesis.readme import odd_sentence, release_readme
+from dpgm.synthesis.readme import release_readme, why_sentences_differ
 from dpgm.synthesis.strategies import rebuild, strategy_of
 from dpgm.synthesis.tensors import read_tensors
 
@@ -303,15 +303,15 @@ def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
         rows = plan_of(certificate).rows_per_person
     except DpgmError as error:
         return (_check("certificate text", _reason(error)),)
-    odd = odd_sentence(certificate, found, rows)
-    if odd is None and (not _SOFTWARE.fullmatch(certificate.software) or certificate.accountant != ACCOUNTANT):
-        odd = f"it was made by another version ({certificate.software[:60]!r}); verify it with that one"
-    return (_check("certificate text", _same(text, certificate.to_json())), _check("sentences", odd))
+    why = why_sentences_differ(certificate, found, rows)
+    if why is None and (not _SOFTWARE.fullmatch(certificate.software) or certificate.accountant != ACCOUNTANT):
+        why = f"it was made by another version ({certificate.software[:60]!r}); verify it with that one"
+    return (_check("certificate text", _same(text, certificate.to_json())), _check("sentences", why))
 
 
 def _randomness_check(certificate: Certificate) -> Check:
-    odd = [source for source in certificate.randomness.split("; ") if source not in PRIVATE_NAMES]
-    why = f"it is called private, but its noise came from {odd[0][:60]!r}" if odd else None
+    unknown = [source for source in certificate.randomness.split("; ") if source not in PRIVATE_NAMES]
+    why = f"it is called private, but its noise came from {unknown[0][:60]!r}" if unknown else None
     return _check(
         PRIVATE_RANDOMNESS, why if certificate.private else "the run was seeded or otherwise marked NOT PRIVATE"
     )

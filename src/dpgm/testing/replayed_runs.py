@@ -285,7 +285,7 @@ def _assert_record_wise(name: str, column: Any, longer: Any, rows: int, place: i
     a, b = torch.as_tensor(column), torch.as_tensor(longer)
     b = torch.cat([b[:place], b[place + added :]])
     same = torch.allclose(a, b, rtol=1e-4, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)
-    require(same, f"the kept column {name!r} is not record-wise: one more record changes the others' entries")
+    require(same, f"the private column {name!r} is not record-wise: one more record changes the entries of others")
 
 
 def _first_difference(a: Sequence[Call], b: Sequence[Call]) -> str:
