@@ -526,7 +526,7 @@ def _wide_cases() -> Iterator[Case]:
         "texts": (pa.string(), [*WORDS, *KNOWN, None]),
         "doubles": (pa.float64(), [0.0, 1e10, 1e16, 0.5, 5.0, None, 0.1]),
         "floats": (pa.float32(), [0.0, 1e10, 0.5, 5.0, None, 0.1]),
-        "truths": (pa.bool_(), [True, False, None]),
+        "booleans": (pa.bool_(), [True, False, None]),
         "decimals": (pa.decimal128(20, 2), [Decimal("5.00"), Decimal("0.50"), Decimal("1"), None]),
         "inferred": (None, [0, 1, 5, 0.5, 1e10, 5.0, 7]),
     }

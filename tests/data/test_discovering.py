@@ -154,14 +154,14 @@ def test_columns_left_out_beside_lists_that_are_assumed_public_are_named(tmp_pat
 
 
 def test_json_objects_of_which_only_the_list_is_read_say_so_whatever_they_hold(tmp_path):
-    said = []
+    messages = []
     for rows in ('{"id": 1, "city": "a", "bought": ["x"]}', '{"bought": ["x"]}', '["x"]'):
         (tmp_path / "v.jsonl").write_text(rows + "\n")
-        with pytest.warns(UserWarning, match="no other member; to have a table of all") as told:
+        with pytest.warns(UserWarning, match="no other member; to have a table of all") as caught:
             read_records(tmp_path / "v.jsonl", discover=True)
-        said.append(str(told[0].message))
+        messages.append(str(caught[0].message))
         read_records(tmp_path / "v.jsonl", discover=True, shape="basket")  # as stated: no warning
-    assert len(set(said)) == 1
+    assert len(set(messages)) == 1
 
 
 NESTED = {
@@ -169,7 +169,7 @@ NESTED = {
     "a map": pa.array([[("k", 1)]] * 30, pa.map_(pa.string(), pa.int64())),
     "lists of lists": pa.array([[[1]]] * 30),
     "lists of structures": pa.array([[{"x": 1}]] * 30),
-    "lists of truths": pa.array([[True]] * 30),
+    "lists of booleans": pa.array([[True]] * 30),
 }
 
 
@@ -212,8 +212,8 @@ def test_nested_json_is_left_out_of_a_table_and_does_not_hide_its_other_members(
 def test_a_list_beside_columns_that_cannot_be_modelled_is_an_item_set(tmp_path):
     """An identifier beside it was read as a 0/1 column, and refused."""
     path, sets = tmp_path / "x.parquet", [["a", "b"], ["a"], []]
-    beside = {"id": pa.array([10, 11, 12]), "took": pa.array([None] * 3, pa.duration("s"))}
-    for name, column in beside.items():
+    others = {"id": pa.array([10, 11, 12]), "took": pa.array([None] * 3, pa.duration("s"))}
+    for name, column in others.items():
         pq.write_table(pa.table({name: column, "items": sets}), path)
         records = read_records(path, discover=True)
         assert records.domain == Domain((ItemSet("items", discover=True),))

@@ -259,9 +259,9 @@ def test_cheap_checks_come_before_the_file_is_read(tmp_path, capsys):
         (["--epsilon", "1", "--out", str(tmp_path / "taken")], "taken"),
     ):
         assert run(["fit", absent, "--assume-public-items", *wrong]) == 2
-        told = capsys.readouterr().err
-        assert word in told
-        assert "no such file" not in told
+        message = capsys.readouterr().err
+        assert word in message
+        assert "no such file" not in message
 
 
 @pytest.mark.parametrize("ending", [".json", ".xlsx"])

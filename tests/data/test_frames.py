@@ -176,10 +176,10 @@ def test_dates_come_back_as_dates():
 def test_what_a_notebook_shows_holds_no_row_and_is_escaped():
     domain = {"fields": [{"name": "<b>", "kind": "categorical", "values": ["secret"]}]}
     records = dpgm.as_records(pd.DataFrame({"<b>": ["secret"]}), domain)
-    shown = records._repr_html_()
-    assert "&lt;b&gt;" in shown
-    assert "<b>" not in shown
-    assert "secret" not in shown
+    html = records._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "secret" not in html
     assert "\n" not in repr(records)
 
 
@@ -199,8 +199,8 @@ def test_a_row_of_another_type_changes_no_moment_of_a_pandas_column():
     """pandas turns the column into objects: times are still read and counted as before."""
     moments = [datetime.datetime(1960, 1, 1, 0, 0, 30, 500), datetime.datetime(2020, 1, 31, 12, 30)]
     for more in ([], ["x"], [5], [None]):
-        told = raw([*moments, *more], "categorical", discover=True)
-        assert told[:2] == ["1960-01-01 00:00:30.000500", "2020-01-31 12:30:00"]
+        labels = raw([*moments, *more], "categorical", discover=True)
+        assert labels[:2] == ["1960-01-01 00:00:30.000500", "2020-01-31 12:30:00"]
     for more in ([], ["2020-01-31"], [None]):
         ticks = raw([*moments, *more], "datetime", **DATES)
         assert ticks[:2] == [-315619170.0, 1580473800.0]
@@ -208,8 +208,8 @@ def test_a_row_of_another_type_changes_no_moment_of_a_pandas_column():
 
 def test_moments_of_a_time_zone_are_what_clocks_show_there_in_a_column_of_its_own_and_among_others():
     there = pd.Timestamp("2020-01-31 00:30").tz_localize("Europe/Berlin")
-    alone, beside = raw([there], "date", **DATES), raw([there, "2020-01-31"], "date", **DATES)
-    assert [*alone, *alone] == beside == [18292.0, 18292.0]
+    alone, among_texts = raw([there], "date", **DATES), raw([there, "2020-01-31"], "date", **DATES)
+    assert [*alone, *alone] == among_texts == [18292.0, 18292.0]
     old = datetime.datetime(1880, 1, 1, 12, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))  # 53 min 28 s from Greenwich
     assert raw([old], "date", **DATES) == raw([old, "2020-01-31"], "date", **DATES)[:1]
 

@@ -87,18 +87,27 @@ def test_every_column_of_an_untouched_table_is_recognised(tmp_path, capsys):
     assert "free text" in reasons["notes"]
     assert reasons["nothing"] == "no row has a value in it"
     assert len(found.confirm) == len(found.domain.fields)
-    shown = "\n".join(found.lines())
+    printed = "\n".join(found.lines())
     for name in kinds:
-        assert name in shown
-    assert "P00001" not in shown
+        assert name in printed
+    assert "P00001" not in printed
 
 
 def test_the_curator_knows_better(tmp_path, capsys):
     path = tmp_path / "h.csv"
     path.write_text(hospital())
     draft = tmp_path / "d.yaml"
-    told = ["--drop", "country", "--kind", "number=integer", "--kind", "ward=ignored", "--draft-domain", str(draft)]
-    assert run(["inspect", str(path), *told]) == 0
+    corrections = [
+        "--drop",
+        "country",
+        "--kind",
+        "number=integer",
+        "--kind",
+        "ward=ignored",
+        "--draft-domain",
+        str(draft),
+    ]
+    assert run(["inspect", str(path), *corrections]) == 0
     assert "country: as you said" in capsys.readouterr().out
     domain = load_domain(draft)
     assert domain.field("number").integer
@@ -143,12 +152,12 @@ def test_baskets_show_their_lengths(tmp_path, capsys):
     records = random_records(50, 20, 3)
     records.write(tmp_path / "b.dat")
     assert run(["inspect", str(tmp_path / "b.dat"), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["records"] == 50
-    assert shown["longest"] == records.lengths.max()
-    assert shown["mean_length"] == pytest.approx(records.lengths.mean())
-    assert "curator only" in shown["note"]
-    assert shown["domain_is_draft"] is True
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["records"] == 50
+    assert printed["longest"] == records.lengths.max()
+    assert printed["mean_length"] == pytest.approx(records.lengths.mean())
+    assert "curator only" in printed["note"]
+    assert printed["domain_is_draft"] is True
 
 
 def test_a_table_of_identifiers_alone_is_refused_in_one_sentence(tmp_path):

@@ -85,8 +85,8 @@ def test_a_float32_is_the_same_number_whatever_stands_beside_it():
     domain = dpgm.Domain((Numeric("n", 0, 1, bins=10),))
     rows = [{"n": np.float32(0.7)}]
     alone = read_frame(pandas.DataFrame(rows), domain).records
-    beside = read_frame(pandas.DataFrame([*rows, {"n": "0.5"}]), domain).records
-    assert beside.rows(0, 1).indices.tolist() == alone.indices.tolist()
+    among_texts = read_frame(pandas.DataFrame([*rows, {"n": "0.5"}]), domain).records
+    assert among_texts.rows(0, 1).indices.tolist() == alone.indices.tolist()
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "idx"])

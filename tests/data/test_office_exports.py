@@ -136,8 +136,8 @@ def test_padded_numbers_prompt_a_question_about_persons(tmp_path):
 def test_a_record_of_a_table_with_several_rows_per_person_is_a_row(tmp_path):
     rows = [f"p{at // 4},{at % 3}" for at in range(200)]
     file = write_file(tmp_path / "c.csv", "card,stop\n" + "\n".join(rows) + "\n")
-    told = inspect_file(file, person="card", rows_per_person=2).lines()[1]
-    assert "a record is a row, of which a person keeps 2 at most" in told
+    line = inspect_file(file, person="card", rows_per_person=2).lines()[1]
+    assert "a record is a row, of which a person keeps 2 at most" in line
 
 
 def test_names_are_numbered_in_linear_time():

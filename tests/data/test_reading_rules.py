@@ -170,8 +170,8 @@ def test_parquet_columns_of_numbers_are_no_items_by_their_values(tmp_path):
         read_records(path)
     assert len(read_records(path, shape="wide")) == 2
     assert len(read_records(path, domain=Domain.of_items(["a", "b"]))) == 2
-    truths = write_parquet(tmp_path / "y.parquet", a=[True, False], b=[True, True])
-    assert read_records(truths).lengths.tolist() == [2, 1]
+    booleans = write_parquet(tmp_path / "y.parquet", a=[True, False], b=[True, True])
+    assert read_records(booleans).lengths.tolist() == [2, 1]
 
 
 def test_a_named_column_of_items_is_read_beside_a_column_of_lists(tmp_path):
@@ -255,11 +255,11 @@ def test_a_space_elsewhere_refuses_no_number_with_many_zeros(tmp_path):
 def test_a_title_above_the_header_is_reported(tmp_path, header):
     (tmp_path / "t.csv").write_text("Visits of 2023,,\n,,\nward,age,sex\n" + "a,30,f\n" * 30)
     domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 99}]}
-    for said in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
+    for options in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
         with pytest.raises(InputError, match=r"like a title above a table.*--skip-lines") as refused:
-            inspect_file(tmp_path / "t.csv", **said)
+            inspect_file(tmp_path / "t.csv", **options)
         assert "Visits" not in str(refused.value)
-        assert inspect_file(tmp_path / "t.csv", **said, skip_lines=2).records == 30
+        assert inspect_file(tmp_path / "t.csv", **options, skip_lines=2).records == 30
 
 
 def test_a_misspelt_column_is_reported_with_every_separator(tmp_path):

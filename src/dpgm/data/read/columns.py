@@ -63,7 +63,7 @@ class Columns:
         chunks: the rows.
         certain: whether names are certainly names. The first line of a text file that nobody stated to be a header may
             be a record, which no message may repeat.
-        truths: the names of boolean columns.
+        booleans: the names of columns of booleans.
         shape: the shape implied by the format, used if no shape is stated.
         schema: the Arrow schema, for formats that have one.
         lines: whether rows are lines of items, so that the only column has no name in the file.
@@ -75,7 +75,7 @@ class Columns:
     lists: tuple[str, ...]
     chunks: Iterable[Chunk]
     certain: bool = True
-    truths: tuple[str, ...] = ()
+    booleans: tuple[str, ...] = ()
     shape: Shape | None = None
     schema: Any = None
     lines: bool = False
@@ -170,7 +170,7 @@ def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
         matched = [name for name in names if plain_name(name).strip() in labels or name in labels]
         if columns.certain and len(matched) >= len(labels):
             return "wide"
-    elif set(names) <= set(columns.truths):
+    elif set(names) <= set(columns.booleans):
         return "wide"
     raise UsageError(
         f"{columns.file}: the shape is not clear; say `--shape long` with --person and --item (one row per person and"

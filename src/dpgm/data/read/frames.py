@@ -256,7 +256,7 @@ def frame_columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Co
         tuple(known),
         tuple(name for name, kind in kinds.items() if is_list(kind)),
         _chunks(table),
-        truths=tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind)),
+        booleans=tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind)),
         schema=table.schema,
     )
 

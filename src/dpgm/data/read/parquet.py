@@ -42,14 +42,14 @@ def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | Non
         _check_footer(file.metadata, source)
     kinds = {field.name: field.type for field in schema}
     lists = tuple(name for name, kind in kinds.items() if is_list(kind))
-    truths = tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
+    booleans = tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
     names = tuple(field.name for field in schema if not is_nested(field.type))
     if not names:
         raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
     # Flat text columns are read dictionary-encoded, so that their size can be checked before they are decoded.
     texts = [name for name, kind in kinds.items() if is_text(kind) and "." not in name]
     chunks = _chunks(source, options, options.columns_to_read(names, lists), texts, groups)
-    return Columns(str(source), names, lists, chunks, truths=truths, schema=schema)
+    return Columns(str(source), names, lists, chunks, booleans=booleans, schema=schema)
 
 
 def _decode_texts(batch: Any, source: Input) -> Any:

@@ -145,7 +145,7 @@ def _with_schema_domain(source: Input, options: ReadOptions) -> ReadOptions:
         if entry.name != options.person and not isinstance(_field_of(entry.name, entry.type), (Ignored, Identifier))
     ]
     only_lists = len(modelled) == 1 and modelled[0] in columns.lists
-    if options.stated_shape in ("basket", "long") or only_lists or set(columns.names) <= set(columns.truths):
+    if options.stated_shape in ("basket", "long") or only_lists or set(columns.names) <= set(columns.booleans):
         return options
     domain = domain_of_schema(columns.schema, person=options.person)
     return replace(options, domain=domain, shape="wide", discover=False)
