@@ -114,7 +114,7 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
         raise UsageError(
             f"`allowed` of a constraint must list 1 to {_MAX_COMBINATIONS:,} rows with one value per field."
         )
-    distinct = list(dict.fromkeys(tuple(map(written, row)) for row in rows))
+    distinct = list(dict.fromkeys(tuple(map(value_text, row)) for row in rows))
     # If a row lists `missing` for a field, a missing value is a value like any other; otherwise it matches any value.
     lists_missing = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
 
@@ -128,10 +128,10 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
     return Rule(AnyOf(tuple(parts)), None, plain)
 
 
-def written(value: object) -> str:
+def value_text(value: object) -> str:
     """A Python or YAML value in the text form of a condition.
 
-    >>> written(True), written(None), written(5)
+    >>> value_text(True), value_text(None), value_text(5)
     ('true', 'missing', '5')
     """
     return MISSING if value is None else str(value).lower() if isinstance(value, bool) else str(value)

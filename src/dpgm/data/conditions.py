@@ -95,7 +95,7 @@ class Rule:
         return fields_of(self.condition)
 
     @property
-    def sets(self) -> "Linear | None":
+    def equation(self) -> "Linear | None":
         """The claim if it defines a number (`total = net + tax`), which is then computed; otherwise None."""
         claim = self.claim
         return claim if isinstance(claim, Linear) and claim.operator == "=" and claim.terms[0][0] == 1 else None

@@ -42,7 +42,7 @@ class Column:
         if len(name) > MAX_LABEL_BYTES:
             raise UsageError(f"a field of the domain has a name over {MAX_LABEL_BYTES} characters; shorten it.")
 
-    def _wrong(self, rule: str) -> UsageError:
+    def _error(self, rule: str) -> UsageError:
         return UsageError(f"field {self.name!r}: {rule}.")
 
     def _set(self, key: str, value: object) -> None:
@@ -85,13 +85,13 @@ class Modelled(Column):
     def _checked_labels(self, labels: Iterable[Label], what: str, discover: object) -> tuple[Label, ...]:
         """Labels as a tuple: empty with `discover`; otherwise one or more, distinct, all texts or all integers."""
         if not isinstance(discover, bool):
-            raise self._wrong("`discover` must be true or false")
+            raise self._error("`discover` must be true or false")
         if discover and labels:
-            raise self._wrong(f"list its {what} or say `discover: true`, not both")
+            raise self._error(f"list its {what} or say `discover: true`, not both")
         if discover:
             return ()
         if isinstance(labels, (str, bytes)):
-            raise self._wrong(f"{what} must be a list, not a text")
+            raise self._error(f"{what} must be a list, not a text")
         if isinstance(labels, Sized) and len(labels) > MAX_WIDTH:
             raise ResourceError(f"field {self.name!r}: {what} must not exceed {MAX_WIDTH:,}; drop or merge some.")
         listed = tuple(int(label) if isinstance(label, np.integer) else label for label in labels)
@@ -99,9 +99,9 @@ class Modelled(Column):
             raise UsageError(f"field {self.name!r} has no {what}; list at least one.")
         for label in listed:
             if rule := _broken_rule(label):
-                raise self._wrong(rule)
+                raise self._error(rule)
         if len({isinstance(label, str) for label in listed}) > 1:
-            raise self._wrong(f"{what} must be all texts or all whole numbers; quote the numbers")
+            raise self._error(f"{what} must be all texts or all whole numbers; quote the numbers")
         if len(set(listed)) < len(listed):
             raise UsageError(f"field {self.name!r} lists one of its {what} twice; {what} must differ.")
         return listed
@@ -144,7 +144,7 @@ class ItemSet(Modelled):
         super().__post_init__()
         self._set("items", self._checked_labels(self.items, "items", self.discover))
         if self.items and isinstance(self.items[0], int) and min(self.items) < 0:  # type: ignore[type-var, operator]
-            raise self._wrong("item numbers must not be negative")
+            raise self._error("item numbers must not be negative")
 
     @property
     def _value_count(self) -> int | None:
@@ -175,13 +175,13 @@ class Image(Modelled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole(self.height, 1) or not is_whole(self.columns, 1):
-            raise self._wrong("height and columns must be whole numbers of at least 1")
+            raise self._error("height and columns must be whole numbers of at least 1")
         if not is_whole(self.levels, 2, MAX_LEVELS):
-            raise self._wrong(f"levels must be a whole number from 2 to {MAX_LEVELS}")
+            raise self._error(f"levels must be a whole number from 2 to {MAX_LEVELS}")
         if self.white is not None and not (self.levels > 2 and is_whole(self.white, 1, MAX_WHITE)):
-            raise self._wrong(f"white must be a whole number from 1 to {MAX_WHITE:,}, for `levels` above 2")
+            raise self._error(f"white must be a whole number from 1 to {MAX_WHITE:,}, for `levels` above 2")
         if self.width > MAX_WIDTH:
-            raise self._wrong(f"an image must not exceed {MAX_WIDTH:,} pixels times levels less one")
+            raise self._error(f"an image must not exceed {MAX_WIDTH:,} pixels times levels less one")
 
     @property
     def pixels(self) -> int:
@@ -222,10 +222,10 @@ class Categorical(Modelled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.other and self.discover:
-            raise self._wrong("leave out `other` if you say `discover: true`, which adds it where needed")
+            raise self._error("leave out `other` if you say `discover: true`, which adds it where needed")
         values = self._checked_labels(self.values or ((OTHER,) if self.other else ()), "values", self.discover)
         if self.other and isinstance(values[0], int):
-            raise self._wrong("`other: true` is for texts; quote the numbers")
+            raise self._error("`other: true` is for texts; quote the numbers")
         self._set("values", (*values, OTHER) if self.other and OTHER not in values else values)
         self._set("missing", self.missing or self.discover)
 

@@ -94,7 +94,7 @@ class ShapedNumber(Modelled):
         for name in ("atoms", "edges", "weights", "starts", "clock"):
             self._set(name, tuple(getattr(self, name)))
         if not self._is_histogram():
-            raise self._wrong("its atoms, edges, weights and starts do not make a histogram")
+            raise self._error("its atoms, edges, weights and starts do not make a histogram")
 
     def _is_histogram(self) -> bool:
         cells = max(0, len(self.edges) - 1)

@@ -106,14 +106,14 @@ class Numeric(Modelled):
         self._set("specials", tuple(self.specials))
         stated = [bound for bound in (self.low, self.high) if bound != DISCOVER]
         if len(stated) < 2 and self.bins is not None:
-            raise self._wrong("bins need bounds; leave `bins` out, or state low and high")
+            raise self._error("bins need bounds; leave `bins` out, or state low and high")
         if not all(is_number(bound) for bound in stated):
-            raise self._wrong("low and high must be finite numbers (or `discover`)")
+            raise self._error("low and high must be finite numbers (or `discover`)")
         bounds = [bound for bound in stated if not isinstance(bound, str)]
         if self.integer and any(bound != int(bound) or abs(bound) > LARGEST_TICK for bound in bounds):
-            raise self._wrong("low and high must be whole numbers for an integer field")
+            raise self._error("low and high must be whole numbers for an integer field")
         if len(bounds) == 2 and not (bounds[0] < bounds[1] and math.isfinite(float(bounds[1]) - float(bounds[0]))):
-            raise self._wrong("low must be below high")
+            raise self._error("low must be below high")
         if self.bins is None:
             self._check_open(bounds)
         else:
@@ -121,39 +121,39 @@ class Numeric(Modelled):
 
     def _check_closed(self, low: float, high: float, bins: int) -> None:
         if self.decimals is not None or self.specials or self.scale != "auto":
-            raise self._wrong(
+            raise self._error(
                 "decimals, specials and scale are for fields whose bins are discovered; leave `bins` out"
             )
         if self.missing is None:
             self._set("missing", False)
         if not is_whole(bins, 1, MAX_BINS):
-            raise self._wrong(f"bins must be a whole number from 1 to {MAX_BINS:,}")
+            raise self._error(f"bins must be a whole number from 1 to {MAX_BINS:,}")
         if self.integer and bins > high - low + 1:
-            raise self._wrong("an integer field needs at least one whole number per bin")
+            raise self._error("an integer field needs at least one whole number per bin")
         if self.integer and (high - low + 1) * bins > 2**62:
-            raise self._wrong("the range is too wide for so many bins; use fewer")
+            raise self._error("the range is too wide for so many bins; use fewer")
 
     def _check_open(self, bounds: Sequence[float]) -> None:
         if self.scale not in get_args(Scale):
-            raise self._wrong("scale must be auto, linear or log")
+            raise self._error("scale must be auto, linear or log")
         if not isinstance(self.missing, bool | None):
-            raise self._wrong("missing must be true or false")
+            raise self._error("missing must be true or false")
         if self.finds_step and bounds:
-            raise self._wrong(
+            raise self._error(
                 "decimals are found together with the range; say `discover` for low and high as well, or state them"
             )
         if not self.finds_step and self.decimals is not None and not is_whole(self.decimals, 0, MAX_DECIMALS):
-            raise self._wrong(f"decimals must be a whole number from 0 to {MAX_DECIMALS} (or `discover`)")
+            raise self._error(f"decimals must be a whole number from 0 to {MAX_DECIMALS} (or `discover`)")
         if self.integer and self.decimals:
-            raise self._wrong("an integer field has no decimals; state one of the two")
+            raise self._error("an integer field has no decimals; state one of the two")
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
-            raise self._wrong("low and high have more digits than can be represented exactly")
+            raise self._error("low and high have more digits than can be represented exactly")
         if not all(is_number(special) and abs(special) <= LARGEST_TICK for special in self.specials):
-            raise self._wrong("specials must be finite numbers")
+            raise self._error("specials must be finite numbers")
         if self.integer and any(special != int(special) for special in self.specials):
-            raise self._wrong("specials of an integer field must be whole numbers")
+            raise self._error("specials of an integer field must be whole numbers")
         if len(set(self.specials)) < len(self.specials) or len(self.specials) > 100:
-            raise self._wrong("specials must differ, and be at most 100")
+            raise self._error("specials must differ, and be at most 100")
 
     @property
     def finds_step(self) -> bool:
@@ -216,15 +216,15 @@ class _Moments(Modelled):
             try:
                 ends += [] if bound == DISCOVER else [self._tick(key)]
             except (TypeError, ValueError):
-                raise self._wrong(f"{key} must be a date such as {self._example} (or `discover`)") from None
+                raise self._error(f"{key} must be a date such as {self._example} (or `discover`)") from None
         if len(ends) == 2 and not ends[0] < ends[1]:
-            raise self._wrong("low must be before high")
+            raise self._error("low must be before high")
         if not isinstance(self.missing, bool | None):
-            raise self._wrong("missing must be true or false")
+            raise self._error("missing must be true or false")
         if self.after is not None and not isinstance(self.after, str):
-            raise self._wrong("after must be the name of another date")
+            raise self._error("after must be the name of another date")
         if self.pattern is not None and not is_pattern(self.pattern):
-            raise self._wrong("pattern must be written as for strptime, such as %d.%m.%Y")
+            raise self._error("pattern must be written as for strptime, such as %d.%m.%Y")
 
     @property
     def _step(self) -> int:
@@ -303,9 +303,9 @@ class DateTime(_Moments):
 
     def __post_init__(self) -> None:
         if self.unit not in (*SECONDS, DISCOVER):
-            raise self._wrong(f"unit must be one of {', '.join(SECONDS)} (or `discover`)")
+            raise self._error(f"unit must be one of {', '.join(SECONDS)} (or `discover`)")
         if self.unit == DISCOVER and (self.after is not None or not self.low == self.high == DISCOVER):
-            raise self._wrong(
+            raise self._error(
                 "a unit is found together with the range; say `discover` for low and high as well and leave out"
                 " `after`, or state the unit"
             )

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.condition_text import one_of, parse_condition, written
+from dpgm.data.condition_text import one_of, parse_condition, value_text
 from dpgm.data.conditions import (
     LABELLED,
     MISSING,
@@ -407,7 +407,7 @@ def parse_where(where: Where | None, domain: Domain) -> Condition | None:
 def _entry(domain: Domain, name: object, value: Any) -> Condition:
     field = domain.field(str(name))
     several = value if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
-    return one_of(field, [written(one) for one in several])
+    return one_of(field, [value_text(one) for one in several])
 
 
 def _text(domain: Domain, text: str) -> Condition:

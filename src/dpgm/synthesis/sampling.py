@@ -163,7 +163,7 @@ class RecordFilter:
         mentioned = dict.fromkeys(name for condition in conditions for name in fields_of(condition))
         self._numbers = [name for name in mentioned if domain.field(name).kind not in LABELLED]
         # Whether records may be rejected or changed even if their positions meet all conditions.
-        self.acts = bool(self._unique) or any(rule.sets is not None for rule in self._rules)
+        self.acts = bool(self._unique) or any(rule.equation is not None for rule in self._rules)
 
     def __call__(self, records: Records) -> Records:
         """The accepted records, in order."""
@@ -187,7 +187,7 @@ class RecordFilter:
     def _with_defined_numbers(self, records: Records) -> Records:
         """Set numbers that a rule defines (`total = net + tax`) to that value, where the field allows it."""
         for rule in self._rules:
-            equation = rule.sets
+            equation = rule.equation
             if equation is None:
                 continue
             values = self._values(records)
