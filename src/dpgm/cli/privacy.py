@@ -47,7 +47,7 @@ def cost(
 
     releases = [_parse_release(text) for text in release or ()]
     if steps == 0 and noise is not None:
-        raise UsageError("`--noise` is the noise of the steps; give their number with --steps.")
+        raise UsageError("`--noise` is the noise of the steps; say how many with --steps.")
     if steps < 0:
         raise UsageError(f"`--steps` must be a whole number of at least 0; got {steps}.")
     if delta is None and epsilon is None:
