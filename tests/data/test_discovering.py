@@ -18,8 +18,7 @@ from dpgm.errors import UsageError
 BASKETS = [["bread", "milk"], ["milk"], [], ["7", "bread"]]
 
 
-def held(records):
-    """The labels of every record."""
+def labels_per_record(records):
     (column,) = records.columns
     labels = column.vocabulary.labels
     rows = np.split(column.codes, column.indptr[1:-1])
@@ -30,11 +29,11 @@ def test_baskets_and_the_long_shape_keep_a_private_vocabulary(tmp_path):
     (tmp_path / "b.csv").write_text("".join(",".join(row) + "\n" for row in BASKETS))
     records, source = read_source(tmp_path / "b.csv", shape="basket", discover=True)
     assert isinstance(records, OpenRecords)
-    assert held(records) == [sorted(row) for row in BASKETS]
+    assert labels_per_record(records) == [sorted(row) for row in BASKETS]
     assert records.domain == Domain((ItemSet("items", discover=True),))
     assert not source.items_assumed_public
     (tmp_path / "l.csv").write_text("who,what\n1,bread\n2,milk\n1,milk\n")
-    assert held(read_records(tmp_path / "l.csv", person="who", item="what", discover=True)) == [
+    assert labels_per_record(read_records(tmp_path / "l.csv", person="who", item="what", discover=True)) == [
         ["bread", "milk"],
         ["milk"],
     ]
@@ -45,7 +44,7 @@ def test_one_label_does_not_change_the_type_of_the_others(tmp_path):
     for name, extra in (("a", ""), ("b", "word\n")):
         (tmp_path / f"{name}.csv").write_text("1,2\n02,3\n" + extra)
     with_it, without = (read_records(tmp_path / f"{n}.csv", shape="basket", discover=True) for n in ("b", "a"))
-    assert held(with_it)[:2] == held(without)
+    assert labels_per_record(with_it)[:2] == labels_per_record(without)
 
 
 def test_a_domain_file_may_say_discover(tmp_path):
@@ -53,7 +52,7 @@ def test_a_domain_file_may_say_discover(tmp_path):
     (tmp_path / "b.dat").write_text("1 2\n2\n")
     records = read_records(tmp_path / "b.dat", domain=tmp_path / "d.yaml")
     assert records.domain.fields[0] == ItemSet("things", discover=True)
-    assert held(records) == [["1", "2"], ["2"]]
+    assert labels_per_record(records) == [["1", "2"], ["2"]]
 
 
 def test_the_schema_of_parquet_gives_kinds_and_no_value(tmp_path):
@@ -89,7 +88,7 @@ def test_contradicting_options_are_refused(tmp_path):
         read_records(tmp_path / "b.dat")
 
 
-def test_parts_with_vocabularies_of_their_own_join():
+def test_parts_with_different_vocabularies_are_concatenated():
     domain = Domain((ItemSet("items", discover=True),))
     from dpgm.data.records import Records
 
@@ -97,17 +96,17 @@ def test_parts_with_vocabularies_of_their_own_join():
     second = OpenRecords.of_sets(Records.from_lists([[1], [0]], Domain.of_items(["b", "c"])), domain)
     joined = concatenate([first, second])
     joined.check()
-    assert held(joined) == [["a", "b"], ["c"], ["b"]]
+    assert labels_per_record(joined) == [["a", "b"], ["c"], ["b"]]
 
 
-def test_a_column_that_cannot_be_modelled_is_not_lost_unseen():
+def test_a_warning_names_a_column_that_cannot_be_modelled():
     schema = pa.schema({"age": pa.int64(), "wait": pa.duration("s"), "who": pa.binary()})
     with pytest.warns(UserWarning, match="'wait': of a type that cannot be modelled.*seconds"):
         domain = domain_of_schema(schema, person="who")
     assert [field.name for field in domain.fields] == ["age"]
 
 
-def test_a_column_called_after_identifiers_is_one_and_the_fit_says_so():
+def test_a_column_named_like_an_identifier_is_one_and_a_warning_says_so():
     schema = pa.schema({"id": pa.int64(), "patientId": pa.string(), "shop_id": pa.int64(), "uid": pa.float64()})
     with pytest.warns(UserWarning, match="'id', 'patientId': an identifier, as its name says"):
         domain = domain_of_schema(schema)
@@ -217,7 +216,7 @@ def test_a_list_beside_columns_that_cannot_be_modelled_is_an_item_set(tmp_path):
         pq.write_table(pa.table({name: column, "items": sets}), path)
         records = read_records(path, discover=True)
         assert records.domain == Domain((ItemSet("items", discover=True),))
-        assert held(records) == [["a", "b"], ["a"], []]
+        assert labels_per_record(records) == [["a", "b"], ["a"], []]
 
 
 def test_a_boolean_beside_the_person_may_be_missing(tmp_path):

@@ -25,7 +25,7 @@ STATED = Domain(
 )
 
 
-def written(count=400):
+def dates_as_texts(count=400):
     rng = np.random.default_rng(0)
     born = [datetime.date(1950, 1, 1) + datetime.timedelta(days=int(at)) for at in rng.integers(0, 18_000, count)]
     seen = [
@@ -43,20 +43,25 @@ def written(count=400):
 
 
 @pytest.fixture(scope="module")
-def found():
-    return discovered(written(), STATED)[0]
+def closed_domain():
+    return discovered(dates_as_texts(), STATED)[0]
 
 
-def test_what_is_found_keeps_the_pattern(found):
-    _check_discovered(STATED, found)
-    assert [getattr(field, "pattern", None) for field in found.fields] == ["%d/%m/%Y", "%d.%m.%y %H:%M", None, None]
-    assert domain_from_plain(domain_to_plain(found)).fields == found.fields
+def test_what_is_found_keeps_the_pattern(closed_domain):
+    _check_discovered(STATED, closed_domain)
+    assert [getattr(field, "pattern", None) for field in closed_domain.fields] == [
+        "%d/%m/%Y",
+        "%d.%m.%y %H:%M",
+        None,
+        None,
+    ]
+    assert domain_from_plain(domain_to_plain(closed_domain)).fields == closed_domain.fields
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, found, ending):
+def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, closed_domain, ending):
     """They were always written as 1976-04-01."""
-    records = as_records(written(), found)
+    records = as_records(dates_as_texts(), closed_domain)
     file = tmp_path / f"synthetic.{ending}"
     dpgm.write_records(records, file, rng=np.random.default_rng(1))
     if ending == "csv":
@@ -66,15 +71,17 @@ def test_samples_are_written_in_the_pattern_and_read_back(tmp_path, found, endin
     assert datetime.datetime.strptime(row["born"], "%d/%m/%Y").year < 2001
     assert datetime.datetime.strptime(row["seen"], "%d.%m.%y %H:%M").year in (2022, 2023)
     assert datetime.date.fromisoformat(row["plain"])
-    again = dpgm.read_records(file, domain=found, shape="wide")
+    again = dpgm.read_records(file, domain=closed_domain, shape="wide")
     assert np.array_equal(again.indices, records.indices)
 
 
-def test_files_with_patterns_are_compared(tmp_path, found):
+def test_files_with_patterns_are_compared(tmp_path, closed_domain):
     import pyarrow.csv as csv
 
-    csv.write_csv(written(), tmp_path / "real.csv")
-    dpgm.write_records(as_records(written(), found), tmp_path / "synthetic.csv", rng=np.random.default_rng(1))
+    csv.write_csv(dates_as_texts(), tmp_path / "real.csv")
+    dpgm.write_records(
+        as_records(dates_as_texts(), closed_domain), tmp_path / "synthetic.csv", rng=np.random.default_rng(1)
+    )
     made = dpgm.evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv", domain=STATED)
     kinds = {column.name: column.kind for column in made.columns}
     assert kinds == {"born": "date", "seen": "date", "plain": "date", "sex": "category"}
