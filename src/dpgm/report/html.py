@@ -114,9 +114,8 @@ def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
         note = f"{lengths.synthetic_mean:.2f} items per record, real {lengths.real_mean:.2f}"
         tiles.append((percent(lengths.total_variation), "distance of record lengths", note))
     if (sets := evaluation.frequent_sets) is not None:
-        tiles.append(
-            (percent(sets.recall), f"frequent sets of {what}s found", f"of the {len(sets.real)} most frequent")
-        )
+        note = f"of the {len(sets.real)} most frequent"
+        tiles.append((percent(sets.recall), f"frequent sets of {what}s found", note))
     if evaluation.one_way is not None and evaluation.kind == "images":
         gap = evaluation.one_way.mean_difference
         tiles.append((percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
