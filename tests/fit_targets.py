@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ def item_counts(domain: Domain, values: Tensor, variances: Tensor, emphasis: flo
     """Records that hold each position."""
     width = domain.width
     items = ItemCounts(domain, cap=width)
-    scaling = clipped_scaling(1, items.positions, width, width, domain)
+    scaling = clipped_scaling(1, np.arange(width), width, width, domain)
     return Target(items, values, variances, values, scaling, emphasis)
 
 

@@ -72,7 +72,7 @@ def test_scaled_items_are_those_of_drawn_records(limit, likely):
 def test_item_counts_are_those_of_drawn_records(domain, cap):
     model, draws = mixture(domain, 0.4)
     items = ItemCounts(domain, cap)
-    scale = clipped_scaling(1, items.positions, cap, 33, domain)(model.probabilities)
+    scale = clipped_scaling(1, np.arange(domain.width), cap, 33, domain)(model.probabilities)
     drawn_mean = query_mean(items, model, draws, 30_000)
     assert np.abs(items.expected(model.probabilities, WEIGHTS, scale).numpy() - drawn_mean).max() < 0.008
 

@@ -51,12 +51,17 @@ def choose_bound(
     return candidates[best], float(costs[best])
 
 
+def set_counts(order: int, lengths: int) -> Floats:
+    """C(n, order) for n = 0 .. lengths - 1: the number of sets of `order` items in a record of n items."""
+    return np.array([comb(n, order) for n in range(lengths)], dtype=np.float64)
+
+
 def popular_sets(order: int, lengths: Floats, profile: Floats, known: Known) -> Popular:
     """Errors of sets of `order` items drawn by popularity, given the lengths and the frequencies of positions."""
-    sets = np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
     count, records = known.rules.bound.popular_sets, known.records
     draws = np.random.default_rng(0).choice(len(profile), size=(count, order), p=profile / profile.sum())
-    lift = (lengths * sets).sum() * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
+    sets = (lengths * set_counts(order, len(lengths))).sum()
+    lift = sets * np.prod(np.arange(1, order + 1)) / max(profile.sum(), 1e-12) ** order
     expected = np.minimum(records * lift * profile[draws].prod(axis=1), records * profile[draws].min(axis=1))
     yardstick = np.maximum(expected, known.rules.sanity * records)
     return Popular(float((1 / yardstick).mean()), float((expected / yardstick).mean()))

@@ -62,7 +62,6 @@ class CentredPairs:
     offsets: tuple[int, ...]  # one per chosen position, in steps of 1 / STEPS
     limit: int  # on s, in steps of 1 / STEPS²
     name: str = NAMES[2]
-    order: int = 2
     device: str = "cpu"  # where pairs are counted; the sums are exact, the same everywhere
 
     @classmethod

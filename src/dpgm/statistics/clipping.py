@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.kernels.poisson_binomial import length_distribution
-from dpgm.statistics.bounds import choose_bound, popular_sets
+from dpgm.statistics.bounds import choose_bound, popular_sets, set_counts
 from dpgm.statistics.record_lengths import Known
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.statistic import FULL_WEIGHT, GRID, Floats, Ints, Scale, Scaling
@@ -50,7 +50,7 @@ def choose_cap(order: int, lengths: Floats, profile: Floats, known: Known, noise
 
     The error is that of popular sets of `order` items (`popular_sets`).
     """
-    mass = lengths * np.array([comb(n, order) for n in range(len(lengths))], dtype=np.float64)
+    mass = lengths * set_counts(order, len(lengths))
     caps = list(range(order, len(lengths)))
     if mass.sum() <= 0 or not caps:
         return order, np.inf

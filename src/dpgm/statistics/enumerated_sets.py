@@ -14,7 +14,7 @@ of one.
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import comb, floor
+from math import floor
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets
+from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets, set_counts
 from dpgm.statistics.item_counts import possible_shares
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import Known, Lengths, record_sums
@@ -52,8 +52,8 @@ class EnumeratedSets:
     def choose(cls, order: int, profile: Floats, known: Known, noise: float, *, whole: bool) -> "EnumeratedSets":
         """With the offsets and the bound of the smallest expected error; the frequencies are preferred as offsets."""
         domain, rules = known.domain, known.rules.bound
-        sets = np.array([comb(n, order) for n in range(domain.width + 1)], dtype=np.float64)
-        mass = likely_records(profile, known.items) * sets[np.bitwise_count(np.arange(1 << domain.width))]
+        sets = set_counts(order, domain.width + 1)[np.bitwise_count(np.arange(1 << domain.width))]
+        mass = likely_records(profile, known.items) * sets
         popular = popular_sets(order, known.items, profile, known)
         wrong = rules.enumerated_doubt[order - 1] * rules.distortion[order - 1]
         tried = []

@@ -5,7 +5,6 @@ sqrt(cap). Noisy counts are read by empirical Bayes (`shrinkage.py`) as shares o
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from dpgm.statistics.clipping import choose_cap, clip_bound, clip_steps, clipped
 from dpgm.statistics.record_lengths import Known
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.shrinkage import onto_simplex, shrink_alone
-from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of
+from dpgm.statistics.statistic import GRID, Floats, Measured, Scale, Target, Words, target_of
 
 ITEMS = "item counts"
 
@@ -33,7 +32,6 @@ class ItemCounts:
     domain: Domain
     cap: int
     name: str = ITEMS
-    order: int = 1
 
     @classmethod
     def choose(cls, known: Known, noise: float) -> "ItemCounts":
@@ -56,19 +54,9 @@ class ItemCounts:
             total += np.bincount(chunk.indices, weights, minlength=self.domain.width).astype(np.int64)
         return torch.from_numpy(total)
 
-    @cached_property
-    def positions(self) -> Ints:
-        """All positions."""
-        return np.arange(self.domain.width)
-
-    @cached_property
-    def _index(self) -> Tensor:
-        return torch.from_numpy(self.positions)
-
     def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
         """Share of the records that hold each position, down-weighted like the counts."""
-        # selected as in larger sets, though it is all positions: gradients then add up in the same order
-        return moments(1, columns_of(probabilities, self._index), weights, *scale)
+        return moments(1, probabilities, weights, *scale)
 
 
 # -- how noisy counts are read -------------------------------------------------------------------------------------
@@ -97,9 +85,9 @@ def item_profile(items: Measured[ItemCounts], known: Known) -> Floats:
 def item_target(items: Measured[ItemCounts], known: Known, emphasis: float) -> Target[ItemCounts]:
     """The shrunk counts as a target of a fit."""
     counts, stds = _posterior(items, known.rules.read)
-    statistic = items.statistic
-    longest = longest_expected(known.whole, statistic.domain.width, known.rules.read)
-    scaling = clipped_scaling(1, statistic.positions, statistic.cap, longest, statistic.domain)
+    statistic, domain = items.statistic, known.domain
+    longest = longest_expected(known.whole, domain.width, known.rules.read)
+    scaling = clipped_scaling(1, np.arange(domain.width), statistic.cap, longest, domain)
     return target_of(statistic, counts, stds, scaling, emphasis)
 
 

@@ -8,7 +8,6 @@ sqrt(C(cap, order)). Noisy counts are shrunk toward what smaller sets suggest.
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import comb
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.devices import matrix_precision
 from dpgm.kernels.set_kernels import count_sets
 from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.statistics.bounds import set_counts
 from dpgm.statistics.clipping import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
 from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import Known, counts_within
@@ -205,9 +205,7 @@ def _shrunk(
     """
     sets, values, rules = measured.statistic, measured.value.numpy(), known.rules.read
     weights = clip_steps(len(lengths) - 1, sets.order, sets.cap) * GRID
-    total = known.records * float(
-        (lengths * weights) @ np.array([comb(n, sets.order) for n in range(len(lengths))], dtype=np.float64)
-    )
+    total = known.records * float((lengths * weights) @ set_counts(sets.order, len(lengths)))
     variances = (measured.std**2 * len(values), (rules.total_doubt * total) ** 2)
     average = float(values.sum() * variances[1] + total * variances[0]) / max(sum(variances), 1e-9)
     total = max(average, rules.least_total)
