@@ -65,9 +65,7 @@ _MAX_IDENTIFIER = 40  # characters; a longer text is no identifier
 _MOST_VALUES = 100_000  # distinct texts stored per column
 _SAMPLED = 16  # beyond, one in 16: 6,000 texts or more, which give the number of distinct ones to 1.3 %
 _PADDED_SHARE = 0.05  # whole numbers are codes if at least this share has leading zeros
-_MONEY_DECIMALS = (
-    2  # 5.00 is an amount; 5.0 is a whole number in a column of floats, as pandas writes one with gaps
-)
+_MONEY_DECIMALS = 2  # 5.00 is an amount; 5.0 is a whole number, as pandas writes it in a column with gaps
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 
 

@@ -56,9 +56,7 @@ _NEAR = 5.0  # distance up to which other numbers are neighbours of a code
 _STANDS_OUT = 3  # a code has more than this many times the rows of all its neighbours
 _MIN_ORDERED_ROWS = 20  # with both dates, from which their order may be more than chance
 _MAX_DATE_COLUMNS = 20
-_SOON = (
-    0.25  # relative to the standard deviation of the first date: the time between then says more than the second
-)
+_SOON = 0.25  # times the standard deviation of the first date; the time between then says more than the second
 
 
 def number_hint(cells: Collection[str], stripped: Sequence[str] = ()) -> str | None:
@@ -87,7 +85,7 @@ def number_hint(cells: Collection[str], stripped: Sequence[str] = ()) -> str | N
     elif (grouped & ~ambiguous).any() and (grouped | whole | point).all():
         what, options = "numbers with commas between thousands", "--thousands ,"
     elif ambiguous.any() and (ambiguous | whole).all():
-        what, options = "numbers such as 1,234", "--thousands , (or with --decimal , if that is one and a bit)"
+        what, options = "numbers such as 1,234", "--thousands , (or with --decimal , if 1,234 means 1.234)"
     elif mark not in ("", ".") and (marked | whole).all():
         what, options = "numbers with marks between thousands", thousands
     elif signs and (whole | point).all():
@@ -104,7 +102,7 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
     """Advice for texts that seem to be numbers, dates, durations or lists of items.
 
     >>> text_hint("x", {"1:23:45", "0:05:10"})
-    'durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such'
+    'durations such as 1:23:45: write them as numbers of seconds or minutes to have them modelled as such'
     >>> text_hint("x", {"I10;E11", "E11", "I10;J45", "J45;E11", "I10"})
     "cells that hold several items each: read them as lists with --kind x=items --item-separator ';'"
     >>> text_hint("x", {"good", "N/A", "7"}) is None
@@ -124,7 +122,9 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
         )
         return f"dates written in several ways (such as {examples}): write all in one way to have them as dates"
     if cells and all(_DURATION.fullmatch(cell) for cell in cells):
-        return "durations such as 1:23:45: write them as numbers, of seconds or of minutes, to have them as such"
+        return (
+            "durations such as 1:23:45: write them as numbers of seconds or minutes to have them modelled as such"
+        )
     without_brackets = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
     if without_brackets != list(cells) and all(map(_NUMBER.fullmatch, without_brackets)):
         return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"

@@ -52,10 +52,8 @@ def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
     try:
         return split_cells(row, separator)
     except csv.Error as error:
-        fault = (
-            _QUOTE_IN_CELL if str(error) == _QUOTE_IN_CELL else "a cell is longer than 128 kB; correct the file."
-        )
-        raise InputError(f"{where()}: {fault}") from None
+        too_long = "a cell is longer than 128 kB; correct the file."
+        raise InputError(f"{where()}: {_QUOTE_IN_CELL if str(error) == _QUOTE_IN_CELL else too_long}") from None
 
 
 def delimited_columns(source: Input, options: ReadOptions, default: str, *, draft: bool) -> Columns:
@@ -139,9 +137,8 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     field = options.item_set
     stripped = [cell.strip() for cell in cells]
     numbers = [bool(_NUMBER.fullmatch(cell)) or cell.lower() in ("true", "false") for cell in stripped]
-    may_be_record = (
-        all(numbers) if options.threshold is not None else {cell.lower() for cell in stripped} <= _BINARY
-    )
+    binary = {cell.lower() for cell in stripped} <= _BINARY
+    may_be_record = binary if options.threshold is None else all(numbers)
     if field is not None:
         labels = {str(label) for label in field.items}
         names = {plain_name(cell).strip() for cell in cells} | {plain_name(cell) for cell in cells}
