@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
 from dpgm.data.number_fields import SECONDS, OpenNumber
 from dpgm.data.number_grids import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
-from dpgm.data.open_records import CodeColumn, NumberColumn, OpenRecords, SetColumn
+from dpgm.data.open_records import NumberColumn, OpenRecords, RawColumn, SetColumn
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
@@ -49,6 +49,7 @@ from dpgm.synthesis.number_shapes import (
     shape_number,
 )
 
+Codes: TypeAlias = NDArray[np.int64]
 Bounds: TypeAlias = dict[str, tuple[float, float]]  # low and high in ticks, by field name
 VALUES = "discovered values"
 MEASURES = in_words(
@@ -259,39 +260,36 @@ class _ValuesOfRecords:
 
     def _find(self, records: Records) -> Holdings:
         vocabulary: list[Value] = []
-        rows: list[Any] = []
-        codes: list[Any] = []
+        rows, codes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for field, column in zip(self.domain.fields, _open(records).columns, strict=True):
-            labels: list[Any]
-            if isinstance(column, NumberColumn):
-                if field.name not in self.ranges:
-                    continue
-                low, high = self.ranges[field.name]
-                here = np.flatnonzero((column.ticks >= low) & (column.ticks <= high))  # false where missing
-                distinct, code = np.unique(column.ticks[here], return_inverse=True)
-                labels = [int(tick) if tick == int(tick) else tick for tick in distinct.tolist()]
-            elif column.vocabulary is None:
-                continue
-            else:
-                labels = list(column.vocabulary.labels)
-                if isinstance(column, SetColumn):
-                    here = np.repeat(np.arange(len(records)), np.diff(column.indptr))
-                    code = column.codes.astype(np.int64)
-                else:
-                    assert isinstance(column, CodeColumn)
-                    here = np.flatnonzero(column.codes >= 0)
-                    code = column.codes[here].astype(np.int64)
-            rows.append(here)
+            row, code, labels = _values_of(column, self.ranges.get(field.name))
+            rows.append(row)
             codes.append(code + len(vocabulary))
             vocabulary += [(field.name, label) for label in labels]
-        row = np.concatenate([*rows, np.empty(0, dtype=np.int64)])
-        flat = np.concatenate([*codes, np.empty(0, dtype=np.int64)])
-        if len(rows) > 1:
-            order = np.argsort(row, kind="stable")
-            row, flat = row[order], flat[order]
+        row, code = np.concatenate(rows), np.concatenate(codes)
+        if sum(len(part) > 0 for part in rows) > 1:  # one column is in order already
+            code = code[np.argsort(row, kind="stable")]
         indptr = np.zeros(len(records) + 1, dtype=np.int64)
         np.cumsum(np.bincount(row, minlength=len(records)), out=indptr[1:])
-        return Holdings(indptr, flat, vocabulary)
+        return Holdings(indptr, code, vocabulary)
+
+
+def _values_of(column: RawColumn, bounds: tuple[float, float] | None) -> tuple[Codes, Codes, Sequence[Any]]:
+    """Rows and codes of the values to be discovered in a column, and the label of every code.
+
+    Empty if there is nothing to discover: numbers without `bounds`, and columns without a vocabulary.
+    """
+    if isinstance(column, NumberColumn) and bounds is not None:
+        rows = np.flatnonzero((column.ticks >= bounds[0]) & (column.ticks <= bounds[1]))  # false where missing
+        distinct, codes = np.unique(column.ticks[rows], return_inverse=True)
+        return rows, codes, [int(tick) if tick == int(tick) else tick for tick in distinct.tolist()]
+    if isinstance(column, NumberColumn) or column.vocabulary is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), ()
+    if isinstance(column, SetColumn):
+        rows = np.repeat(np.arange(len(column.indptr) - 1), np.diff(column.indptr))
+        return rows, column.codes.astype(np.int64), column.vocabulary.labels
+    rows = np.flatnonzero(column.codes >= 0)
+    return rows, column.codes[rows].astype(np.int64), column.vocabulary.labels
 
 
 def _discover_values(
@@ -324,9 +322,9 @@ def _discover_numbers(
     shaped = {}
     parts = measured.statistic.split(measured.value)
     for (_, field), column, counts in zip(numbers, counted, parts, strict=True):
-        missing = (
-            counts.missing > rules.missing_threshold * measured.std if field.missing is None else field.missing
-        )
+        missing = field.missing
+        if missing is None:
+            missing = counts.missing > rules.missing_threshold * measured.std
         total = plan.records - (max(counts.missing, 0.0) if missing else 0.0)
         special = dict(zip(column.specials, np.maximum(counts.specials, 0.0).tolist(), strict=True))
         total = max(total - sum(special.values()), 1.0)
@@ -334,8 +332,8 @@ def _discover_numbers(
         ends = (field.bounds[0] is None, field.bounds[1] is None)
         cells = estimate_cells(counts.groups, column.grid, measured.std, total, rules, ends)
         exact = {
-            float(value): total * fields**0.5
-            for (name, value), total in zip(found.values, found.sums, strict=True)
+            float(value): noisy_sum * fields**0.5
+            for (name, value), noisy_sum in zip(found.values, found.sums, strict=True)
             if name == field.name and not isinstance(value, str) and low <= value <= high and value not in special
         }
         clock = estimate_hours(counts.hours, exact, column.day, measured.std, rules)
