@@ -4,11 +4,10 @@ All of these are public. Options that cannot alter the guarantee (device, progre
 """
 
 import json
+import sys
 import types
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 from dpgm import validation
 from dpgm.errors import UsageError
@@ -42,9 +41,10 @@ class Config:
     rows_per_person: int = 1
 
     def __post_init__(self) -> None:
+        numpy = sys.modules.get("numpy")  # not imported here: the command line shows its help without it
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if isinstance(value, np.generic):  # numpy's numbers are no Python numbers, which JSON needs
+            if numpy is not None and isinstance(value, numpy.generic):  # JSON needs Python's own numbers
                 object.__setattr__(self, entry.name, value.item())
         validation.positive(epsilon=self.epsilon, advice="A usual choice is 1.")
         if self.delta is not None:
