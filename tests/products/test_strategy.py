@@ -226,31 +226,30 @@ def test_a_pilot_and_scaled_counts_find_rare_items_better_than_one_release_of_th
     domain, count, errors = Domain.of_items(300), 20_000, {"two": 0.0, "one": 0.0}
     chances = 0.9 / np.arange(1, 301) ** 1.3
     records = Records.from_dense(np.random.default_rng(0).random((count, 300)) < chances, domain)
-    held = np.bincount(records.indices, minlength=300)
+    counts = np.bincount(records.indices, minlength=300)
     two = noises_for(domain, count, 1)
-    together = (two["item counts"] ** -2 + two["scaled item counts"] ** -2) ** -0.5
-    one = {"record lengths": two["record lengths"], "item counts": together}
+    combined = (two["item counts"] ** -2 + two["scaled item counts"] ** -2) ** -0.5
+    one = {"record lengths": two["record lengths"], "item counts": combined}
     for seed in range(3):
         for name, noises in (("two", two), ("one", one)):
             measured = measure(Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises, RULES)
-            found = measured.profile * count
-            errors[name] += np.abs(found - held)[30:].sum()
+            errors[name] += np.abs(measured.profile * count - counts)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
 
 
 def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
     domain, count = Domain.of_items(120), 20_000
     rng = np.random.default_rng(0)
-    held = rng.random((count, 120)) < np.repeat([0.08, 0.01], [30, 90])
+    dense = rng.random((count, 120)) < np.repeat([0.08, 0.01], [30, 90])
     noises = noises_for(domain, count, 1)
-    gateway = Gateway(Records.from_dense(held, domain), randomness=SeededRandomness(0))
+    gateway = Gateway(Records.from_dense(dense, domain), randomness=SeededRandomness(0))
     measured = measure(gateway, domain, count, noises, RULES)
     assert sorted(measured.popular.statistic.groups[0]) == list(range(30))
     targets = moment_targets(measured, BRIEF, generator=torch.Generator().manual_seed(0))
     first, second = (target for target in targets.moments if isinstance(target.statistic, LengthGroups))
     assert first.statistic.positions == tuple(measured.popular.statistic.groups[0])
     assert len(second.statistic.positions) == 100
-    real = np.bincount(held[:, :30].sum(axis=1), minlength=len(first.statistic.groups))
+    real = np.bincount(dense[:, :30].sum(axis=1), minlength=len(first.statistic.groups))
     summed = np.bincount(first.statistic.groups, real)
     assert np.abs(first.values.numpy() - summed).max() < 5 * noises["popular lengths"] * 2**0.5
 

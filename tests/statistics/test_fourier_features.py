@@ -134,9 +134,9 @@ def test_a_noisy_profile_cannot_break_the_default_width():
 
 def test_images_are_compared_after_a_blur():
     domain = Domain((Image("image", 20, 20),))
-    line, beside, away = (np.zeros((20, 20)) for _ in range(3))
-    line[5:15, 8] = beside[5:15, 9] = away[5:15, 14] = 1
-    records = Records.from_dense(np.stack([line, beside, away]).reshape(3, -1), domain)
+    line, near, far = (np.zeros((20, 20)) for _ in range(3))
+    line[5:15, 8] = near[5:15, 9] = far[5:15, 14] = 1
+    records = Records.from_dense(np.stack([line, near, far]).reshape(3, -1), domain)
     z = FourierFeatures.for_domain(domain, 4000, generator=generator(), gamma=0.05).transform(records)
     plain = FourierFeatures.draw(400, 4000, 0.05, generator=generator()).transform(records)
     assert z[0] @ z[1] > z[0] @ z[2] + 0.1

@@ -95,7 +95,7 @@ def test_the_nearest_numbers_have_the_sum_and_keep_to_the_floor(values, total, s
 
 
 def test_noise_below_zero_of_rare_values_is_not_taken_from_the_most_frequent_one():
-    """41 rare values, 300 records in all beside 29,700; clipped and scaled, the frequent one lost 1.7 points."""
+    """41 rare values share 300 of 30,000 records; clipping and scaling took 1.7 points from the frequent value."""
     domain, records, std = Domain((Categorical("country", tuple(range(42))),)), 30_000, 33.0
     truth = np.array([29_700.0, *np.full(41, 300 / 41)])
     known, draws = Known.read(None, domain, records, RULES), np.random.default_rng(0)
