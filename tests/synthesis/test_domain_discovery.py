@@ -27,6 +27,7 @@ from dpgm.data.number_fields import NumberFormat
 from dpgm.data.number_grids import grid_of
 from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
 from dpgm.data.read.frames import as_records
+from dpgm.data.records import Records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -317,15 +318,46 @@ def test_rare_categories_stand_as_other_and_missing_ones_stay_missing():
     for seed in range(4):
         closed, _ = discovered(table, domain, seed=seed)
         assert closed.field("street") == Categorical("street", ("Main St", "(other)"), missing=True, other=True)
-        assert closed.field("sex").values == ("f", "m")
+        assert closed.field("sex") == Categorical("sex", ("f", "m"))
         assert closed.field("number") == Categorical("number", (1, 2, 3), missing=True)
         assert domain_from_plain(json.loads(json.dumps(domain_to_plain(closed)))) == closed
         counted = np.bincount(as_records(table, closed).indices, minlength=closed.width)
         rare = np.array([value is not None and value != "Main St" for value in street])
         missing = np.array([value is None for value in street])
         assert counted[:3].tolist() == [count - rare.sum() - missing.sum(), rare.sum(), missing.sum()]
-        assert counted[3:6].tolist() == [(sex == "f").sum(), (sex == "m").sum(), 0]
+        assert counted[3:5].tolist() == [(sex == "f").sum(), (sex == "m").sum()]
         assert counted[-1] == 900
+
+
+def test_of_few_records_values_that_were_not_found_stand_as_other_and_not_as_missing():
+    rng = np.random.default_rng(0)
+    ward = rng.choice(np.array(["surgery", "heart"], dtype=object), 1200, p=[0.75, 0.25])
+    table = pa.table({"ward": ward, "clinic": ["north"] * 1200})
+    domain = Domain(tuple(Categorical(name, discover=True) for name in table.column_names))
+    seen = set()
+    for seed in range(8):
+        closed, gateway = discovered(table, domain, seed=seed, epsilon=0.3)
+        assert closed.field("clinic") == Categorical("clinic", ("north",))  # without a value that it never has
+        values = closed.field("ward").values
+        counted = np.bincount(gateway._records.indices, minlength=closed.width)
+        of_value = dict(zip(values, counted.tolist(), strict=False))
+        assert of_value["surgery"] == (ward == "surgery").sum()
+        assert of_value.get("heart", of_value.get("(other)")) == (ward == "heart").sum()
+        seen.add(values)
+    assert seen == {("heart", "surgery"), ("surgery", "(other)")}
+
+
+def test_what_noise_hides_counts_as_the_commonest_value():
+    """Two of 3,000 records have no value, two have a value of their own: neither is a position of the column."""
+    codes = np.array(["a", "b", "b"] * 1000, dtype=object)
+    codes[:4] = [None, None, "c", "d"]
+    table = pa.table({"code": codes})
+    domain = Domain((Categorical("code", discover=True),))
+    closed, gateway = discovered(table, domain, seed=1)
+    assert closed.field("code") == Categorical("code", ("a", "b"))
+    assert np.bincount(gateway._records.indices).tolist() == [(codes == "a").sum(), 3000 - (codes == "a").sum()]
+    sample = Records.from_lists([[0], [1], [1]] * 50, closed)
+    assert dpgm.evaluate(table.to_pandas(), sample).columns  # compared as they are, not refused
 
 
 def test_where_nothing_passes_items_are_refused_in_one_sentence():

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.decoding import decode
-from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
+from dpgm.data.domain import Categorical, Date, DateTime, Domain, ItemSet, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.items import escape_formula
@@ -197,13 +198,21 @@ def _columns_of_domain(sides: Sequence[object], domain: Domain, notes: Notes) ->
 
 
 def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
-    """Whether values are missing in a column whose missing values were too rare for the fit to model."""
-    names = [field.name for field in domain.fields if isinstance(field, ShapedNumber) and not field.missing]
+    """Whether a column has missing or other values that were too rare for the fit to model."""
+    found = (ShapedNumber, Categorical)
+    fields = [field for field in domain.fields if isinstance(field, found) and not field.missing]
     return any(
-        table is not None and name in table.column_names and table.column(name).null_count > 0
-        for name in names
+        table is not None and field.name in table.column_names and _has_gaps(table.column(field.name), field)
+        for field in fields
         for table in tables
     )
+
+
+def _has_gaps(column: pa.ChunkedArray, field: ShapedNumber | Categorical) -> bool:
+    if column.null_count or isinstance(field, ShapedNumber):
+        return bool(column.null_count)
+    known = {str(value) for value in field.values}
+    return not field.other and any(str(value).strip() not in known for value in pc.unique(column).to_pylist())
 
 
 def _as_table(data: object) -> Any:

@@ -157,10 +157,11 @@ def discover_domain(
         domain = known
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
-    others = _with_others(domain, found, plan, rules)
-    fields = tuple(_closed(field, found, shaped, others) for field in domain.fields)
+    incomplete = _incomplete_categories(domain, found, plan, rules)
+    with_missing = _may_be_missing(domain, incomplete)
+    fields = tuple(_closed(field, found, shaped, incomplete, with_missing) for field in domain.fields)
     closed = replace(domain, fields=fields)
-    instead = {name: one.commonest for name, one in shaped.items()}
+    instead = {name: one.commonest for name, one in shaped.items()} | _commonest_labels(closed, found)
     gateway.recode(lambda rows: _open(rows).closed(closed, instead))
     return DiscoveredDomain(closed, _sums(closed, found))
 
@@ -349,28 +350,55 @@ def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> Counted
     return CountedNumber(at, grid, field.special_ticks, day)
 
 
-def _with_others(domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules) -> set[str]:
-    """The categories that seem to have more values than were found.
+def _incomplete_categories(domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules) -> set[str]:
+    """The categories of which more records have another value, or none, than noise explains.
 
     A record adds the same amount to each of its values, so that the sums of all fields whose values were all found have
     the same total, less missing values. Without item sets that total is known if nothing is missing.
     """
     names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
-    if not names:
-        return set()
     sums: dict[str, list[float]] = {name: [] for name in names}
     for (name, _), total in zip(found.values, found.sums, strict=True):
         sums.get(name, []).append(total)
-    most = max(sum(totals) for totals in sums.values())
-    if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
-        most = max(most, plan.records / _single_valued(domain) ** 0.5)
-    least = rules.other_threshold * plan.noise(VALUES)
+    allowed = {
+        name: rules.other_threshold * plan.noise(VALUES) * len(totals) ** 0.5 for name, totals in sums.items()
+    }
+    # The largest of several noisy sums is too large.
+    whole = max((sum(totals) - allowed[name] for name, totals in sums.items()), default=0.0)
+    if not _has_found_items(domain):
+        whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
+    return {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
+
+
+def _has_found_items(domain: Domain) -> bool:
+    return any(isinstance(field, ItemSet) and field.discover for field in domain.fields)
+
+
+def _may_be_missing(domain: Domain, incomplete: set[str]) -> set[str]:
+    """The discovered categories with a position for "missing"; missing cells of others are within noise.
+
+    Missing cells are not counted by themselves, only as a part of what the values found fall short of all records. If
+    that is unknown (items are discovered as well), and for fields that a constraint mentions, the position stays.
+    """
+    mentioned = {name for rule in domain.constraints for name in rule.fields}
+    if _has_found_items(domain):
+        mentioned |= {field.name for field in domain.fields}
+    return incomplete | mentioned
+
+
+def _commonest_labels(closed: Domain, found: Discovered) -> dict[str, int]:
+    """By name of a discovered category, the position of its value with the largest noisy sum."""
+    sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
     return {
-        name for name, totals in sums.items() if most - sum(totals) > least * (len(totals) + 1) ** 0.5 or not totals
+        field.name: int(np.argmax([sums.get((field.name, str(value)), -np.inf) for value in field.values]))
+        for field in closed.fields
+        if isinstance(field, Categorical)
     }
 
 
-def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], others: set[str]) -> Field:
+def _closed(
+    field: Field, found: Discovered, shaped: Mapping[str, Shaped], incomplete: set[str], with_missing: set[str]
+) -> Field:
     """The closed field that discovery makes of a field."""
     if field.name in shaped:
         if not isinstance(field, (Date, DateTime)):
@@ -387,7 +415,8 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], other
         return ItemSet(field.name, labels)
     if isinstance(field, Categorical) and field.discover:
         texts = not labels or isinstance(labels[0], str)
-        return Categorical(field.name, labels, missing=True, other=texts and field.name in others)
+        other, missing = texts and field.name in incomplete, field.name in with_missing
+        return Categorical(field.name, labels, missing=missing, other=other)
     return field
 
 
