@@ -149,9 +149,7 @@ class Synthesizer:
             gateway = books.gateway(randomness)
             domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
             mark = books.commit(gateway, generator)
-        certificate = _certify(
-            plan, gateway, generator, source, records.domain, *books.noise_sources(randomness), mark
-        )
+        certificate = _certify(plan, books, gateway, generator, source, records.domain, mark)
         if source.layout is not None:
             domain = replace(domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
@@ -300,15 +298,15 @@ def _discover_and_fit(
 
 def _certify(
     plan: Plan,
+    books: Books,
     gateway: Gateway,
     generator: Generator,
     source: Source,
     domain: Domain,
-    noise_sources: frozenset[str],
-    private: bool,
     mark: LedgerMark | None,
 ) -> Certificate:
     """The certificate: what ran, what it cost, and where all processes of the fit took their noise from."""
+    noise_sources, private = books.noise_sources(gateway.randomness)
     spent = cost(gateway.spent, plan.delta)
     return Certificate(
         epsilon=spent.epsilon,
