@@ -1,12 +1,13 @@
 """What becomes of noisy histograms of a number."""
 
 import numpy as np
+import pytest
 
 from dpgm.data.domain import Numeric
 from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.number_grids import BOUND_SLOTS, bound_slot, grid_of
 from dpgm.synthesis.discovery_rules import RULES
-from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_number
+from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_number, without_empty_ends
 
 
 def shape(values, field, std, columns_std, seed):
@@ -15,6 +16,7 @@ def shape(values, field, std, columns_std, seed):
     ticks = field.format.ticks(values)
     grid = grid_of(*noisy_bounds(field, ticks, columns_std, rng), field.format, field.scale)
     cells = noisy_cells(grid, ticks, std, rng, (True, True))
+    grid, cells = without_empty_ends(grid, cells, (True, True))
     found = shape_number(field, grid, cells, False, {}, std, len(values), RULES).field
     return draw_shaped(found, shaped_codes(found, ticks), rng)
 
@@ -191,3 +193,29 @@ def test_years_of_many_records_stay_in_their_century():
         spreads.append(drawn.std() / years.std())
     assert at_ends <= 2  # it was 31
     assert np.quantile(spreads, 0.9) < 1.1  # it was 2.2
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "people"), [(1, 12, 4000), (0, 23, 12_000), (1, 7, 3000), (0, 4, 1500)]
+)
+def test_values_beyond_the_last_one_are_not_possible(lowest, highest, people):
+    """Months went up to 15 and hours up to 31: discovered bounds are powers of two."""
+    field, beyond, lost = Numeric("n", "discover", "discover", integer=True), [], []
+    for seed in range(40):
+        rng = np.random.default_rng(900 + seed)
+        values = rng.integers(lowest, highest + 1, people).astype(float)
+        grid = grid_of(*noisy_bounds(field, values, 40.0, rng), field.format, field.scale)
+        cells = noisy_cells(grid, values, 40.0, rng, (True, True))
+        grid, cells = without_empty_ends(grid, cells, (True, True))
+        edges = np.array(grid.edges)[:-1]
+        beyond.append(int(((edges < lowest) | (edges > highest)).sum()))
+        lost.append(float(((values < edges[0]) | (values > edges[-1])).mean()))
+    assert np.median(beyond) == 0  # 3, 8, 0 or 1, and 3 before
+    assert np.mean(lost) < 0.01
+
+
+def test_values_up_to_a_stated_bound_stay_possible():
+    field = Numeric("n", 0, 31, integer=True)
+    grid = grid_of(0.0, 31.0, field.format, field.scale)
+    cells = noisy_cells(grid, np.arange(24.0).repeat(500), 40.0, np.random.default_rng(0))
+    assert without_empty_ends(grid, cells, (False, False))[0] == grid

@@ -60,6 +60,12 @@ class DiscoveryRules:
         tail_threshold: for runs of up to `max_run` groups next to the outermost one. Without it, 2,000 values around a
             mean at epsilon 1 were cut off where 10 % to 20 % of them were still to come. (1.5 finds more, and once in
             100 fits a tail that does not exist and is ten times as wide.)
+        value_tail_threshold: for runs of single values, of any length, at the end of a discovered range of few values:
+            values beyond become the outermost one. At epsilon 1, the hours of the day went up to 31 in 1 % to 3 % of
+            2,000 records; now they end at 23, or once in some fits at 24.
+        value_shortfall: deviations by which these values may fall short of all records; beyond, all values of the range
+            are kept. Without it the mean of 2,500 counts of visits, a few of them large, was off by 0.10 standard
+            deviations instead of 0.09.
         least_bin: fewest records per bin, in standard deviations of the noise of a count.
         missing_threshold: for the count of missing values, if the domain does not say whether there are any.
         other_threshold: deviations by which the discovered values of a category must fall short of all records for the
@@ -121,6 +127,8 @@ class DiscoveryRules:
     outer_threshold_clear: float = 3.5
     unexplained_threshold: float = 1.5
     tail_threshold: float = 2.0
+    value_tail_threshold: float = 1.5
+    value_shortfall: float = 1.25
     least_bin: float = 4.0
     missing_threshold: float = 3.0
     other_threshold: float = 1.5

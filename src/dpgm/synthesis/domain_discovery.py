@@ -47,6 +47,7 @@ from dpgm.synthesis.number_shapes import (
     estimate_years,
     range_in_places,
     shape_number,
+    without_empty_ends,
 )
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -332,6 +333,7 @@ def _discover_numbers(
         low, high = bounds[field.name]
         ends = (field.bounds[0] is None, field.bounds[1] is None)
         cells = estimate_cells(counts.groups, column.grid, measured.std, total, rules, ends)
+        grid, cells = without_empty_ends(column.grid, cells, ends)
         exact = {
             float(value): noisy_sum * fields**0.5
             for (name, value), noisy_sum in zip(found.values, found.sums, strict=True)
@@ -339,7 +341,7 @@ def _discover_numbers(
         }
         clock = estimate_hours(counts.hours, exact, column.day, measured.std, rules)
         shaped[field.name] = shape_number(
-            field, column.grid, cells, missing, exact | special, measured.std, plan.records, rules, clock
+            field, grid, cells, missing, exact | special, measured.std, plan.records, rules, clock
         )
     return shaped
 

@@ -4,7 +4,7 @@ All of it is post-processing. A count is significant if it exceeds a multiple of
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -206,8 +206,11 @@ def estimate_cells(
         parts = np.zeros(len(starts))
         for group, (first, last) in enumerate(pairwise(borders.tolist())):
             possible = counts[first:last] > -np.inf
-            if len(mass) == 1 and len(grid.levels) > 1:
-                possible &= _visible(counts[first:last], std, float(mass[0]), len(separate) + 1, rules)
+            if len(mass) == 1 and (len(grid.levels) > 1 or any(found)):
+                visible = _visible(counts[first:last], std, float(mass[0]), len(separate) + 1, rules)
+                if len(grid.levels) == 1:
+                    visible = _with_value_tails(visible, counts[first:last], std, float(mass[0]), found, rules)
+                possible &= visible
             inside = first + np.flatnonzero(possible)
             if len(inside):
                 middle = np.average(middles[inside], weights=sizes[inside])
@@ -216,6 +219,19 @@ def estimate_cells(
         above, mass = starts, parts
     mass[separate] = own
     return mass * total / max(float(mass.sum()), 1e-12)
+
+
+def without_empty_ends(grid: Grid, cells: Floats, found: tuple[bool, bool]) -> tuple[Grid, Floats]:
+    """The grid and its estimated cells without empty cells at ends that were discovered; for grids of one level.
+
+    Discovered bounds are powers of two: the hours of the day would go up to 31.
+    """
+    if len(grid.levels) > 1:
+        return grid, cells
+    filled = np.flatnonzero(cells > 0)
+    first = int(filled[0]) if found[0] else 0
+    last = int(filled[-1]) if found[1] else grid.cells - 1
+    return replace(grid, edges=grid.edges[first : last + 2]), cells[first : last + 1]
 
 
 def estimate_hours(
@@ -267,6 +283,28 @@ def _visible(counts: Floats, std: float, total: float, subtracted: int, rules: D
         first, last = min(first, shortest[0]), max(last, shortest[1])
         inside[:first] = inside[last + 1 :] = False
     return inside
+
+
+def _with_value_tails(
+    visible: NDArray[np.bool_],
+    counts: Floats,
+    std: float,
+    total: float,
+    found: tuple[bool, bool],
+    rules: DiscoveryRules,
+) -> NDArray[np.bool_]:
+    """The visible values widened by their tails, of any length; up to a stated bound every value is possible.
+
+    All values are kept if the visible ones fall short of the total: then a long tail has records that no value shows.
+    """
+    if total - counts[visible].sum() > rules.value_shortfall * std * visible.sum() ** 0.5:
+        return np.ones_like(visible)
+    first, last = np.flatnonzero(visible)[[0, -1]].tolist()
+    least, end = rules.value_tail_threshold * std, len(counts) - 1
+    first = end - _clearest_end(counts[::-1], end - first, least) if found[0] else 0
+    last = _clearest_end(counts, last, least) if found[1] else end
+    at = np.arange(len(counts))
+    return (at >= first) & (at <= last)
 
 
 def _explaining_run(counts: Floats, total: float, least: float, subtracted: int) -> tuple[int, int]:
