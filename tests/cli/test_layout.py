@@ -143,3 +143,32 @@ def test_a_layout_is_part_of_a_domain_of_one_item_set_only():
     ):
         with pytest.raises(UsageError):
             domain_from_plain({"fields": [{"name": "a", "kind": "items", "items": [1]}], "layout": wrong})
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.jsonl", "s.parquet", "s.npz"])
+@pytest.mark.parametrize("source", ["long.csv", "lines.csv", "lists.parquet"])
+def test_a_sample_writes_the_file_in_python_that_the_command_writes(tmp_path, source, name):
+    path = tmp_path / source
+    options = {"long.csv": ["--person", "user_id", "--item", "sku"], "lines.csv": ["--shape", "basket"]}
+    if source == "long.csv":
+        long_frame().to_csv(path, index=False)
+    elif source == "lines.csv":
+        path.write_text("\n".join("tea,rye bread" if at % 2 else "tea" for at in range(SHOPPERS)) + "\n")
+    else:
+        pd.DataFrame({"goods": baskets()}).to_parquet(path)
+    stated = [str(path), *options.get(source, ["--item", "goods"]), "--assume-public-items"]
+    by_command = sampled(tmp_path, stated, name, "--seed", "1")
+    made = dpgm.load(tmp_path / "release").sample(50, seed=1)
+    made.write(tmp_path / f"python-{name}")
+    assert (tmp_path / f"python-{name}").read_bytes() == by_command.read_bytes()
+
+
+def test_a_sample_of_items_without_a_layout_is_a_column_of_lists(tmp_path):
+    records = dpgm.as_records(np.eye(3, dtype=np.uint8).repeat(40, axis=0))
+    fitted = dpgm.Synthesizer(epsilon=5.0, model="independent").fit(records)
+    fitted.sample(50, seed=1).write(tmp_path / "x.csv")
+    frame = pd.read_csv(tmp_path / "x.csv")
+    assert list(frame.columns) == ["items"]
+    assert [json.loads(cell) for cell in frame["items"]] == fitted.sample(50, seed=1).to_pandas()["items"].map(
+        list
+    ).tolist()

@@ -162,10 +162,13 @@ def write_records(
 ) -> None:
     """Write records to a file in the format of its ending; the file appears complete or not at all.
 
+    Samples of item sets are written like the file that was fitted, as `dpgm sample` does.
+
     Args:
         records: The records.
         path: The file; `.parquet`, `.csv`, `.tsv`, `.jsonl`, `.dat`, `.npz`, `.npy` or `.idx` (text also `.gz`).
-        shape: `basket` (default for one item set), `long` or `wide` (default otherwise).
+        shape: `basket`, `long` or `wide`; by default that of the domain's layout, else `basket` for one item set and
+            `wide` otherwise.
         rng: Draws numbers within the bins of numeric fields.
         force: Replace an existing file.
 
@@ -173,7 +176,8 @@ def write_records(
         DiskError: the file cannot be written.
         UsageError: the format or shape does not suit the domain.
     """
-    with RecordWriter(path, records.domain, shape=shape, rng=rng, force=force) as writer:
+    layout = records.domain.layout
+    with RecordWriter(path, records.domain, shape=shape, rng=rng, force=force, layout=layout) as writer:
         writer.write(records)
 
 

@@ -22,7 +22,7 @@ from dpgm.privacy.certificate import (
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
-from dpgm.synthesis.sampling import Sample
+from dpgm.synthesis.sampling import Sample, with_layout
 from dpgm.synthesis.tensors import write_tensors
 from dpgm.synthesis.verification import (
     DOMAIN_NAME,
@@ -74,7 +74,7 @@ class Release:
         sample = Sample(self.generator, self.domain, count, seed=seed, where=where)
         drawn = sample.records()
         sample.warn_of_rejection()
-        return replace(drawn, domain=self.domain, dtypes=self.dtypes)
+        return replace(drawn, domain=with_layout(self.domain), dtypes=self.dtypes)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place; with a `key`, sign it."""

@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -255,6 +256,14 @@ def with_values(records: Records, root: int, number: int) -> Records:
     return Records(records.domain, records.indptr, records.indices, decoded=table)
 
 
+def with_layout(domain: Domain) -> Domain:
+    """The domain with the layout in which its samples are written: by default, item sets are one column of lists."""
+    field = domain.item_set
+    if domain.layout is not None or not isinstance(field, ItemSet):
+        return domain
+    return replace(domain, layout=Layout("basket", item=field.name))
+
+
 def write_sample(
     release: "Release",
     count: int,
@@ -275,9 +284,7 @@ def write_sample(
     validation.whole(records=count, at_least=1, at_most=MOST)
     sample = Sample(release.generator, release.domain, count, seed=seed, where=where)
     done = 0
-    layout, field = release.domain.layout, release.domain.item_set
-    if layout is None and isinstance(field, ItemSet):
-        layout = Layout("basket", item=field.name)
+    layout = with_layout(release.domain).layout
     with RecordWriter(
         path, release.domain, shape=shape, force=force, layout=layout, stream=stream, format=format
     ) as writer:
