@@ -32,6 +32,7 @@ Reading: TypeAlias = Literal["all", "any"]
 SANITY = 0.001  # relative errors divide by at least this share of the records
 _BLOCK_BYTES = 64 * 2**20
 _MOST_QUERIES = 100_000
+_PAPER_SUBSETS, _PAPER_QUERIES = 5, 200  # of the paper's workload, and the queries of each subset
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ def paper_workload(records: Records, seed: int) -> tuple[tuple[tuple[int, ...], 
     generator = np.random.default_rng([seed, 5])
     longest = int(records.lengths.max(initial=1))
     subsets = []
-    for part in range(1, 6):
-        most = min(records.width, max(1, part * longest // 5))
-        lengths = generator.integers(1, most + 1, size=200)
+    for part in range(1, _PAPER_SUBSETS + 1):
+        most = min(records.width, max(1, part * longest // _PAPER_SUBSETS))
+        lengths = generator.integers(1, most + 1, size=_PAPER_QUERIES)
         subsets.append(
             tuple(tuple(sorted(generator.choice(records.width, int(n), replace=False).tolist())) for n in lengths)
         )

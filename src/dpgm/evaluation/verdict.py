@@ -29,6 +29,7 @@ HEADLINES: dict[Grade, str] = {
 _NAMED = 3  # columns named in the headline, and examples named in a sentence
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
 _SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
+_ONE_PERCENT = 0.01  # shares from here on are printed with one decimal
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def share_text(share: float) -> str:
     """
     if share in (0, 1):
         return f"{100 * share:.0f} %"
-    return f"{100 * share:.1f} %" if share >= 0.01 else percent(share)
+    return f"{100 * share:.1f} %" if share >= _ONE_PERCENT else percent(share)
 
 
 def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
