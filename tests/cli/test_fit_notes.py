@@ -38,6 +38,7 @@ def test_enough_records_give_no_note_of_their_number(tmp_path, capsys):
     printed = capsys.readouterr().err
     assert "records at epsilon" not in printed
     assert "'street'" in printed
+    assert "kind: ignored, or kind: identifier" in printed
     assert run([*people(tmp_path, 600), "--force", "--quiet"]) == 0
     assert "note" not in capsys.readouterr().err
 

@@ -250,6 +250,7 @@ MESSY = {
     "12.5 N/A 7 8": "--missing 'N/A'",
     "$12.50 n/a $7": "--missing 'n/a'",
     "0,15 0,99 1,52 0,52 1,15 1,99": "--decimal ,",
+    "142/77 120/80 118/77 142/80 120/77 118/80 NA": "two numbers in every cell, such as 120/80",
 }
 
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpgm
@@ -133,3 +134,35 @@ def test_moments_as_logs_write_them_come_back_like_that(tmp_path, written, patte
     ticks = dpgm.read_records(tmp_path / "log.csv", domain=tmp_path / "d.yaml").columns[0].ticks
     step = 86_400 if written == "%Y-%m-%d" else 60
     assert ticks.tolist() == [int(one.replace(tzinfo=datetime.UTC).timestamp()) // step for one in moments]
+
+
+@pytest.mark.parametrize("as_frame", [True, False])
+def test_columns_whose_type_is_a_date_are_drafted_without_a_pattern(tmp_path, as_frame):
+    first = datetime.date(2024, 1, 1)
+    days = [first + datetime.timedelta(days=at) for at in range(60)]
+    moments = [datetime.datetime(2024, 1, 1, 8, 30, at) for at in range(60)]
+    table = pa.table({"ordered": pa.array(days, pa.date32()), "sent": pa.array(moments, pa.timestamp("s"))})
+    if as_frame:
+        domain = dpgm.Domain.draft(table.to_pandas())
+    else:
+        pq.write_table(table, tmp_path / "orders.parquet")
+        drafted = inspect_file(tmp_path / "orders.parquet")
+        domain = drafted.domain
+        assert drafted.confirm == (
+            "ordered: dates; their range is found privately",
+            "sent: dates with a time of day; their range is found privately",
+        )
+    ordered, sent = domain.fields
+    assert ordered == Date("ordered", "discover", "discover")
+    assert sent == DateTime("sent", "discover", "discover", unit="second")
+
+
+def test_what_cannot_be_modelled_says_how_to_change_it(tmp_path):
+    rows = [{"user": {"name": f"u{at % 3}"}, "age": at % 9} for at in range(40)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ((name, reason),) = inspect_file(tmp_path / "t.jsonl").left_out
+    assert name == "user"
+    assert "pandas.json_normalize" in reason
+    noon = pa.array([datetime.time(12, 0, at) for at in range(40)], pa.time32("s"))
+    pq.write_table(pa.table({"at": noon, "age": [at % 9 for at in range(40)]}), tmp_path / "t.parquet")
+    assert "write it as numbers of seconds" in dict(inspect_file(tmp_path / "t.parquet").left_out)["at"]

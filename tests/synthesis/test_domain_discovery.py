@@ -28,7 +28,7 @@ from dpgm.data.number_grids import grid_of
 from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError
+from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.products.rules import RULES as PRODUCT_RULES
@@ -399,6 +399,8 @@ def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         dpgm.Synthesizer(domain=domain, randomness=SeededRandomness(0)).fit(table, checkpoint=folder)
     first = (folder / "journal.jsonl").read_text()
+    with pytest.raises(UsageError, match=r"1,500 records .* not the data of the stopped fit"):
+        dpgm.Synthesizer(domain=domain).fit(some_table(1400), checkpoint=folder, resume=True)
     resumed = dpgm.Synthesizer(domain=domain, randomness=SeededRandomness(5)).fit(
         table, checkpoint=folder, resume=True
     )

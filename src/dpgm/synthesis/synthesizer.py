@@ -166,6 +166,12 @@ class Synthesizer:
         if plan is None and resume_from is not None:
             plan = _saved_plan(Path(resume_from))
             self._check_same_request(plan)
+            if plan.records != total:
+                raise UsageError(
+                    f"the fit in this checkpoint was started with {plan.records:,} records and these data have another"
+                    " number: they are not the data of the stopped fit; resume it with those, or fit these in another"
+                    " folder."
+                )
         if plan is None:
             plan = make_plan(replace(self._config(), rows_per_person=rows_per_person), total, records.domain)
         if plan.rows_per_person != rows_per_person:

@@ -66,6 +66,10 @@ _MOST_VALUES = 100_000  # distinct texts stored per column
 _SAMPLED = 16  # beyond, one in 16: 6,000 texts or more, which give the number of distinct ones to 1.3 %
 _PADDED_SHARE = 0.05  # whole numbers are codes if at least this share has leading zeros
 _MONEY_DECIMALS = 2  # 5.00 is an amount; 5.0 is a whole number, as pandas writes it in a column with gaps
+_NESTED = (
+    "it is nested (objects, or lists among other values); flatten it to include it, for example with"
+    " pandas.json_normalize"
+)
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 
 
@@ -117,7 +121,7 @@ def draft_table(
         else:
             confirm.append(f"{name}: {reason}")
     schema = () if columns.schema is None else columns.schema.names
-    left_out += [(name, "it is nested; flatten it to include it") for name in schema if name not in columns.names]
+    left_out += [(name, _NESTED) for name in schema if name not in columns.names]
     if not confirm:
         raise UsageError(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
@@ -186,7 +190,8 @@ class _Column:
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self._missing_texts, self._style = name, ("", *options.missing), options.number_style
         self.rows = self.missing = self.decimals = self.padded = 0
-        self.is_number = self.supported = True
+        self.is_number = True
+        self._unsupported = ""  # why the column cannot be modelled
         self.is_list = self.is_boolean = False
         self.values: set[str] = set()
         self._sample: set[str] = set()  # of the values, chosen by hash, to estimate how many there are
@@ -206,14 +211,14 @@ class _Column:
             self.temporal = "date" if kinds.is_date(column.type) else "datetime"
             self.missing += column.null_count
         elif kinds.is_duration(column.type) or kinds.is_time(column.type):
-            self.supported = False
+            self._unsupported = "a duration or time of day; write it as numbers of seconds or minutes to include it"
         elif not is_list(column.type):
             try:
                 self._update_texts(as_texts(column, place))
                 if self.is_number:
                     self._update_numbers(column, place)
             except InputError:
-                self.supported = False
+                self._unsupported = _NESTED if kinds.is_nested(column.type) else "its type cannot be modelled"
         self._dates.append(self._dates_in(column, place))
 
     def _update_texts(self, texts: Any) -> None:
@@ -324,7 +329,7 @@ class _Column:
         no_dates = np.full(len(column), np.nan)
         if self.temporal is None and (not self.patterns or not self.values or self.is_boolean):
             return no_dates
-        pattern = None if self.temporal is not None else self.patterns[0]
+        pattern = self._pattern
         self._patterns_used.add(pattern)
         self.one_pattern = self.one_pattern and len(self._patterns_used) == 1
         try:
@@ -337,15 +342,16 @@ class _Column:
     def kind(self) -> tuple[str, str]:
         """The kind of the column, one of `KINDS`, and the reason for the curator."""
         filled = self.rows - self.missing
-        if not self.supported:
-            return "ignored", "its type cannot be modelled"
+        if self._unsupported:
+            return "ignored", self._unsupported
         if self.is_list:
             return "items", "lists of items, found privately"
         if self.is_boolean:
             return "boolean", "true or false"
         if self.temporal is not None:
             days = self.unit == "day" and filled > 0  # a date at midnight is a date
-            return "date" if days else self.temporal, self._dates_reason()
+            kind = "date" if days else self.temporal
+            return kind, self._dates_reason(kind)
         if not self.values:
             return "ignored", "no row has a value in it"
         nearly_unique = self._distinct >= _NEARLY_UNIQUE * filled and filled >= _MIN_ROWS
@@ -370,7 +376,8 @@ class _Column:
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
             # Days are dates even if written with a time: spreadsheets write 00:00 after a date.
-            return "date" if self.unit == "day" else "datetime", self._dates_reason()
+            kind = "date" if self.unit == "day" else "datetime"
+            return kind, self._dates_reason(kind)
         if nearly_unique and self._text_hint is not None:
             return "ignored", "texts that differ in nearly every row, and seem to be no identifiers (see below)"
         if nearly_unique and not any(" " in value or len(value) > _MAX_IDENTIFIER for value in self.values):
@@ -379,22 +386,27 @@ class _Column:
             return "ignored", "free text: nearly every row has another"
         return "categorical", f"categories{constant}; values that many people have are found privately"
 
-    def _dates_reason(self) -> str:
-        pattern = f" written {self.patterns[0]}" if self.patterns and self.patterns[0] is not None else ""
-        return f"dates{pattern}; their range is found privately"
+    @property
+    def _pattern(self) -> str | None:
+        """The pattern in which texts are dates; None for ISO, and for columns whose type is a date."""
+        return self.patterns[0] if self.patterns and self.temporal is None else None
+
+    def _dates_reason(self, kind: str) -> str:
+        written = "" if self._pattern is None else f" written {self._pattern}"
+        what = "dates" if kind == "date" else "dates with a time of day"
+        return f"{what}{written}; their range is found privately"
 
     def field(self, kind: str) -> Field | Unread:
         """A field of this kind for the column, everything else left open."""
-        pattern = self.patterns[0] if self.patterns else None
         if kind in ("number", "integer"):
             has_decimals = 0 < self.decimals <= MAX_DECIMALS and (kind == "number" or not self.written_as_whole)
             decimals = self.decimals if has_decimals else None
             return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer", decimals=decimals)
         if kind == "date":
-            return Date(self.name, DISCOVER, DISCOVER, pattern=pattern)
+            return Date(self.name, DISCOVER, DISCOVER, pattern=self._pattern)
         if kind == "datetime":
             unit: Unit = "minute" if self.unit == "day" else self.unit
-            return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=pattern)
+            return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=self._pattern)
         if kind == "boolean":
             return Boolean(self.name, missing=self.missing > 0)
         if kind == "items":

@@ -32,6 +32,7 @@ _SIGNS = ("$", "€", "£", "¥", "%")
 _ITEM_SEPARATORS = ";|,/"
 _NUMBER = re.compile(r"[$€£¥]?\s*[+-]?[0-9][0-9.,' ]*[$€£¥%]?")
 _DATE = re.compile(r"(?P<first>[0-9]{1,4})(?P<mark>[./-])[0-9]{1,2}(?P=mark)[0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}.*)?")
+_NUMBER_PAIR = re.compile(r"[0-9]+([.][0-9]+)?\s*[/;|]\s*[0-9]+([.][0-9]+)?")
 _MISSING_WORDS = {"n/a", "na", "nan", "null", "none", "nil", "-", "--", "?", ".", "unknown", "missing"}
 _DURATION = re.compile(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?(\.[0-9]+)?")
 # Dates that mean "never" or "unknown": far in the future, or the first days of the calendars of spreadsheets and
@@ -128,6 +129,8 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
     without_brackets = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
     if without_brackets != list(cells) and all(map(_NUMBER.fullmatch, without_brackets)):
         return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"
+    if others and all(_NUMBER_PAIR.fullmatch(cell) for cell in others):
+        return "two numbers in every cell, such as 120/80: write them into two columns to have them as numbers"
     if separator := joining_mark(cells):
         options = f"--kind {shlex.quote(f'{column}=items')} --item-separator '{separator}'"
         return f"cells that hold several items each: read them as lists with {options}"
