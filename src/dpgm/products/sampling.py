@@ -145,20 +145,13 @@ def draw_items(
     if not inverted.any():
         return keys // width, keys % width
     without = inverted[np.searchsorted(starts, keys // width, side="right") - 1, keys % width]
-    held, lacking = [keys[~without]], np.sort(keys[without])
-    # Items that all records of a component hold.
-    complete = inverted & (drawn == 0)
-    components, items = np.nonzero(complete)
+    # All records of the components where an item was inverted, but those that lack it.
+    components, items = np.nonzero(inverted)
     own = sizes[components]
-    rows = np.repeat(starts[components] - (np.cumsum(own) - own), own)
-    held.append((rows + np.arange(len(rows))) * width + np.repeat(items, own))
-    # Items that some records lack: all records but these.
-    for component, item in zip(*np.nonzero(inverted & ~complete), strict=True):
-        everyone = np.arange(starts[component], starts[component] + sizes[component]) * width + item
-        places = np.searchsorted(lacking, everyone)
-        places[places == len(lacking)] = 0
-        held.append(everyone[lacking[places] != everyone])
-    keys = np.concatenate(held)
+    rows = np.arange(own.sum()) + np.repeat(starts[components] - (np.cumsum(own) - own), own)
+    everyone = rows * width + np.repeat(items, own)
+    holders = everyone[~np.isin(everyone, keys[without], assume_unique=True)]
+    keys = np.concatenate([keys[~without], holders])
     return keys // width, keys % width
 
 
