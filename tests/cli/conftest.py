@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""A small data file and the command that fits it, shared by the tests of the commands."""
 
 import pytest
 
@@ -13,3 +13,8 @@ def data(tmp_path):
     path = tmp_path / "visits.parquet"
     some_records(SETS, 80).write(path)
     return path
+
+
+@pytest.fixture
+def fit(data):
+    return ["fit", str(data), "--assume-public-items", "--epsilon", "1", "--quiet"]

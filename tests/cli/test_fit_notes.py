@@ -2,16 +2,10 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from dpgm.cli.app import load_commands, run
+from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.evaluation.inputs import inputs_of
-
-
-@pytest.fixture(autouse=True)
-def commands():
-    load_commands()
 
 
 def people(folder, count):

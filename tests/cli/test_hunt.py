@@ -19,11 +19,6 @@ from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import write_tensors
 
 
-@pytest.fixture
-def fit(data):
-    return ["fit", str(data), "--assume-public-items", "--epsilon", "1", "--quiet"]
-
-
 def refused(capsys, arguments, *words):
     capsys.readouterr()
     assert run([str(argument) for argument in arguments]) == 2

@@ -20,17 +20,8 @@ from synthesis_data import SETS, some_records
 
 
 @pytest.fixture
-def fit(data, tmp_path):
-    return [
-        "fit",
-        str(data),
-        "--assume-public-items",
-        "--epsilon",
-        "1",
-        "--quiet",
-        "--out",
-        str(tmp_path / "release"),
-    ]
+def fit(fit, tmp_path):
+    return [*fit, "--out", str(tmp_path / "release")]
 
 
 def names(folder):

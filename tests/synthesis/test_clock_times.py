@@ -1,4 +1,4 @@
-"""Moments: the hours of the day survive, privately, and days are modelled apart from them."""
+"""Moments: hours of the day are measured privately and modelled separately from days."""
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ def hours(ticks, field):
 
 
 def test_opening_hours_stay_opening_hours():
-    """All hours came back alike."""
+    """Before, all hours were equally frequent in samples."""
     outside, distances = [], []
     for seed in range(4):
         table = some_table(seed=seed)
@@ -79,13 +79,13 @@ def test_a_domain_with_hours_is_written_and_read():
 
 
 @pytest.mark.parametrize("clock", [(1.0,) * 23, (0.0,) * 24, (-1.0,) + (1.0,) * 23, (float("nan"),) * 24])
-def test_hours_that_are_none_are_refused(clock):
+def test_invalid_weights_of_hours_are_refused(clock):
     with pytest.raises(UsageError, match="histogram"):
         ShapedNumber("t", NumberFormat("datetime", unit="minute"), (), (0, 1440), (1,), (0,), clock=clock)
 
 
 def test_a_comparison_sees_hours_that_are_lost():
-    """Every moment moved to a random hour: days are the same, and it was called close."""
+    """Every moment moved to a random hour: days are the same, and the verdict was close."""
     table = some_table(2000).select(["seen"])
     seen = table["seen"].to_numpy()
     rng = np.random.default_rng(1)

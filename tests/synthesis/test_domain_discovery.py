@@ -414,7 +414,7 @@ def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
     assert len(calls) == 2  # the last one came from the saved model, its domain from the tape
 
 
-def test_the_disk_space_reserved_does_not_reveal_how_many_values_occur(tmp_path, monkeypatch):
+def test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur(tmp_path, monkeypatch):
     """A process killed while it measures leaves that file in a folder that must hold released values only."""
     domain = Domain((Categorical("ward", discover=True),))
     sizes, make_room = [], Checkpoint.make_room

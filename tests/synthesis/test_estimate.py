@@ -1,4 +1,4 @@
-"""The estimate before a fit: its formulae on sizes. How right it is on a machine is for benchmarks/large_fit.py."""
+"""The formulae that estimate time and memory of a fit; benchmarks/large_fit.py measures how accurate they are."""
 
 import inspect
 import math
@@ -29,14 +29,14 @@ def of(model, records, domain=CALLS, clusters=None, **more):
 @pytest.mark.parametrize(
     ("model", "domain"),
     [
-        *(
-            ("products", CALLS),
-            ("products", TABLE),
-            ("products", Domain.of_items(12)),
-            ("vae", CALLS),
-            ("rbm", CALLS),
-        ),
-        *(("independent", CALLS), ("mwem", Domain.of_items(300)), ("image", PICTURES)),
+        ("products", CALLS),
+        ("products", TABLE),
+        ("products", Domain.of_items(12)),
+        ("vae", CALLS),
+        ("rbm", CALLS),
+        ("independent", CALLS),
+        ("mwem", Domain.of_items(300)),
+        ("image", PICTURES),
     ],
 )
 def test_more_records_take_longer_and_more_memory_for_every_family(model, domain):
@@ -46,18 +46,18 @@ def test_more_records_take_longer_and_more_memory_for_every_family(model, domain
     assert 0 < few.memory < many.memory
 
 
-def test_what_does_not_see_the_records_costs_the_same_for_any_number():
+def test_time_without_records_does_not_depend_on_their_number():
     ten, hundred = of("products", 10**7), of("products", 10**8)
     items = math.sqrt(1303) / 3  # as the domain suggests
     record = RULES.per_record + RULES.counted_record + items * (RULES.per_item + RULES.counted_item)
     assert hundred.seconds - ten.seconds == pytest.approx(9 * 10**7 * record)
 
 
-def test_training_costs_by_the_records_looked_at_and_by_parameters_of_all_models():
-    # 2,000 steps that each look at a hundredth of the records: 20 looks at every record.
+def test_training_time_depends_on_sampled_records_and_on_parameters_of_all_models():
+    # 2,000 steps that each sample a hundredth of the records: every record is sampled 20 times.
     small, large = of("vae", 10**6, clusters=1), of("vae", 2 * 10**6, clusters=1)
-    looked = 20 * 10**6 * (RULES.vae_record + RULES.vae_cell * 1303 * 200)
-    assert large.seconds - small.seconds == pytest.approx(looked, rel=0.05)
+    sampled = 20 * 10**6 * (RULES.vae_record + RULES.vae_cell * 1303 * 200)
+    assert large.seconds - small.seconds == pytest.approx(sampled, rel=0.05)
     assert of("vae", 10**6, clusters=10).seconds > small.seconds + 9 * 2000 * RULES.vae_parameter * 2 * 1303 * 200
 
 
@@ -111,11 +111,11 @@ def test_a_plan_without_a_domain_has_an_estimate():
         (7200, 64e9, "about 2 hours, 64.0 GB"),
     ],
 )
-def test_people_read_it(seconds, memory, text):
+def test_estimates_as_text(seconds, memory, text):
     assert str(Estimate(seconds, int(memory))) == text
 
 
-def test_it_sees_no_records():
+def test_the_estimate_depends_on_no_records():
     assert "Records" not in inspect.signature(estimate_fit).__str__()
     assert set(inspect.signature(estimate_fit).parameters) == {
         "plan", "domain", "speed", "memory", "processes", "rules",

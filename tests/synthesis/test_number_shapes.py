@@ -1,4 +1,4 @@
-"""What becomes of noisy histograms of a number."""
+"""Ranges, bins and shapes of numbers, estimated from noisy histograms."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_
 
 
 def shape(values, field, std, columns_std, seed):
-    """Values drawn from what is found of a number whose range is not known, at their true share of every bin."""
+    """Values drawn from the discovered shape of a number with unknown range, given the true share of every bin."""
     rng = np.random.default_rng(seed)
     ticks = field.format.ticks(values)
     grid = grid_of(*noisy_bounds(field, ticks, columns_std, rng), field.format, field.scale)
@@ -22,19 +22,19 @@ def shape(values, field, std, columns_std, seed):
 
 
 def noisy_cells(grid, values, std, rng, *ends):
-    """Records of every cell, as estimated from noisy counts."""
+    """The number of records in every cell, estimated from noisy counts."""
     noisy = grid.counts(grid.cell_of(values)) + np.rint(rng.normal(0, std, grid.size))
     return estimate_cells(noisy, grid, std, float(len(values)), RULES, *ends)
 
 
 def noisy_bounds(field, ticks, std, rng):
-    """The range that is found through noise."""
+    """The range, estimated from noisy counts."""
     slots = np.bincount(bound_slot(ticks), minlength=BOUND_SLOTS) + rng.normal(0, std, BOUND_SLOTS)
     return estimate_bounds(field, slots, std, RULES)
 
 
 def distance(one, other):
-    """Kolmogorov's distance."""
+    """The Kolmogorov-Smirnov distance."""
     every = np.sort(np.concatenate([one, other]))
     shares = [np.searchsorted(np.sort(side), every, side="right") / len(side) for side in (one, other)]
     return float(np.abs(shares[0] - shares[1]).max())
@@ -51,7 +51,7 @@ def test_tails_that_stand_out_together_are_kept():
 
 
 def test_few_records_spread_evenly_do_not_fall_together_where_noise_is_highest():
-    """1,000 days of two years, 40 in every group of cells and noise of 48: the group that stood out got them all."""
+    """1,000 days of two years, 40 in every group of cells and noise of 48: one significant group got them all."""
     field = Numeric("day", 0, 730, integer=True)
     grid = grid_of(0.0, 730.0, field.format, field.scale)
     spreads = []
@@ -89,7 +89,7 @@ def test_amounts_of_the_few_who_have_any_are_in_the_range():
     assert np.mean(np.array(highest) > 4000) > 0.7  # their median is 2,981; it was 0.5
 
 
-def test_noise_makes_no_number_far_away_believed():
+def test_noise_does_not_widen_the_range():
     field = Numeric("age", "discover", "discover", integer=True)
     ages = np.random.default_rng(1).integers(18, 90, 3000).astype(float)
     slots = np.bincount(bound_slot(ages), minlength=BOUND_SLOTS).astype(float)
@@ -152,8 +152,8 @@ def test_tails_of_small_whole_numbers_keep_their_mass():
     assert np.mean(quantiles) < 0.4  # it was 0.51
 
 
-def test_balances_below_nothing_are_in_the_range():
-    """2,000 balances around 2,500 at epsilon 1, a sixth of them negative: those stood at the least positive one."""
+def test_negative_balances_are_in_the_range():
+    """2,000 balances around 2,500 at epsilon 1, a sixth of them negative: they became the least positive one."""
     field = Numeric("balance", "discover", "discover", decimals=2)
     lows, clean = [], []
     for seed in range(40):

@@ -1,4 +1,4 @@
-"""Codes such as 999 that a domain states: values of their own in what is found, in samples and in comparisons."""
+"""Special values such as 999 that a domain states: in discovery, in samples and in comparisons."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 import dpgm
 from discovery_data import assert_discovered_privately, discovered
-from dpgm.data.domain import Domain, Numeric
+from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.verdict import column_faults
@@ -69,19 +69,7 @@ def test_a_comparison_takes_special_values_out_of_means_and_compares_their_share
 
 def test_samples_hold_special_values_as_often_as_the_data():
     frame = some_table(2000).to_pandas()[["age"]].assign(sex=np.where(np.arange(2000) % 2, "f", "m"))
-    domain = {
-        "fields": [
-            {
-                "name": "age",
-                "kind": "numeric",
-                "low": "discover",
-                "high": "discover",
-                "integer": True,
-                "specials": [999],
-            },
-            {"name": "sex", "kind": "categorical", "values": ["f", "m"]},
-        ]
-    }
+    domain = Domain((DOMAIN.fields[0], Categorical("sex", ("f", "m"))))
     drawn = dpgm.Synthesizer(epsilon=1, domain=domain).fit(frame).sample(2000, seed=1).to_pandas()
     assert isinstance(drawn, pd.DataFrame)
     assert abs((drawn.age == 999).mean() - (frame.age == 999).mean()) < 0.03

@@ -75,7 +75,7 @@ MUTANTS = (
             ),
         ),
         (
-            "tests/synthesis/test_domain_discovery.py::test_the_disk_space_reserved_does_not_reveal_how_many_values_occur",
+            "tests/synthesis/test_domain_discovery.py::test_the_room_set_aside_on_the_disk_tells_nothing_of_how_many_values_occur",
         ),
     ),
     Mutant(
