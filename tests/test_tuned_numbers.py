@@ -80,7 +80,7 @@ INSIDE = {
         700.0: "the largest exponent of a double",
     },
     "evaluation/copies.py": {11400714819323198485: "hash"},
-    "evaluation/evaluate.py": {14: "purpose of a stream of draws"},
+    "evaluation/chance.py": {14: "purpose of a stream of draws"},
     "evaluation/raw_columns.py": {13: "purpose of a stream of draws", 1e15: "whole numbers that doubles hold"},
     "evaluation/verdict.py": {9.95: "rounded to two digits it is 10"},
     "evaluation/counting_queries.py": {40: "characters of an item in a message"},

@@ -29,6 +29,7 @@ _Floats: TypeAlias = NDArray[np.float64]
 class ColumnSummary:
     """One column of one data set; mean to quantiles leave out missing and special values, and are None without any."""
 
+    rows: int
     missing: float  # share of the rows
     distinct: int
     mean: float | None = None
@@ -36,6 +37,12 @@ class ColumnSummary:
     low: float | None = None
     high: float | None = None
     quantiles: tuple[float, ...] = ()  # at QUANTILES
+    kurtosis: float | None = None  # 3 for a normal distribution; how uncertain the standard deviation is
+
+    @property
+    def present(self) -> int:
+        """The number of values that are not missing."""
+        return round(self.rows * (1 - self.missing))
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,9 @@ class ColumnComparison:
     real_mode_share: float  # of the values present
     synthetic_mode_share: float
     distance: float  # Kolmogorov distance of numbers and dates, total variation of categories
+    chance_distance: float  # of categories: the distance to expect of a new sample of the real rows; else 0
     median_shift: float | None
+    median_mass: float | None  # share of the values between one median and the other
     mean_shift: float | None
     deviation_ratio: float | None
     clock_distance: float | None  # Kolmogorov distance of the time of day; None for dates without one
@@ -94,6 +103,7 @@ class Correlations:
     synthetic: _Floats
     rank_real: _Floats
     rank_synthetic: _Floats
+    error: _Floats  # standard error of the difference of two correlations near 0
     mean_difference: float  # of rank correlations, which a few huge values cannot dominate
     largest_difference: float
     worst_pair: tuple[str, str]
@@ -108,6 +118,7 @@ class BrokenOrder:
     kind: ColumnKind
     real: float  # share of the rows with both values in which the first is greater
     synthetic: float
+    error: float  # standard error of the difference of the two shares
 
 
 def compare_column(column: RawColumn) -> ColumnComparison:
@@ -116,7 +127,7 @@ def compare_column(column: RawColumn) -> ColumnComparison:
     real, synthetic = present = column.present()
     plain = [side[~np.isin(side, column.specials)] for side in present]  # neither missing nor special
     both_have_values = all(len(side) for side in plain)
-    shifts = _shifts(*plain) if numeric and both_have_values else (None, None, None)
+    shifts = _shifts(*plain) if numeric and both_have_values else (None, None, None, None)
     summaries = [
         _summary(len(side), values, numbers if numeric else ())
         for side, values, numbers in zip(column.sides, present, plain, strict=True)
@@ -131,9 +142,11 @@ def compare_column(column: RawColumn) -> ColumnComparison:
         real_mode_share=real_share,
         synthetic_mode_share=synthetic_share,
         distance=_kolmogorov(real, synthetic) if numeric else _variation(real, synthetic, len(column.labels)),
+        chance_distance=0.0 if numeric else _chance_variation(real, synthetic, len(column.labels)),
         median_shift=shifts[0],
-        mean_shift=shifts[1],
-        deviation_ratio=shifts[2],
+        median_mass=shifts[1],
+        mean_shift=shifts[2],
+        deviation_ratio=shifts[3],
         clock_distance=_clock_distance(real, synthetic) if column.kind == "date" else None,
         lost=() if numeric else _lost(column.labels, real, synthetic),
         picture=_picture(column, *(plain if both_have_values else present)),
@@ -154,9 +167,10 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
     worst = int(gaps.argmax())
     names = tuple(column.name for column in chosen)
     pair = (names[upper[0][worst]], names[upper[1][worst]])
-    return Correlations(
-        names, real, synthetic, rank_real, rank_synthetic, float(gaps.mean()), float(gaps.max()), pair
-    )
+    present = [(~np.isnan(values)).astype(np.float64) for values in sides]
+    error = np.sqrt(sum(1 / np.maximum(there @ there.T, 1) for there in present))  # by rows with both values
+    figures = (float(gaps.mean()), float(gaps.max()))
+    return Correlations(names, real, synthetic, rank_real, rank_synthetic, error, *figures, pair)
 
 
 def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
@@ -173,11 +187,13 @@ def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
             spread = [side[:: -(-len(side) // _MOST_ROWS) or 1] for side in column.sides]
             plain[column.name] = [_without_specials(column, values) for values in spread]
         for first, last in permutations(plain, 2):
-            real, synthetic = (_share_greater(a, b) for a, b in zip(plain[first], plain[last], strict=True))
-            if real is None or synthetic is None or (last, first) in found:
+            shares = [_share_greater(a, b) for a, b in zip(plain[first], plain[last], strict=True)]
+            if min(rows for _, rows in shares) < _FEW_ROWS or (last, first) in found:
                 continue
+            (real, rows), (synthetic, synthetic_rows) = shares
             if real <= _ORDER_ERRORS and synthetic > real:
-                found[first, last] = BrokenOrder(first, last, kind, real, synthetic)
+                error = share_error(real, rows, synthetic, synthetic_rows)
+                found[first, last] = BrokenOrder(first, last, kind, real, synthetic, error)
     return tuple(sorted(found.values(), key=lambda order: order.real - order.synthetic))
 
 
@@ -186,19 +202,27 @@ def _without_specials(column: RawColumn, values: _Floats) -> _Floats:
     return np.where(np.isin(values, column.specials), np.nan, values)
 
 
-def _share_greater(first: _Floats, last: _Floats) -> float | None:
-    """Share of the rows with both values in which the first is greater; None if there are too few such rows."""
+def _share_greater(first: _Floats, last: _Floats) -> tuple[float, int]:
+    """Share of the rows with both values in which the first is greater, and the number of these rows."""
     rows = int((~np.isnan(first) & ~np.isnan(last)).sum())
-    return None if rows < _FEW_ROWS else float((first > last).sum() / rows)
+    return float((first > last).sum() / max(rows, 1)), rows
+
+
+def share_error(real: float, real_count: int, synthetic: float, synthetic_count: int) -> float:
+    """Standard error of the difference of two shares that are equal in the population."""
+    counts = max(real_count, 1), max(synthetic_count, 1)
+    pooled = (real * counts[0] + synthetic * counts[1]) / sum(counts)
+    return float(np.sqrt(pooled * (1 - pooled) * (1 / counts[0] + 1 / counts[1])))
 
 
 def _summary(rows: int, present: NDArray[np.generic], numbers: _Floats | tuple[()]) -> ColumnSummary:
     missing, distinct = 1 - len(present) / rows if rows else 0.0, len(np.unique(present))
-    if not len(numbers):
-        return ColumnSummary(missing, distinct)
+    if isinstance(numbers, tuple) or not len(numbers):
+        return ColumnSummary(rows, missing, distinct)
     mean, deviation, low, high = (float(figure(numbers)) for figure in (np.mean, np.std, np.min, np.max))
     quantiles = tuple(np.quantile(numbers, QUANTILES).tolist())
-    return ColumnSummary(missing, distinct, mean, deviation, low, high, quantiles)
+    kurtosis = float((((numbers - mean) / deviation) ** 4).mean()) if deviation > 0 else 1.0
+    return ColumnSummary(rows, missing, distinct, mean, deviation, low, high, quantiles, kurtosis)
 
 
 def _mode(real: _Floats, synthetic: _Floats, specials: Sequence[float]) -> tuple[float, float, float]:
@@ -216,16 +240,28 @@ def _mode(real: _Floats, synthetic: _Floats, specials: Sequence[float]) -> tuple
     return value, float(first), float(second)
 
 
-def _shifts(real: _Floats, synthetic: _Floats) -> tuple[float, float, float]:
-    """Shifts of median and mean in real standard deviations, and the ratio of the standard deviations."""
+def _shifts(real: _Floats, synthetic: _Floats) -> tuple[float, float, float, float]:
+    """Shift of the median in real standard deviations and in mass, shift of the mean, ratio of standard deviations."""
     deviation, synthetic_deviation = float(real.std()), float(synthetic.std())
     # A constant column has no scale of its own.
     scale = deviation if deviation > 0 else max(abs(float(real[0])), 1.0)
+    medians = float(np.median(real)), float(np.median(synthetic))
     return (
-        abs(float(np.median(synthetic) - np.median(real))) / scale,
+        abs(medians[1] - medians[0]) / scale,
+        max(_off_centre(real, medians[1]), _off_centre(synthetic, medians[0])),
         abs(float(synthetic.mean() - real.mean())) / scale,
         synthetic_deviation / scale if deviation > 0 else 1.0 + synthetic_deviation / scale,
     )
+
+
+def _off_centre(values: _Floats, point: float) -> float:
+    """Share of the values between a point and their median; 0 if the point is a median of the values.
+
+    >>> _off_centre(np.array([0.0, 0.0, 0.0, 1.0, 1.0]), 1.0)
+    0.1
+    """
+    below, up_to = float((values < point).mean()), float((values <= point).mean())
+    return round(max(0.0, below - 1 / 2, 1 / 2 - up_to), 12)
 
 
 def _kolmogorov(real: _Floats, synthetic: _Floats) -> float:
@@ -250,6 +286,14 @@ def _variation(real: NDArray[np.int64], synthetic: NDArray[np.int64], count: int
     if not len(synthetic):
         return 1.0
     return total_variation(_shares(real, count), _shares(synthetic, count))
+
+
+def _chance_variation(real: NDArray[np.int64], synthetic: NDArray[np.int64], count: int) -> float:
+    """Total variation to expect of two samples of the pooled shares: mean absolute normal deviates."""
+    sizes = [max(len(side), 1) for side in (real, synthetic)]
+    shares = _shares(np.concatenate([real, synthetic]), count)
+    errors = np.sqrt(shares * (1 - shares) * (1 / sizes[0] + 1 / sizes[1]))
+    return float(np.sqrt(2 / np.pi) * errors.sum() / 2)
 
 
 def _lost(labels: Sequence[str], real: NDArray[np.int64], synthetic: NDArray[np.int64]) -> tuple[str, ...]:

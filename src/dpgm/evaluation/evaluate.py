@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
@@ -23,6 +22,7 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation import marginals
+from dpgm.evaluation.chance import chance_figures
 from dpgm.evaluation.column_metrics import (
     BrokenOrder,
     ColumnComparison,
@@ -62,7 +62,6 @@ SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; 
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
 _SAMPLED_RECORDS = 12
-_MOST_HALVED = 50_000  # real records in each of the two halves that are compared to estimate chance
 _MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of them; millions would be slow to draw
 
 P = ParamSpec("P")
@@ -125,6 +124,7 @@ class Evaluation:
     images: marginals.ImageFigures | None
     outside: Outside | None
     chance: Mapping[str, float]  # "pop1", "pop2", "pairs", "lengths": expected for a new sample of real records
+    chance_most: Mapping[str, float]  # what hardly any such sample exceeds
     row_samples: tuple[Rows, Rows] | None  # some real and synthetic rows of a table, as texts
     real_sample: Records
     synthetic_sample: Records
@@ -282,6 +282,7 @@ def evaluate_inputs(
     table = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
     columns, correlated = _raw_metrics(raw, kind, metrics)
     accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
+    chance = {} if kind == "images" else chance_figures(real, len(synthetic), seed)
     co_occurrence = frequent_sets = label_images = None
     if kind == "images":
         metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
@@ -318,39 +319,14 @@ def evaluate_inputs(
         lost_items=marginals.lost_items(one_way, real.domain, len(synthetic)),
         copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
         outside=inputs.outside,
-        chance=chance_level(real, len(synthetic), kind, seed),
+        chance={name: figure.expected for name, figure in chance.items()},
+        chance_most={name: figure.most for name, figure in chance.items()},
         images=None if label_images is None else marginals.image_figures(real, synthetic, label_images),
         row_samples=None if table_columns is None else sample_rows(table_columns, _SAMPLED_RECORDS, seed),
         real_sample=_random_records(real, kind, seed),
         synthetic_sample=_random_records(synthetic, kind, seed),
         label_images=label_images,
     )
-
-
-def chance_level(real: Records, synthetic_records: int, kind: Kind, seed: int) -> dict[str, float]:
-    """The figures to expect, by chance alone, for a new sample from the same population.
-
-    Two halves of the real data are compared. Differences by chance fall with the square root of the number of records,
-    so the figures of the halves are scaled to the actual numbers of records.
-    """
-    size = min(len(real) // 2, _MOST_HALVED)
-    if size < 2 or kind == "images":
-        return {}
-    order = np.random.default_rng([seed, 14]).permutation(len(real))
-    first, second = real.take(order[:size]), real.take(order[size : 2 * size])
-    scale = float(np.sqrt((1 / len(real) + 1 / synthetic_records) / (2 / size)))
-
-    computations: dict[str, Callable[[], float]] = {
-        "lengths": lambda: marginals.record_lengths(first, second).total_variation,
-        "pairs": lambda: marginals.table_pairs(first, second).mean_total_variation,
-        "pop1": lambda: query_error(first, second, popular_queries(real, 1, seed=seed)).mean,
-        "pop2": lambda: query_error(first, second, popular_queries(real, 2, seed=seed)).mean,
-    }
-    figures = {}
-    for name, compute in computations.items():
-        with suppress(UsageError, MemoryError):
-            figures[name] = scale * compute()
-    return figures
 
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:

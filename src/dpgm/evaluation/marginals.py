@@ -4,6 +4,7 @@ For tables: total variation and association of pairs of columns. For images: mea
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -20,6 +21,7 @@ from dpgm.evaluation.inputs import check_comparable, position_names
 MOST_PAIRED = 1500  # pairs are compared among this many most frequent positions
 _CHUNK = 8192
 _DENSE = 0.02  # share of ones above which a dense matrix product is faster than a sparse one
+_RARE_VALUE = 20  # records of both data sets together; rarer values of a column are merged for Cramér's V
 _NAMED = 10  # how many best, worst and lost positions are listed
 
 
@@ -262,7 +264,8 @@ def top_sets(records: Records, top: int) -> list[tuple[tuple[int, ...], int]]:
 class TablePairs:
     """Pairs of columns of a table: total variation, and association in the real and in the synthetic data.
 
-    Association is |Pearson's r| of the bin numbers for two numeric columns, and Cramér's V otherwise.
+    Association is |Pearson's r| of the bin numbers for two numeric columns, and Cramér's V otherwise, for
+    which rare values are merged.
     """
 
     fields: tuple[str, ...]
@@ -274,6 +277,8 @@ class TablePairs:
     real_association: NDArray[np.float64]
     synthetic_association: NDArray[np.float64]
     mean_association_difference: float
+    association_error: NDArray[np.float64]  # standard error of the difference of two associations near 0
+    association_bias: NDArray[np.float64]  # difference of Cramér's V that unequal numbers of records cause
 
 
 def table_pairs(real: Records, synthetic: Records) -> TablePairs:
@@ -289,6 +294,7 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
     sides = [[field_codes(r, at) for at in columns] for r in (real, synthetic)]
     size = len(columns)
     variation, first, second = np.zeros((size, size)), np.eye(size), np.eye(size)
+    error, bias = np.zeros((size, size)), np.zeros((size, size))
     for a in range(size):
         shares = [np.bincount(codes[a], minlength=widths[a]) / len(codes[a]) for codes in sides]
         variation[a, a] = total_variation(*shares)
@@ -299,9 +305,18 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
             tables.append(joint.reshape(widths[a], widths[b]) / len(codes[a]))
         variation[a, b] = variation[b, a] = total_variation(*tables)
         if bins[a] and bins[b]:  # missing values, which come after the bins, have no place on the numeric scale
-            associations = [_absolute_correlation(table[: bins[a], : bins[b]]) for table in tables]
+            inner = [table[: bins[a], : bins[b]] for table in tables]
+            associations = [_absolute_correlation(table) for table in inner]
+            rows = [table.sum() * len(r) for table, r in zip(inner, (real, synthetic), strict=True)]
         else:
+            tables = _without_rare_values(tables, [len(real), len(synthetic)])
             associations = [_cramers_v(table) for table in tables]
+            rows = [len(real), len(synthetic)]
+            # V^2 of independent columns is about (larger number of values - 1) / rows
+            values = [max((table.sum(axis=axis) > 0).sum() for axis in (0, 1)) - 1 for table in tables]
+            expected = [np.sqrt(more / count) for more, count in zip(values, rows, strict=True)]
+            bias[a, b] = bias[b, a] = abs(expected[0] - expected[1])
+        error[a, b] = error[b, a] = np.sqrt(sum(1 / max(count, 1) for count in rows))
         first[a, b] = first[b, a] = associations[0]
         second[a, b] = second[b, a] = associations[1]
     upper = np.triu_indices(size, 1)
@@ -317,6 +332,8 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
         real_association=first,
         synthetic_association=second,
         mean_association_difference=float(np.abs(first - second)[upper].mean()),
+        association_error=error,
+        association_bias=bias,
     )
 
 
@@ -373,6 +390,24 @@ def mean_images(records: Records) -> NDArray[np.float64]:
     sizes = np.maximum(np.bincount(groups, minlength=count + 1)[:count], 1) * (picture.levels - 1)
     means: NDArray[np.float64] = sums.reshape(count, picture.height, picture.columns) / sizes[:, None, None]
     return means
+
+
+def _without_rare_values(
+    tables: Sequence[NDArray[np.float64]], records: Sequence[int]
+) -> list[NDArray[np.float64]]:
+    """Two tables of joint shares in which the rarest values of each column are merged, so that no value is rare.
+
+    A few records with rare values in both columns would otherwise decide Cramér's V.
+    """
+    enough = min(_RARE_VALUE, sum(records) / 4)
+    counts = tables[0] * records[0] + tables[1] * records[1]
+    for axis in (0, 1):
+        margin = counts.sum(axis=1 - axis)
+        order = np.argsort(margin, kind="stable")
+        merged = order[: max((margin < enough).sum(), np.searchsorted(np.cumsum(margin[order]), enough) + 1)]
+        rest = [table.take(merged, axis).sum(axis=axis, keepdims=True) for table in tables]
+        tables = [np.concatenate([np.delete(t, merged, axis), r], axis) for t, r in zip(tables, rest, strict=True)]
+    return list(tables)
 
 
 def _cramers_v(joint: NDArray[np.float64]) -> float:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.fields import OTHER
-from dpgm.evaluation.column_metrics import ColumnComparison
+from dpgm.evaluation.chance import deviations
+from dpgm.evaluation.column_metrics import ColumnComparison, share_error
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
 from dpgm.evaluation.raw_columns import value_text
 
@@ -72,6 +73,13 @@ class VerdictRules:
     # A tenth of a standard deviation: called a negligible effect in statistics.
     median_shift: float = 0.1
     mean_shift: float = 0.1
+    # Share of the values between the two medians: medians of few distinct values jump although hardly a value
+    # changes. A tenth of a standard deviation is 4 % of a normal distribution.
+    median_mass: float = 0.04
+    # Probability that a new sample of the real population is called off by one family of figures.
+    false_alarm: float = 0.01
+    # Figures of columns that a table has, about: each may be off by chance.
+    column_figures: int = 50
     # Kolmogorov distance (total variation of categories): at least a tenth of the rows would have to change.
     column_distance: float = 0.1
     # Standard deviation relative to that of the real column: outside of this, tails are cut off or invented.
@@ -183,7 +191,7 @@ def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tupl
     faults = [text for ratio, text in figures if ratio > 1]
     if column.lost:
         faults.append(f"the value {column.lost[0]} is missing or nearly missing")
-    if column.distance > rules.column_distance and not faults:
+    if column.distance > max(rules.column_distance, _chance_distance(column, rules)) and not faults:
         at_least = "" if column.kind == "category" else "at least "  # the Kolmogorov distance is a lower bound
         faults.append(f"{at_least}{percent(column.distance)} of the values would have to change to match")
     return tuple(faults)
@@ -208,26 +216,62 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
     mode = f"the value {column.mode} makes up {synthetic_share} instead of {real_share}"
     if column.mode == OTHER and not column.real_mode_share:
         mode = f"{synthetic_share} of the values are {OTHER}, because they were too rare to be published"
+    z = deviations(rules.false_alarm, rules.column_figures)
+    real, synthetic = column.real, column.synthetic
+    counts = max(real.present, 1), max(synthetic.present, 1)
+    mode_error = share_error(column.real_mode_share, counts[0], column.synthetic_mode_share, counts[1])
+    missing_error = share_error(real.missing, real.rows, synthetic.missing, synthetic.rows)
     figures = [
-        (column.mode_gap / rules.share_gap, mode),
-        (column.missing_gap / rules.share_gap, f"{gaps[0]} of the values are missing instead of {gaps[1]}"),
+        (column.mode_gap / max(rules.share_gap, z * mode_error), mode),
+        (
+            column.missing_gap / max(rules.share_gap, z * missing_error),
+            f"{gaps[0]} of the values are missing instead of {gaps[1]}",
+        ),
     ]
-    if column.median_shift is not None and column.mean_shift is not None and column.deviation_ratio is not None:
+    scale = float(np.sqrt(1 / counts[0] + 1 / counts[1]))
+    if column.median_shift is not None and column.median_mass is not None and column.mean_shift is not None:
         medians = [value_text(column.kind, side.quantiles[len(side.quantiles) // 2]) for side in sides]
         means = [value_text(column.kind, side.mean) for side in sides]
         days = " days" if column.kind == "date" else ""
-        deviations = [value_text("number", side.deviation) + days for side in sides]
+        spreads = [value_text("number", side.deviation) + days for side in sides]
+        ratio = max(column.deviation_ratio or 0.0, 1e-9)
         low, high = rules.deviation_ratio
-        ratio = max(low / max(column.deviation_ratio, 1e-9), column.deviation_ratio / high)
+        kurtosis = max(
+            real.kurtosis or 1.0, synthetic.kurtosis or 1.0
+        )  # a sample may lack the tail of its population
+        ratio_error = scale * np.sqrt(kurtosis - 1) / 2
+        ratio_limit = max(np.log(high if ratio > 1 else 1 / low), z * ratio_error)
+        mass = column.median_mass / max(rules.median_mass, z * scale / 2)
+        mean_error = np.sqrt(1 / counts[0] + ratio**2 / counts[1])
         figures += [
-            (column.median_shift / rules.median_shift, f"the median is {medians[0]} instead of {medians[1]}"),
-            (column.mean_shift / rules.mean_shift, f"the mean is {means[0]} instead of {means[1]}"),
-            (ratio, f"the standard deviation is {deviations[0]} instead of {deviations[1]}"),
+            (
+                min(column.median_shift / rules.median_shift, mass),
+                f"the median is {medians[0]} instead of {medians[1]}",
+            ),
+            (
+                column.mean_shift / max(rules.mean_shift, z * mean_error),
+                f"the mean is {means[0]} instead of {means[1]}",
+            ),
+            (abs(np.log(ratio)) / ratio_limit, f"the standard deviation is {spreads[0]} instead of {spreads[1]}"),
         ]
     if (clock := column.clock_distance) is not None:
         text = f"at least {percent(clock)} of the times are at the wrong hour of the day"
-        figures.append((clock / rules.column_distance, text))
+        figures.append((clock / max(rules.column_distance, _chance_distance(column, rules)), text))
     return figures
+
+
+def _chance_distance(column: ColumnComparison, rules: VerdictRules) -> float:
+    """Distance of a column that hardly any new sample of the real rows exceeds.
+
+    Of numbers by the inequality of Dvoretzky, Kiefer and Wolfowitz. The total variation of categories is at most
+    half the scale away from its mean, in standard deviations; of two categories it is a normal deviate.
+    """
+    alarm = rules.false_alarm / rules.column_figures
+    scale = np.sqrt(1 / max(column.real.present, 1) + 1 / max(column.synthetic.present, 1))
+    if column.kind != "category":
+        return float(scale * np.sqrt(-np.log(alarm / 2) / 2))
+    beyond_mean = deviations(alarm) - np.sqrt(2 / np.pi)
+    return float(column.chance_distance + beyond_mean * scale / 2)
 
 
 def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
@@ -279,12 +323,16 @@ def _columns(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if len(off) > 2 * _NAMED:
         yield _Finding(f"{len(off) - 2 * _NAMED} more columns are off; see the table of columns.", True)
     if len(off) < count:
+        error = np.sqrt(1 / evaluation.records + 1 / evaluation.synthetic_records)
+        wider = deviations(rules.false_alarm, rules.column_figures) * error > rules.mean_shift
+        by_chance = ", or within what chance explains" if wider else ""
         compared = "compared columns" if evaluation.left_out else "columns"
         good = f"{count - len(off)} of the {count} {compared} match" if off else f"All {count} {compared} match"
         yield _graded(
             _CLOSE,
             f"{good if count > 1 else 'The column matches'} the real data: median and mean within a tenth of a"
-            " standard deviation, shares of the most frequent value and of missing values within 5 percentage points.",
+            " standard deviation, shares of the most frequent value and of missing values within 5 percentage points"
+            f"{by_chance}.",
         )
 
 
@@ -339,8 +387,8 @@ def _beyond_chance(
 
     If there are too few records for the figure to mean anything, the sentence says that instead, without a level.
     """
-    chance = evaluation.chance.get(figure, 0.0)
-    level = limits.level(max(0.0, value**2 - chance**2) ** 0.5)
+    chance, most = evaluation.chance.get(figure, 0.0), evaluation.chance_most.get(figure, 0.0)
+    level = limits.level(max(0.0, value**2 - most**2) ** 0.5)
     by = percent(chance) if chance <= 1 else "more than 100 %"
     if not level and value > limits.close and max(value, chance) > limits.useful:
         few = f"There are too few records to judge {what}: even a new sample of real records would be off by {by}."
@@ -385,13 +433,21 @@ def _associations(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     """The pair of columns whose association differs most, measured on bins or as rank correlation of raw values."""
     pairs = []
     if (table := evaluation.table) is not None:
-        pairs.append(_widest(table.fields, table.real_association, table.synthetic_association))
+        both = table.real_association, table.synthetic_association
+        pairs.append(_widest(table.fields, *both, table.association_bias, table.association_error, rules))
     if (ranks := evaluation.correlations) is not None:
-        pairs.append(_widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic))
+        no_bias = np.zeros_like(ranks.error)
+        pairs.append(_widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic, no_bias, ranks.error, rules))
     if not pairs:
         return
-    gap, columns, real, synthetic = max(pairs, key=lambda pair: pair[0])
-    level = rules.association_gap.level(gap)
+    _, columns, real, synthetic, level = max(pairs, key=lambda pair: (pair[-1], pair[0]))
+    gap = abs(real - synthetic)
+    fewest = min(evaluation.records, evaluation.synthetic_records)
+    too_few = deviations(rules.false_alarm) / np.sqrt(fewest) > rules.association_gap.useful
+    if not level and (too_few or gap > rules.association_gap.close):
+        off = f"{columns} is {synthetic:.2f} instead of {real:.2f}, which may be chance"
+        yield _Finding(f"There are too few records to judge associations between columns: that of {off}.", True)
+        return
     text = f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
     if level:
         scale = "0: no association, 1 or -1: one determines the other"
@@ -401,7 +457,12 @@ def _associations(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
 
 def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     """Pairs of columns that are out of order, and the rule to state so that a fit keeps their order."""
-    off = [order for order in evaluation.orders if rules.out_of_order.level(order.synthetic - order.real)]
+    z = deviations(rules.false_alarm, rules.column_figures)
+    off = [
+        order
+        for order in evaluation.orders
+        if rules.out_of_order.level(order.synthetic - order.real) and order.synthetic - order.real > z * order.error
+    ]
     for order in off[:_NAMED]:
         rule = f"`{order.first} <= {order.last}` under `constraints`"
         if order.kind == "date":
@@ -418,24 +479,35 @@ def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
 
 
 def _widest(
-    names: tuple[str, ...], real: NDArray[np.float64], synthetic: NDArray[np.float64]
-) -> tuple[float, str, float, float]:
-    """The largest gap between two matrices, the names of its pair of columns, and both values."""
-    gaps = np.abs(real - synthetic)
+    names: tuple[str, ...],
+    real: NDArray[np.float64],
+    synthetic: NDArray[np.float64],
+    bias: NDArray[np.float64],
+    error: NDArray[np.float64],
+    rules: VerdictRules,
+) -> tuple[float, str, float, float, int]:
+    """The pair of columns with the largest gap beyond chance: the gap, the names, both values, and the level."""
+    z = deviations(rules.false_alarm, max(len(names) * (len(names) - 1) // 2, 1))
+    gaps = np.maximum(np.abs(real - synthetic) - bias, 0.0)
+    clear = np.where(gaps > z * error, gaps, 0.0)
+    level = rules.association_gap.level(float(clear.max()))
+    gaps = clear if level else np.abs(real - synthetic)
     first, second = (int(at) for at in np.unravel_index(int(gaps.argmax()), gaps.shape))
     if first == second:  # only on the diagonal if all gaps are 0
         second = 1 if first == 0 else 0
     at = (first, second)
-    return float(gaps[at]), f"{names[first]} and {names[second]}", float(real[at]), float(synthetic[at])
+    return float(gaps[at]), f"{names[first]} and {names[second]}", float(real[at]), float(synthetic[at]), level
 
 
 def _learning(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if not evaluation.downstream:
         return
     best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
-    gain = best.real - best.majority
+    gain, lost = best.real - best.majority, best.real - best.synthetic
+    spread = sum(share * (1 - share) for share in (best.real, best.synthetic))
+    clear = lost > deviations(rules.false_alarm) * np.sqrt(spread / max(best.test_records, 1))
     yield _graded(
-        rules.learning_lost.level((best.real - best.synthetic) / gain if gain > rules.least_learned else 0.0),
+        rules.learning_lost.level(lost / gain if clear and gain > rules.least_learned else 0.0),
         f"A {best.model} trained on synthetic records predicts the label of {percent(best.synthetic)} of real records"
         f" correctly; trained on real records, of {percent(best.real)}.",
     )
@@ -451,7 +523,9 @@ def _images(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     yield _graded(rules.pixel_difference.level(gap), text)
     if label_gap is not None:
         text = f"The shares of the labels are off by at most {100 * label_gap:.1f} percentage points."
-        yield _graded(Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap), text)
+        error = np.sqrt(1 / evaluation.records + 1 / evaluation.synthetic_records) / 2
+        clear = label_gap > deviations(rules.false_alarm, rules.column_figures) * error
+        yield _graded(Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap if clear else 0.0), text)
 
 
 def _lengths(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
