@@ -19,6 +19,14 @@ _LOST_SHARE = 0.01  # share of the real rows above which a missing category is n
 _STEPS = 60  # points of a cumulative curve
 _TAIL = 0.005  # share of the rows at either end that is drawn within the outermost bars
 _ORDER_ERRORS = 0.005  # share of the real rows that may break an order that is taken for a rule: data have errors
+_STEPS_OF_NUMBERS = tuple(
+    factor * 10.0**power for power in range(6, -4, -1) for factor in (5, 2.5, 1)
+)  # descending
+_STEP_ERRORS = 0.005  # share of the real values that need not be multiples of a step
+_ROUNDING = 1e-6  # of a step: what doubles and divisions leave
+_FIRST_VALUES = 1000  # values that rule out most steps
+_WEEKEND = 5  # Saturday and Sunday, in days since Monday; 1970-01-01 was a Thursday
+_THURSDAY = 3
 _FEW_ROWS = 50  # rows with both values; fewer may keep an order by chance
 _MOST_ROWS = 100_000  # orders are checked on this many rows, evenly spread, ...
 _MOST_COLUMNS = 100  # ... of this many columns of numbers and as many of dates
@@ -58,6 +66,15 @@ class ColumnPicture:
 
 
 @dataclass(frozen=True)
+class SharedProperty:
+    """Shares of the real and of the synthetic values with a property, such as being a multiple of `size`."""
+
+    real: float
+    synthetic: float
+    size: float = 0.0
+
+
+@dataclass(frozen=True)
 class ColumnComparison:
     """One column of the real and of the synthetic data.
 
@@ -79,6 +96,10 @@ class ColumnComparison:
     median_mass: float | None  # share of the values between one median and the other
     mean_shift: float | None
     deviation_ratio: float | None
+    below: float  # share of the synthetic values below the smallest real value; 0 for categories
+    above: float
+    step: SharedProperty | None  # the largest step of which nearly all real numbers are multiples
+    weekend: SharedProperty | None  # of dates
     clock_distance: float | None  # Kolmogorov distance of the time of day; None for dates without one
     lost: tuple[str, ...]  # categories of at least 1 % of the real rows that are (nearly) missing
     picture: ColumnPicture
@@ -147,6 +168,10 @@ def compare_column(column: RawColumn) -> ColumnComparison:
         median_mass=shifts[1],
         mean_shift=shifts[2],
         deviation_ratio=shifts[3],
+        below=float((plain[1] < plain[0].min()).mean()) if numeric and both_have_values else 0.0,
+        above=float((plain[1] > plain[0].max()).mean()) if numeric and both_have_values else 0.0,
+        step=_step(plain[0], plain[1]) if column.kind == "number" and both_have_values else None,
+        weekend=_weekend(real, synthetic) if column.kind == "date" and both_have_values else None,
         clock_distance=_clock_distance(real, synthetic) if column.kind == "date" else None,
         lost=() if numeric else _lost(column.labels, real, synthetic),
         picture=_picture(column, *(plain if both_have_values else present)),
@@ -274,6 +299,33 @@ def _kolmogorov(real: _Floats, synthetic: _Floats) -> float:
         return 1.0
     points = np.union1d(real, synthetic)
     return float(np.abs(_up_to(real, points) - _up_to(synthetic, points)).max())
+
+
+def _step(real: _Floats, synthetic: _Floats) -> SharedProperty | None:
+    """The largest step of which nearly all real numbers are multiples; None if there is none.
+
+    >>> _step(np.array([1200.0, 300.0, 2100.0, 700.0]), np.array([1200.0, 310.0]))
+    SharedProperty(real=1.0, synthetic=0.5, size=100.0)
+    """
+    real, synthetic = (side[:: -(-len(side) // _MOST_ROWS)] for side in (real, synthetic))
+    if not real.any():
+        return None
+    for size in _STEPS_OF_NUMBERS:
+        if all(_share_on(values, size) >= 1 - _STEP_ERRORS for values in (real[:_FIRST_VALUES], real)):
+            return SharedProperty(_share_on(real, size), _share_on(synthetic, size), size)
+    return None
+
+
+def _share_on(values: _Floats, step: float) -> float:
+    """Share of the values that are multiples of a step."""
+    multiples = values / step
+    return float((np.abs(multiples - np.round(multiples)) < _ROUNDING).mean())
+
+
+def _weekend(real: _Floats, synthetic: _Floats) -> SharedProperty:
+    """Shares of the dates that are Saturdays or Sundays."""
+    shares = [float((np.mod(np.floor(side) + _THURSDAY, 7) >= _WEEKEND).mean()) for side in (real, synthetic)]
+    return SharedProperty(*shares)
 
 
 def _clock_distance(real: _Floats, synthetic: _Floats) -> float | None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.encoding import TRUTH
 from dpgm.data.fields import OTHER
+from dpgm.data.inspect.drafting import PADDED_SHARE
 from dpgm.data.items import flat_column, is_list, plain_name
 from dpgm.data.records import Records
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
@@ -227,6 +228,8 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         return "the real data holds no value in it."
     stated = notes.kinds.get(name, "")
     kind = _KINDS.get(stated)
+    if kind is None and _are_codes(sides[0]):
+        kind = "category"
     parsers: tuple[tuple[ColumnKind, _Parser], ...] = (("number", _numbers), ("date", _days))
     for candidate, parse in parsers:
         real, synthetic = (parse(side) if kind in (None, candidate) else None for side in sides)
@@ -235,10 +238,21 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
             return RawColumn(name, candidate, (real, synthetic), specials=specials)
     texts = _with_one_spelling([_texts(side) for side in sides], stated=stated == "boolean")
     present = texts[0].drop_null()
-    if kind is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
+    if not stated and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
     labels, codes = _coded(texts)
     return RawColumn(name, "category", (codes[0], codes[1]), labels)
+
+
+def _are_codes(column: pa.Array) -> bool:
+    """Whether texts are codes such as 01067, by the rule of `inspect`; as numbers they would lose their zeros."""
+    if not pa.types.is_string(column.type):
+        return False
+    texts = column.drop_null()
+    padded = pc.sum(pc.match_substring_regex(texts, "^0[0-9]+$")).as_py()
+    if not padded or not pc.all(pc.match_substring_regex(texts, "^[0-9]+$")).as_py():
+        return False
+    return bool(padded >= PADDED_SHARE * len(texts) or len(pc.utf8_length(texts).unique()) == 1)
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64] | None:

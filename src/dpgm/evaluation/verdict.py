@@ -84,6 +84,8 @@ class VerdictRules:
     column_distance: float = 0.1
     # Standard deviation relative to that of the real column: outside of this, tails are cut off or invented.
     deviation_ratio: tuple[float, float] = (2 / 3, 1.5)
+    # Share of the values below the smallest or above the largest real value: impossible values, such as -1 children.
+    outside_range: float = 0.01
     # Share of columns that may be off before the grade is "rough".
     columns_off: float = 1 / 3
     # Difference in the association (0 to 1) of any pair of columns: a dependence that is lost or invented.
@@ -254,6 +256,15 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
             ),
             (abs(np.log(ratio)) / ratio_limit, f"the standard deviation is {spreads[0]} instead of {spreads[1]}"),
         ]
+    # One more synthetic value beyond the largest of all has about this probability, if all are of one population.
+    beyond = counts[1] / sum(counts)
+    outside_by_chance = np.log(rules.false_alarm / rules.column_figures) / np.log(beyond) / counts[1]
+    for share, side, end in (
+        (column.below, "below the smallest", real.low),
+        (column.above, "above the largest", real.high),
+    ):
+        text = f"{share_text(share)} of the values are {side} real value, {value_text(column.kind, end)}"
+        figures.append((share / max(rules.outside_range, outside_by_chance), text))
     if (clock := column.clock_distance) is not None:
         text = f"at least {percent(clock)} of the times are at the wrong hour of the day"
         figures.append((clock / max(rules.column_distance, _chance_distance(column, rules)), text))
@@ -275,6 +286,8 @@ def _chance_distance(column: ColumnComparison, rules: VerdictRules) -> float:
 
 
 def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
+    if _nothing_real(evaluation):
+        return "The real data seems to be read wrongly: all of its records are empty."
     off = columns_off(evaluation, rules)
     names = [f"{name} (missing)" for name in _lacking(evaluation)] + [column.name for column in off]
     if grade in ("close", "copies") or not names:
@@ -334,6 +347,50 @@ def _columns(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             " standard deviation, shares of the most frequent value and of missing values within 5 percentage points"
             f"{by_chance}.",
         )
+
+
+def _forms(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
+    """Numbers that are not rounded like the real ones, and dates on other days of the week; they limit no grade."""
+    z = deviations(rules.false_alarm, rules.column_figures)
+    texts = []
+    for column in evaluation.columns:
+        counts = column.real.present, column.synthetic.present
+        for form in (column.step, column.weekend):
+            if form is None:
+                continue
+            error = share_error(form.real, counts[0], form.synthetic, counts[1])
+            gap = form.real - form.synthetic if form is column.step else abs(form.real - form.synthetic)
+            if gap <= max(rules.share_gap, z * error):
+                continue
+            shares = (
+                f"{share_text(form.synthetic)} of the synthetic ones and {share_text(form.real)} of the real ones"
+            )
+            if form is column.step:
+                texts.append(f"{column.name}: {shares} are multiples of {value_text('number', form.size)}.")
+            else:
+                texts.append(f"{column.name}: {shares} are on a Saturday or Sunday.")
+    yield from (_Finding(text, True) for text in texts[:_NAMED])
+    if len(texts) > _NAMED:
+        yield _Finding(f"{len(texts) - _NAMED} more columns are rounded otherwise or on other weekdays.", True)
+
+
+def _nothing_real(evaluation: Evaluation) -> bool:
+    """Whether all real records of sets or images are empty."""
+    domain, singles = evaluation.real_sample.domain, evaluation.one_way
+    if evaluation.kind not in ("sets", "images") or singles is None:
+        return False
+    parts = [
+        singles.real[b.start : b.stop]
+        for f, b in zip(domain.fields, domain.blocks, strict=True)
+        if f.name != domain.label
+    ]
+    return not any(part.any() for part in parts)
+
+
+def _empty(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
+    if _nothing_real(evaluation):
+        text = "All real records are empty, so the real data seems to be read wrongly; check the reading options."
+        yield _Finding(text, True, _ROUGH)
 
 
 def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
@@ -565,7 +622,9 @@ def _copies(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
 
 
 _CHECKS: tuple[Callable[[Evaluation, VerdictRules], _Findings], ...] = (
+    _empty,
     _columns,
+    _forms,
     _queries,
     _lost,
     _column_pairs,

@@ -64,7 +64,7 @@ _MAX_NUMBERING = 1.5  # rows seem to be numbered if their numbers span at most t
 _MAX_IDENTIFIER = 40  # characters; a longer text is no identifier
 _MOST_VALUES = 100_000  # distinct texts stored per column
 _SAMPLED = 16  # beyond, one in 16: 6,000 texts or more, which give the number of distinct ones to 1.3 %
-_PADDED_SHARE = 0.05  # whole numbers are codes if at least this share has leading zeros
+PADDED_SHARE = 0.05  # whole numbers are codes if at least this share has leading zeros
 _MONEY_DECIMALS = 2  # 5.00 is an amount; 5.0 is a whole number, as pandas writes it in a column with gaps
 _NESTED = (
     "it is nested (objects, or lists among other values); flatten it to include it, for example with"
@@ -285,7 +285,7 @@ class _Column:
     @property
     def is_code(self) -> bool:
         """Whether values are codes such as 01067: whole numbers of equal length, or many of them with leading zeros."""
-        many = self.padded >= _PADDED_SHARE * (self.rows - self.missing)
+        many = self.padded >= PADDED_SHARE * (self.rows - self.missing)
         return self.is_whole and self.padded > 0 and (many or len(set(map(len, self.values))) == 1)
 
     @property
