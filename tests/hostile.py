@@ -371,7 +371,7 @@ CASES = [
         archive({"a.dat": "1\n", "b.dat": "1\n"}),
         INPUT,
         {"domain": ITEMS},
-        ("--member",),
+        ("`member`",),
     ),
     Hostile("I32 pipe", "x.csv", lambda path: os.mkfifo(path), INPUT, {"domain": ITEMS}, ("pipe",)),
     Hostile("I32 folder", "x.csv", lambda path: path.mkdir(), INPUT, {"domain": ITEMS}, ("folder",)),

@@ -1,8 +1,14 @@
 """Messages that say what to do next, in the words of the command at hand."""
 
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
 import pandas
 import pytest
 
+import dpgm
 from dpgm.cli.app import run
 
 
@@ -90,3 +96,33 @@ def test_a_column_of_persons_is_named_together_with_that_of_items(tmp_path, caps
     )
     assert run(["inspect", str(file)]) == 0
     assert "say --person 'person' with --item COLUMN" in capsys.readouterr().out
+
+
+def literals(path):
+    """The texts of a module that are no docstrings, without commands such as `dpgm plan --out`."""
+    tree = ast.parse(path.read_text())
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [re.sub(r"`dpgm [^`]*`", "", node.value) for node in texts if id(node) not in statements]
+
+
+def test_messages_of_the_library_name_arguments_and_no_options():
+    """`inspect` is left out: its page of advice is a list of options for the command line."""
+    source = Path(dpgm.__file__).parent
+    paths = [path for path in source.rglob("*.py") if not {"cli", "inspect"} & set(path.relative_to(source).parts)]
+    assert len(paths) > 100
+    named = {(path.name, text) for path in paths for text in literals(path) if re.search(r"--[a-z]", text)}
+    assert named == set()
+
+
+def test_the_command_line_names_options_where_the_library_names_arguments(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    with pytest.raises(dpgm.UsageError, match="leave out `person` and `item`"):
+        dpgm.read_records(tmp_path / "x.npy", person="who")
+    assert (
+        run(["fit", str(tmp_path / "x.npy"), "--person", "who", "--epsilon", "1", "--out", str(tmp_path / "r")])
+        == 2
+    )
+    assert "leave out --person and --item." in capsys.readouterr().err
+    assert run(["plan", "--epsilon", "0", "--records", "100"]) == 2
+    assert "--epsilon must be a finite number above 0" in capsys.readouterr().err

@@ -144,5 +144,5 @@ def test_an_old_output_that_was_moved_aside_comes_back(tmp_path):
 def test_the_message_about_an_existing_output_names_the_options_of_command_line_and_python(tmp_path):
     (tmp_path / "r.dat").write_text("old")
     for check in (check_output, check_target):
-        with pytest.raises(UsageError, match=r"exists already.*--force \(force=True\)"):
+        with pytest.raises(UsageError, match=r"exists already.*`force=True`"):
             check(tmp_path / "r.dat", force=False)

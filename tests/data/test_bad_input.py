@@ -29,7 +29,7 @@ TEXTS = {
     # name: (file name, content, options, words that the message must contain)
     "empty": ("x.csv", b"", {"domain": TABLE}, ["empty"]),
     "only a header": ("x.csv", "colour,size\n", {"domain": TABLE}, ["no records"]),
-    "unknown ending": ("x.doc", "a", {"domain": NAMES}, ["ending", "--format"]),
+    "unknown ending": ("x.doc", "a", {"domain": NAMES}, ["ending", "`format`"]),
     "utf-16": ("x.csv", "colour,size\nred,1\n".encode("utf-16"), {"domain": TABLE}, ["line 1", "UTF-8"]),
     "latin-1": (
         "x.csv",
@@ -63,12 +63,12 @@ TEXTS = {
         {"domain": TABLE},
         ["line 4", "3 cells"],
     ),
-    "column not there": ("x.csv", "colour,weight\nred,1\n", {"domain": TABLE}, ["'size'", "--no-header"]),
+    "column not there": ("x.csv", "colour,weight\nred,1\n", {"domain": TABLE}, ["'size'", "`header=False`"]),
     "person column not there": (
         "x.csv",
         "p,i\n1,1\n",
         {"domain": ITEMS, "person": "who", "item": "i"},
-        ["'who'", "--no-header"],
+        ["'who'", "`header=False`"],
     ),
     "column twice": (
         "x.csv",
@@ -76,8 +76,8 @@ TEXTS = {
         {"domain": ITEMS, "person": "p", "item": "i"},
         ["columns 1 and 2", "same name"],
     ),
-    "both shapes possible": ("x.csv", "1,2,3\n4,5,6\n", {"domain": ITEMS}, ["shape", "--person"]),
-    "both shapes, no domain": ("x.csv", "1,2,3\n4,5,6\n", {"assume_public_items": True}, ["shape", "--person"]),
+    "both shapes possible": ("x.csv", "1,2,3\n4,5,6\n", {"domain": ITEMS}, ["shape", "`person`"]),
+    "both shapes, no domain": ("x.csv", "1,2,3\n4,5,6\n", {"assume_public_items": True}, ["shape", "`person`"]),
     "not an integer": ("x.dat", f"1 2\n3 {SECRET}\n", {"domain": ITEMS}, ["line 2", "whole number"]),
     "not an integer in csv": (
         "x.csv",
@@ -146,9 +146,9 @@ TEXTS = {
         {"format": "msweb"},
         ["line 3", "msweb"],
     ),
-    "msweb by its first line alone": ("x.data", 'I,4,"www.microsoft.com"\nC,"1",1\n', {}, ["--format msweb"]),
-    "items not public": ("x.dat", "1 2\n", {}, ["--domain FILE", "--assume-public-items"]),
-    "table without domain": ("x.csv", "a,b\n1,x\n", {"shape": "wide"}, ["--domain FILE"]),
+    "msweb by its first line alone": ("x.data", 'I,4,"www.microsoft.com"\nC,"1",1\n', {}, ["`format='msweb'`"]),
+    "items not public": ("x.dat", "1 2\n", {}, ["`domain`", "`assume_public_items=True`"]),
+    "table without domain": ("x.csv", "a,b\n1,x\n", {"shape": "wide"}, ["`domain`"]),
     "table domain for baskets": ("x.dat", "1 2\n", {"domain": TABLE}, ["2 fields", "one item set"]),
     "truncated gzip": (
         "x.csv.gz",
@@ -221,7 +221,7 @@ def test_bad_parquet_is_refused(tmp_path):
     with pytest.raises(InputError, match="nested"):
         read_records(path, domain=ITEMS)
     path = write_parquet(tmp_path / "many.parquet", a=[[1]], b=[[2]])
-    with pytest.raises(UsageError, match=r"shape|--item"):
+    with pytest.raises(UsageError, match=r"shape|`item`"):
         read_records(path, domain=ITEMS)
     path = write_parquet(tmp_path / "none.parquet", items=pa.array([], type=pa.list_(pa.int64())))
     with pytest.raises(InputError, match="no records"):
@@ -248,7 +248,7 @@ def test_zip_archives_are_read_only_where_one_member_is_meant(tmp_path):
         return tmp_path / name
 
     two = archive("two.zip", {"a.dat": "1 2\n", "b.dat": "3\n", "__MACOSX/x": "junk"})
-    with pytest.raises(InputError, match=r"2 files \('a.dat', 'b.dat'\).*--member"):
+    with pytest.raises(InputError, match=r"2 files \('a.dat', 'b.dat'\).*`member`"):
         read_records(two, domain=ITEMS)
     assert len(read_records(two, domain=ITEMS, member="b.dat")) == 1
     assert len(read_records(f"{two}::a.dat", domain=ITEMS)) == 1
@@ -341,7 +341,7 @@ def test_full_empty_equal_and_single_rows_are_read(tmp_path):
 
 def test_matrices_with_other_values_need_a_threshold(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[0.2, 0.9], [0.0, 0.4]]))
-    with pytest.raises(InputError, match=r"row 1.*--threshold"):
+    with pytest.raises(InputError, match=r"row 1.*`threshold`"):
         read_records(tmp_path / "x.npy")
     assert read_records(tmp_path / "x.npy", threshold=0.3).indices.tolist() == [1, 1]
     np.save(tmp_path / "bad.npy", np.array([[0.0, 1.0], [np.nan, 1.0]]))

@@ -84,7 +84,7 @@ def test_contradicting_options_are_refused(tmp_path):
         read_records(tmp_path / "b.dat", discover=True, assume_public_items=True)
     with pytest.raises(UsageError, match="leaves nothing to discover"):
         read_records(tmp_path / "b.dat", discover=True, domain=Domain.of_items(3))
-    with pytest.raises(UsageError, match="--discover"):
+    with pytest.raises(UsageError, match="`discover=True`"):
         read_records(tmp_path / "b.dat")
 
 

@@ -70,7 +70,7 @@ def test_decimal_commas_and_thousands(tmp_path, plain, cells, options):
 def test_numbers_with_other_marks_are_refused_and_not_guessed(tmp_path, cell):
     path = tmp_path / "x.csv"
     path.write_text(f"colour;size\nrouge;1\nrouge;{cell}\n")
-    with pytest.raises(InputError, match=r"line 3, column 'size'.*--decimal"):
+    with pytest.raises(InputError, match=r"line 3, column 'size'.*`decimal`"):
         read_records(path, domain=TABLE, decimal=",", thousands=".")
 
 
@@ -174,7 +174,7 @@ def test_excel_of_two_sheets_unstated_headers_and_damage_are_refused(tmp_path):
     with pytest.raises(InputError, match="2 sheets"):
         read_records(path, domain=TABLE)
     workbook(path, [["a", "é"], [1, 0]])
-    with pytest.raises(UsageError, match="--no-header"):
+    with pytest.raises(UsageError, match="`header=False`"):
         read_records(path, domain=ITEMS, shape="wide")
     assert lists(read_records(path, domain=ITEMS, shape="wide", header=True)) == [[0]]
     data = path.read_bytes()

@@ -75,7 +75,7 @@ def test_a_list_beside_texts_to_be_cut_is_refused_and_changes_no_other_row(tmp_p
     file.write_text("\n".join(rows) + "\n")
     assert dpgm.read_records(file, **options).to_dense().tolist() == [[1, 1, 0], [1, 0, 0]]
     file.write_text("\n".join([*rows, '{"p": 3, "i": ["c"]}']) + "\n")
-    with pytest.raises(InputError, match="item-separator"):
+    with pytest.raises(InputError, match="item_separator"):
         dpgm.read_records(file, **options)
 
 

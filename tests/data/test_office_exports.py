@@ -60,14 +60,14 @@ def test_leaving_out_more_lines_than_there_are_is_refused(tmp_path):
     with pytest.raises(InputError, match="ends at line 3"):
         read_records(file, domain=AGES, skip_lines=9)
     np.save(tmp_path / "m.npy", np.eye(3))
-    with pytest.raises(UsageError, match="--skip-lines is for text files"):
+    with pytest.raises(UsageError, match="`skip_lines` is for text files"):
         read_records(tmp_path / "m.npy", skip_lines=1)
 
 
 def test_inspect_says_how_many_lines_stand_above_a_table(tmp_path):
     table = "".join(f"{number};{number * 3};x\n" for number in range(9))
     file = write_file(tmp_path / "export.csv", f"Clinic, a list\n\nprinted today\na;b;c\n{table}")
-    with pytest.raises(InputError, match="line 4; leave out what is above them with --skip-lines 3"):
+    with pytest.raises(InputError, match="line 4; leave out what is above them with `skip_lines=3`"):
         inspect_file(file)
     assert inspect_file(file, skip_lines=3).records == 9
 
@@ -81,7 +81,7 @@ def test_signs_beside_numbers_are_left_out_and_anything_else_is_refused(tmp_path
     )
     assert [row.indices[0] - 100 for row in read.chunks(1)] == [12, -3, -3, 7, 1250, 8, 9]
     write_file(file, "price;shop\n€ 12;a\n$ 5;a\n")
-    with pytest.raises(InputError, match=r"line 3, column 'price'.*--strip-from-numbers"):
+    with pytest.raises(InputError, match=r"line 3, column 'price'.*`strip_from_numbers`"):
         read_records(file, domain=domain, strip_from_numbers=["€"])
 
 
@@ -154,7 +154,7 @@ def test_titles_above_a_table_with_decimal_commas_are_counted_by_the_mark_of_the
     """Decimal commas in the amounts below the header were taken for separators: the header was one line too low."""
     rows = "".join(f"0{1 + at % 9}.03.2024;{at},50 €;EUR;{at},75 €\n" for at in range(30))
     (tmp_path / "bank.csv").write_text("Statement of the bank;;;\n;;;\nday;amount;currency;balance\n" + rows)
-    with pytest.raises(InputError, match="in line 3; leave out what is above them with --skip-lines 2"):
+    with pytest.raises(InputError, match="in line 3; leave out what is above them with `skip_lines=2`"):
         inspect_file(tmp_path / "bank.csv")
 
 

@@ -82,7 +82,7 @@ def test_a_frame_of_mixed_objects_is_read_value_by_value():
 def test_the_first_record_does_not_choose_the_separator(tmp_path):
     domain = Domain.of_items(["a", "b", "a;b"])
     semicolons = write_file(tmp_path / "x.csv", "a;b;b\na,b\n")
-    with pytest.raises(InputError, match=r"line 1.*--item-separator.*--separator"):
+    with pytest.raises(InputError, match=r"line 1.*`item_separator`.*`separator`"):
         read_records(semicolons, domain=domain, shape="basket")
     assert sets(read_records(write_file(tmp_path / "y.csv", "a;b\na,b\n"), domain=domain, shape="basket")) == [
         {"a;b"},
@@ -99,9 +99,9 @@ def test_a_header_with_the_stated_names_determines_the_separator(tmp_path):
 
 def test_the_shape_is_not_taken_from_the_rows(tmp_path):
     for content in ("a,b\nb\n", "a,b\n0,1\n", "a,b\nb,a\n"):
-        with pytest.raises(UsageError, match=r"shape.*--person"):
+        with pytest.raises(UsageError, match=r"shape.*`person`"):
             read_records(write_file(tmp_path / "x.csv", content), domain=Domain.of_items(["a", "b"]))
-        with pytest.raises(UsageError, match=r"shape.*--person"):
+        with pytest.raises(UsageError, match=r"shape.*`person`"):
             read_records(tmp_path / "x.csv", assume_public_items=True)
 
 
@@ -116,7 +116,7 @@ def test_the_shape_is_not_taken_from_the_rows(tmp_path):
 )
 def test_a_first_line_that_could_be_a_record_is_not_taken_for_a_header(tmp_path, content, options):
     path = write_file(tmp_path / "x.csv", content)
-    with pytest.raises(UsageError, match=r"line 1 may be a record.*--no-header.*--header"):
+    with pytest.raises(UsageError, match=r"line 1 may be a record.*`header=False`.*`header=True`"):
         read_records(path, shape="wide", **options)
     with_header = read_records(path, shape="wide", header=True, **options)
     without = read_records(path, shape="wide", header=False, **options | {"threshold": 5})
@@ -130,7 +130,7 @@ def test_a_first_line_of_words_is_a_header_and_one_of_zeros_and_ones_a_record(tm
 
 def test_cells_that_hold_several_items_are_split_or_refused(tmp_path):
     path = write_file(tmp_path / "x.csv", 'items\n"a, b, c"\n"b, d"\n\n"a"\n')
-    with pytest.raises(InputError, match=r"line 2.*--item-separator"):
+    with pytest.raises(InputError, match=r"line 2.*`item_separator"):
         read_records(path, shape="basket", header=True, assume_public_items=True)
     records = read_records(path, shape="basket", header=True, item_separator=",", assume_public_items=True)
     assert records.domain.fields[0].items == ("a", "b", "c", "d")
@@ -138,7 +138,7 @@ def test_cells_that_hold_several_items_are_split_or_refused(tmp_path):
     whole = read_records(path, shape="basket", header=True, item_separator="", assume_public_items=True)
     assert sets(whole) == [{"a, b, c"}, {"b, d"}, {"a"}]
     lines = write_file(tmp_path / "y.csv", '"a, b",c\nd\n')
-    with pytest.raises(InputError, match=r"line 1.*--item-separator"):
+    with pytest.raises(InputError, match=r"line 1.*`item_separator"):
         read_records(lines, shape="basket", assume_public_items=True)
     assert sets(read_records(lines, shape="basket", item_separator=",", assume_public_items=True)) == [
         {"a", "b", "c"},
@@ -256,7 +256,7 @@ def test_a_title_above_the_header_is_reported(tmp_path, header):
     (tmp_path / "t.csv").write_text("Visits of 2023,,\n,,\nward,age,sex\n" + "a,30,f\n" * 30)
     domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 99}]}
     for options in ({"header": header}, {"header": header, "domain": domain, "shape": "wide"}):
-        with pytest.raises(InputError, match=r"like a title above a table.*--skip-lines") as refused:
+        with pytest.raises(InputError, match=r"like a title above a table.*`skip_lines=2`") as refused:
             inspect_file(tmp_path / "t.csv", **options)
         assert "Visits" not in str(refused.value)
         assert inspect_file(tmp_path / "t.csv", **options, skip_lines=2).records == 30
@@ -264,7 +264,7 @@ def test_a_title_above_the_header_is_reported(tmp_path, header):
 
 def test_a_misspelt_column_is_reported_with_every_separator(tmp_path):
     (tmp_path / "l.csv").write_text("reader;title\n" + "1;Faust, Teil I\n2;Momo\n" * 10)
-    with pytest.raises(InputError, match="names no column 'raeder' for --person"):
+    with pytest.raises(InputError, match="names no column 'raeder' for `person`"):
         read_records(tmp_path / "l.csv", person="raeder", item="title", assume_public_items=True)
 
 

@@ -65,12 +65,12 @@ def test_a_full_disk_is_one_sentence(monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full())
     store = RowStore(np.dtype(np.int16), MemoryLimit(limit=1))
-    with pytest.raises(DiskError, match="--cache"):
+    with pytest.raises(DiskError, match="`cache`"):
         store.append(np.array([2]), np.array([0, 1]))
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
-    with pytest.raises(DiskError, match="--cache"):
+    with pytest.raises(DiskError, match="`cache`"):
         MemoryLimit(1, str(tmp_path / "nowhere")).temporary_file()
 
 

@@ -34,7 +34,7 @@ def book(tmp_path):
 
 def test_a_sheet_is_chosen_by_its_name(book):
     """Workbooks with a second sheet were always refused."""
-    with pytest.raises(InputError, match=r"2 sheets \(notes, Umsätze 2024\); choose one with --member"):
+    with pytest.raises(InputError, match=r"2 sheets \(notes, Umsätze 2024\); choose one with `member`"):
         inspect_file(book)
     with pytest.raises(InputError, match="no such sheet; it holds notes"):
         inspect_file(book, member="Umsatz")
@@ -51,7 +51,7 @@ def test_a_sheet_is_chosen_by_its_name(book):
 
 def test_a_title_above_a_sheet_is_named_with_the_rows_to_leave_out(book):
     """The message was that row 3 has 5 cells where 1 is expected."""
-    with pytest.raises(InputError, match=r"row 1 looks like a title .* in row 3; .* --skip-lines 2"):
+    with pytest.raises(InputError, match=r"row 1 looks like a title .* in row 3; .* `skip_lines=2`"):
         inspect_file(book, member="Umsätze 2024")
 
 

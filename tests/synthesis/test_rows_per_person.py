@@ -282,7 +282,7 @@ def test_what_cannot_be_proved_or_done_is_refused_before_anything_is_charged(tmp
     options = ReadOptions(domain=VISITS, person="who", rows_per_person=3)
     with pytest.raises(UsageError, match="one process"):
         read_share(tmp_path / "visits.csv", options, 0, 2)
-    with pytest.raises(dpgm.errors.InputError, match="--rows-per-person K"):
+    with pytest.raises(dpgm.errors.InputError, match="`rows_per_person=K`"):
         dpgm.read_records(tmp_path / "visits.csv", domain=VISITS, person="who")
 
 

@@ -2,11 +2,14 @@
 
 import importlib
 import os
+import re
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import typer
@@ -18,6 +21,8 @@ from dpgm.errors import CheckFailed, DpgmError
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 OUTPUT = "Output"  # a group of options in help
+_ARGUMENT = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")  # as messages of the library name them
+_QUOTES = "'\""
 STREAM = "-"  # the file name that stands for stdin or stdout
 
 
@@ -95,9 +100,41 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
+def with_flags(message: str) -> str:
+    """A message of the library, whose arguments in backticks become the options of the command line.
+
+    >>> with_flags("say `shape='basket'`, or `header=False` with `item_separator=';'`; leave out `person`.")
+    "say --shape basket, or --no-header with --item-separator ';'; leave out --person."
+    """
+    return _ARGUMENT.sub(_flag, message)
+
+
+def _flag(argument: re.Match[str]) -> str:
+    if argument["name"] not in _flags():
+        return argument[0]
+    flag, negated = _flags()[argument["name"]]
+    value = argument["value"]
+    if value in (None, "True"):
+        return flag
+    return negated if value == "False" else f"{flag} {shlex.quote(value.strip(_QUOTES))}"
+
+
+@cache
+def _flags() -> dict[str, tuple[str, str]]:
+    """The option of each argument over all commands, and the option that says no to it."""
+    load_commands()
+    commands, flags = [typer.main.get_command(app)], {"kinds": ("--kind", "--kind")}
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+        for one in command.params:
+            if one.param_type_name == "option" and one.name:
+                flags[one.name] = (one.opts[0], [*one.secondary_opts, *one.opts][0])
+    return flags
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     if is_first():
-        typer.echo(f"dpgm: warning: {printable(str(message))}", err=True)
+        typer.echo(f"dpgm: warning: {printable(with_flags(str(message)))}", err=True)
 
 
 def _with_json_target(arguments: list[str]) -> list[str]:
@@ -145,7 +182,7 @@ def _explain(error: Exception) -> int:
             return 2
         kind, message = "E-USAGE", str(error.format_message())
     elif isinstance(error, DpgmError):
-        kind, message = error.kind, str(error)
+        kind, message = error.kind, with_flags(str(error))
     elif isinstance(error, BrokenPipeError):  # the reader of stdout stopped; discard the rest of its buffer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2

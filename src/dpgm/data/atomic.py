@@ -27,7 +27,7 @@ _REASONS = {
     errno.ENOENT: "its folder does not exist; create it first",
     errno.ENOTDIR: "its folder is not a folder; choose another place",
     errno.EISDIR: "a folder of that name is in the way; choose another name",
-    errno.EEXIST: "something of that name exists already; choose another name or pass --force (force=True)",
+    errno.EEXIST: "something of that name exists already; choose another name or pass `force=True`",
     errno.ENOTEMPTY: "a folder of that name exists already; choose another name or remove it first",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EFBIG: "the file would be larger than the disk allows; choose another place",
@@ -142,7 +142,7 @@ def check_output(
     if target.is_dir():
         raise disk_error(target, OSError(errno.EISDIR, ""))
     if target.exists() and not force:
-        raise UsageError(f"{target} exists already; choose another name or pass --force (force=True).")
+        raise UsageError(f"{target} exists already; choose another name or pass `force=True`.")
 
 
 def _set_mode(temporary: Path, mode: int) -> None:

@@ -123,7 +123,7 @@ class Domain:
             raise UsageError(
                 "the domain was drafted from the data, and publishing it would reveal something about the people in"
                 " them; correct it and remove its line `drafted_from_data`, or declare it public knowledge with"
-                " --assume-public-domain (assume_public_domain=True)."
+                " `assume_public_domain=True`."
             )
 
     @cached_property

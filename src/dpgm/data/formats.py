@@ -38,8 +38,8 @@ _READ_ENDINGS = (
 )
 _WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz)"
 _TEXT_FILE = (
-    "a .txt file may hold anything, so say what it holds: --format csv (cells; --separator for what is between them,"
-    " --shape basket for lines of items) or --format fimi (item numbers with blanks between them)"
+    "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
+    " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
 )
 _SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy")
 _MAX_NAME = 1000  # characters of a column name
@@ -75,7 +75,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None, *, writte
             return FileFormat(known, gzipped)
     if written:
         raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
-    advice = f"use one of {_READ_ENDINGS} (--format names what is read)"
+    advice = f"use one of {_READ_ENDINGS} (`format` names what is read)"
     raise UsageError(
         f"{os.fspath(path)}: the ending is not known; {_TEXT_FILE if stem.endswith('.txt') else advice}."
     )

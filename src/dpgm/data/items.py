@@ -132,7 +132,7 @@ class OccurringItems(Vocabulary):
         if not 0 < len(label.encode()) <= MAX_LABEL_BYTES:
             raise InputError(f"{where} or after: an item label is empty or over 1 kB; correct the file.")
         if len(self.codes) >= MAX_WIDTH:
-            raise InputError(f"{where}: more than {MAX_WIDTH:,} different items; give --domain FILE.")
+            raise InputError(f"{where}: more than {MAX_WIDTH:,} different items; give the `domain`.")
         return self.codes.setdefault(label, len(self.codes))
 
     def finish(self) -> tuple[list[Label], NDArray[np.int64]]:
@@ -154,7 +154,7 @@ def flat_column(table: pa.Table, name: str) -> pa.Array:
     """A column of a table as a single array."""
     indices = table.schema.get_all_field_indices(name)  # by a hash table: there may be many names
     if len(indices) > 1:
-        raise InputError("two columns have the same name; names must differ (or say --no-header).")
+        raise InputError("two columns have the same name; names must differ (or say `header=False`).")
     column = table.column(indices[0]).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
@@ -307,7 +307,7 @@ def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Ite
             value = None
         if not isinstance(value, list):
             raise InputError(
-                f"{where(row)}: the cell must hold a list such as [1, 2]; say --item-separator ';' if its items are"
+                f"{where(row)}: the cell must hold a list such as [1, 2]; say `item_separator=';'` if its items are"
                 " written side by side, or correct the file."
             )
         lists.append(value)
@@ -323,7 +323,7 @@ def refuse_joined(values: pa.Array, items: Items, place: Place) -> None:
     for at in np.flatnonzero(marked).tolist():
         if not items.is_listed(values[at].as_py()):
             raise InputError(
-                f"{place(at)}: an item holds a comma, semicolon, bar or tab; say --item-separator MARK if it is"
-                " several items, --separator MARK if cells are separated by it, or --item-separator '' if it is one"
+                f"{place(at)}: an item holds a comma, semicolon, bar or tab; say `item_separator` if it is"
+                " several items, `separator` if cells are separated by it, or `item_separator=''` if it is one"
                 " item."
             )

@@ -309,7 +309,7 @@ def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], wh
     absent = pc.is_in(text, value_set=pa.array(missing, type=text.type))
     readable = pc.fill_null(pc.or_(is_number, absent), True).to_numpy(zero_copy_only=False)
     message = (
-        "the value is not a number written with the marks of --decimal, --thousands and --strip-from-numbers; correct"
+        "the value is not a number written with the marks of `decimal`, `thousands` and `strip_from_numbers`; correct"
         " them or the file."
     )
     refuse_first(~readable, where, message)

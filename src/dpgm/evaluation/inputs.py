@@ -398,7 +398,7 @@ def _read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Ta
     else:
         file = columns_of(source, chosen)
     if len(set(file.names)) < len(file.names):
-        raise InputError(f"{source}: two columns have the same name; names must differ (or say --no-header).")
+        raise InputError(f"{source}: two columns have the same name; names must differ (or say `header=False`).")
     return _thinned(_parsed(chunk, domain, options) for chunk in file.chunks)
 
 

@@ -532,7 +532,9 @@ def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             rules.out_of_order.level(order.synthetic - order.real),
         )
     if len(off) > _NAMED:
-        yield _Finding(f"{len(off) - _NAMED} more pairs of columns are out of order; --json lists them.", True)
+        yield _Finding(
+            f"{len(off) - _NAMED} more pairs of columns are out of order; the JSON output lists them.", True
+        )
 
 
 def _widest(

@@ -193,7 +193,7 @@ class Books:
         ledger, saved = self._ledger, self.checkpoint
         if ledger is None:
             if saved is not None and saved.ledger_entry is not None:
-                raise UsageError("the fit was started with a ledger; resume it with the same --ledger.")
+                raise UsageError("the fit was started with a ledger; resume it with the same `ledger`.")
             return
         if saved is not None and saved.ledger_entry is None:
             raise UsageError("the fit was started without a ledger; resume it without one.")

@@ -334,7 +334,7 @@ def _refuse_used(folder: Path) -> None:
     if (folder / HEADER_FILE).exists():
         spent = "what it measured is spent" if Checkpoint.charges_in(folder) else "nothing is spent"
         raise UsageError(
-            f"an earlier fit stopped in {folder}, and {spent}; add --resume to continue it at no further cost, or "
+            f"an earlier fit stopped in {folder}, and {spent}; add `resume=True` to continue it at no further cost, or "
             "remove the folder to start over, which is charged again."
         )
     remove_leftovers(folder / HEADER_FILE)  # if a fit was killed while it wrote the header
@@ -363,7 +363,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
         other_version = header["format"] != FORMAT
         valid = other_version or _is_valid_header(header)
     except FileNotFoundError as error:
-        raise ArtefactError(f"{folder} holds no checkpoint; run without --resume to start one.") from error
+        raise ArtefactError(f"{folder} holds no checkpoint; run without `resume` to start one.") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(folder) from error
     if other_version:

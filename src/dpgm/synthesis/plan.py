@@ -132,7 +132,7 @@ class Plan(FitPlan):
             if runs.get(mechanism.name) != replace(mechanism, noise=1.0) or names.count(mechanism.name) > 1:
                 raise UsageError(
                     f"a fit of this domain does not run {mechanism.name!r} as the plan says; make the plan again with "
-                    "the same --domain (or --items)."
+                    "the same `domain`."
                 )
 
     def check_complete(self, domain: Domain) -> None:

@@ -103,10 +103,10 @@ def check_target(target: Path, *, force: bool = False) -> None:
     if not os.path.lexists(target):
         return
     if not force:
-        raise UsageError(f"{target} exists already; choose another name or pass --force (force=True).")
+        raise UsageError(f"{target} exists already; choose another name or pass `force=True`.")
     is_folder = target.is_dir() and not target.is_symlink()
     if not is_folder or (any(target.iterdir()) and not (target / "certificate.json").is_file()):
-        raise UsageError(f"{target} is not a release, and --force replaces only releases; choose another name.")
+        raise UsageError(f"{target} is not a release, and `force` replaces only releases; choose another name.")
 
 
 def load(path: str | Path, *, unverified: bool = False) -> Release:
@@ -134,7 +134,7 @@ def load(path: str | Path, *, unverified: bool = False) -> Release:
         first = (failed or verification.failed)[0]
         raise ArtefactError(
             f"{folder} does not verify ({first.name}: {first.why.rstrip('.')}); get it again, or open it all the "
-            "same with --unverified (unverified=True)."
+            "same with `unverified=True`."
         )
     if not verification.certificate.private:
         warnings.warn(f"{folder} is NOT PRIVATE: {_SEEDED_ADVICE}", PrivacyWarning, stacklevel=2)

@@ -178,7 +178,7 @@ def inspect_file(
         options = replace(options, domain=drafted.domain, shape="wide")
     elif drop or kinds:
         raise UsageError(
-            f"{source_file}: --drop and --kind are for tables that are drafted; correct the domain file."
+            f"{source_file}: `drop` and `kinds` are for tables that are drafted; correct the domain file."
         )
     records, source = read_files([source_file], options)
     lengths = records.lengths
@@ -367,7 +367,7 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
         line = block.line_of(content[header])
         raise InputError(
             f"{source}: line {block.line_of(content[0])} looks like a title above a table whose column names are"
-            f" in line {line}; leave out what is above them with --skip-lines {line - 1}."
+            f" in line {line}; leave out what is above them with `skip_lines={line - 1}`."
         )
 
 

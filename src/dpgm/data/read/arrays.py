@@ -121,7 +121,7 @@ def _sparse_records(matrix: Any, options: ReadOptions) -> Records:
         matrix = matrix.tocsr()
         matrix.data = matrix.data > options.threshold
     elif matrix.data.dtype.kind in "if" and len(matrix.data) and matrix.data.min() < 0:
-        raise InputError("holds negative values; give --threshold if a number above it means present.")
+        raise InputError("holds negative values; give `threshold` if a number above it means present.")
     _refuse_empty(matrix.shape[0])
     return _from_scipy(matrix, options.public_domain)
 
@@ -146,7 +146,7 @@ def _dense_records(matrix: NDArray[Any], options: ReadOptions) -> Records:
     if domain is None or grey is None or matrix.shape[1:] != (grey.height, grey.columns):
         domain, grey = _columns_domain(flat.shape[1], domain), None
     elif threshold is not None:
-        raise UsageError("--threshold belongs to binary images; this domain states grey levels, so leave it out.")
+        raise UsageError("`threshold` belongs to binary images; this domain states grey levels, so leave it out.")
 
     def records_of(start: int) -> Records:
         piece = np.asarray(flat[start : start + size])
@@ -184,7 +184,7 @@ def _bits(piece: NDArray[Any], first: int, threshold: float | None) -> NDArray[n
     present: NDArray[np.bool_] = piece == 1 if threshold is None else piece > threshold
     if threshold is None:
         fault = (
-            "holds a value that is neither 0 nor 1; say which are present with --threshold, or state grey images in a"
+            "holds a value that is neither 0 nor 1; say which are present with `threshold`, or state grey images in a"
             " domain (kind: image, levels: 8), with the value of white pixels (white: 16) unless that is 255, or 1.0"
             " for floats."
         )

@@ -87,7 +87,7 @@ class Columns:
             raise UsageError(f"{self.file}: the long shape needs --{option} COLUMN.")
         if name not in self.names and not self.certain:
             raise InputError(
-                f"{self.file}: line 1 names no column {name!r} for --{option}; check the name, or say --no-header"
+                f"{self.file}: line 1 names no column {name!r} for `{option}`; check the name, or say `header=False`"
                 " if it holds no names."
             )
         if name not in self.names:
@@ -123,7 +123,7 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
         if seen.setdefault(name, at) != at:
             raise InputError(
                 f"{columns.file}: columns {seen[name] + 1} and {at + 1} have the same name; names must"
-                " differ: correct them, or say --no-header if the first line holds no names."
+                " differ: correct them, or say `header=False` if the first line holds no names."
             )
     if columns.domain is not None and options.domain is None:
         options = replace(options, domain=columns.domain)
@@ -173,9 +173,9 @@ def _shape_of(columns: Columns, options: ReadOptions) -> Shape:
     elif set(names) <= set(columns.booleans):
         return "wide"
     raise UsageError(
-        f"{columns.file}: the shape is not clear; say `--shape long` with --person and --item (one row per person and"
-        " item), `--shape basket` (one row per record, a list of items), or, for a table, draft its domain with `dpgm"
-        " inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
+        f"{columns.file}: the shape is not clear; say `shape='long'` with `person` and `item` (one row per person and"
+        " item), `shape='basket'` (one row per record, a list of items), or, for a table, draft its domain with `dpgm"
+        " inspect FILE --draft-domain domain.yaml`, read it and give it as `domain`."
     )
 
 
@@ -192,7 +192,7 @@ def items_of(file: str, options: ReadOptions) -> Items:
     if domain.item_set is None:
         raise InputError(
             f"{file}: the domain has {len(domain.fields)} fields, but baskets and the long shape hold one"
-            " item set; give a domain of one item set, or `--shape wide`."
+            " item set; give a domain of one item set, or `shape='wide'`."
         )
     return KnownItems(domain.item_set.items)
 
@@ -208,7 +208,7 @@ def _domain_of(items: Items, options: ReadOptions, file: str, name: str) -> tupl
     assert isinstance(items, OccurringItems)
     labels, position = items.finish()
     if not labels:
-        raise InputError(f"{file}: no item occurs; give --domain FILE with the public list of items.")
+        raise InputError(f"{file}: no item occurs; give the `domain` with the public list of items.")
     return Domain.of_items(labels, name), position
 
 
@@ -244,7 +244,7 @@ def _column_of_lists(columns: Columns, options: ReadOptions) -> str:
     if name is None and len(others) == 1:
         name = others[0]
     if name is None:
-        raise UsageError(f"{columns.file}: which column holds the lists of items? Say so with --item COLUMN.")
+        raise UsageError(f"{columns.file}: which column holds the lists of items? Say so with `item`.")
     return columns.required(name, "item")
 
 
@@ -352,7 +352,7 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
             listed = f"{near(absent[0], columns.names)}; the columns are {columns.listed()}"
         raise InputError(
             f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
-            " correct the domain or the file, or say that the file has no header with --no-header."
+            " correct the domain or the file, or say that the file has no header with `header=False`."
         )
     numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
     encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
@@ -431,7 +431,7 @@ def _binary(column: pa.Array, threshold: float | None, where: Place) -> Any:
     valid = ~missing & ((values == 0) | (values == 1))
     if not valid.all():
         raise InputError(
-            f"{where(int(np.argmin(valid)))}: the value is neither 0 nor 1; describe the columns with --domain FILE"
-            " (`dpgm inspect` drafts one), or give --threshold if a number above it means present."
+            f"{where(int(np.argmin(valid)))}: the value is neither 0 nor 1; describe the columns with a `domain`"
+            " (`dpgm inspect` drafts one), or give `threshold` if a number above it means present."
         )
     return values == 1

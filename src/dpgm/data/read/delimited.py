@@ -69,9 +69,10 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
     stated = options.stated_shape is not None
     if not stated and not options.header and not _is_binary_record(first, options.separator or default):
         raise UsageError(
-            f"{source}: the shape is not clear; say `--shape basket` (one row per record, a list of items), `--shape"
-            " wide` (one 0/1 column per item), --person and --item (one row per person and item), or, for a table,"
-            " draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it with --domain."
+            f"{source}: the shape is not clear; say `shape='basket'` (one row per record, a list of items),"
+            " `shape='wide'` (one 0/1 column per item), `person` and `item` (one row per person and item), or, for a"
+            " table, draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it as"
+            " `domain`."
         )
     separator, header, certain = _separator(first, options, default)
     if not separator.isascii():
@@ -152,8 +153,8 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     if unclear:
         _refuse_title(stripped, place)
         raise UsageError(
-            f"{place} may be a record, and a header would be published; say --no-header if it is a record, or"
-            " --header if it names the columns."
+            f"{place} may be a record, and a header would be published; say `header=False` if it is a record, or"
+            " `header=True` if it names the columns."
         )
     return header
 
@@ -185,7 +186,7 @@ def _refuse_title(names: list[str], place: str) -> None:
     if len(names) > 2 and sum(name != "" for name in names) <= 1:
         raise InputError(
             f"{place} has {len(names)} cells, all empty but one at most, like a title above a table; leave out the"
-            " lines above the names of the columns with --skip-lines N."
+            " lines above the names of the columns with `skip_lines`."
         )
 
 
@@ -287,6 +288,6 @@ def _parse(
         number, cells = ragged[0]
         raise InputError(
             f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or say"
-            " `--shape basket` if rows are lists of items."
+            " `shape='basket'` if rows are lists of items."
         )
     return table.rename_columns(needed)

@@ -46,8 +46,8 @@ def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Column
         names = distinct_names(names)
     if not options.header and not options.named_columns:
         raise UsageError(
-            f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say --no-header"
-            " if it is a record, or --header if it names the columns."
+            f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say"
+            " `header=False` if it is a record, or `header=True` if it names the columns."
         )
     certain = options.header is True or set(options.named_columns) <= set(names)
     return Columns(str(source), names, (), _chunks(source, names, options.skip_lines + 1), certain)
@@ -94,7 +94,7 @@ def _sheet(book: Any, source: Input) -> Any:
     sheets = {sheet.title: sheet for sheet in book.worksheets}
     listed = ", ".join(list(sheets)[:_MAX_LISTED]) + (", ..." if len(sheets) > _MAX_LISTED else "")
     if source.sheet is None and len(sheets) != 1:
-        raise InputError(f"{source}: holds {len(sheets)} sheets ({listed}); choose one with --member NAME.")
+        raise InputError(f"{source}: holds {len(sheets)} sheets ({listed}); choose one with `member`.")
     if source.sheet is not None and source.sheet not in sheets:
         raise InputError(f"{source}: there is no such sheet; it holds {listed}.")
     return next(iter(sheets.values())) if source.sheet is None else sheets[source.sheet]
@@ -109,7 +109,7 @@ def _refuse_title(source: Input, options: ReadOptions) -> None:
         row = options.skip_lines + header
         raise InputError(
             f"{source}: row {options.skip_lines + 1} looks like a title above a table whose column names are in row"
-            f" {row + 1}; leave out what is above them with --skip-lines {row}."
+            f" {row + 1}; leave out what is above them with `skip_lines={row}`."
         )
 
 

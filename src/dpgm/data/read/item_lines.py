@@ -184,7 +184,7 @@ def msweb_columns(source: Input, options: ReadOptions) -> Columns:
     if not lengths:
         raise InputError(f"{source}: holds no visitors (C lines); give a file with at least one.")
     if not areas and options.public_domain is None:
-        raise InputError(f"{source}: lists no areas (A lines); give --domain FILE.")
+        raise InputError(f"{source}: lists no areas (A lines); give the `domain`.")
     domain = Domain((ItemSet("areas", tuple(sorted(areas))),)) if areas else None
     cells = pa.array(votes, type=pa.int64())
     chunk = _chunk(cells, np.array(lengths), numbered(f"{source}: record", range(1, len(lengths) + 1)))
@@ -222,4 +222,4 @@ def _categories(header: list[bytes], source: Input) -> Domain:
         names = row.decode().split()
         if names and not row.startswith(b"%"):
             return Domain.of_items(range(1, len(names) + 1), "categories")
-    raise InputError(f"{source}: the header does not list the categories; give --domain FILE.")
+    raise InputError(f"{source}: the header does not list the categories; give the `domain`.")

@@ -57,9 +57,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: boo
     else:
         domain = options.public_domain
         if domain is None:
-            raise UsageError(
-                f"{source}: JSON lines in the wide shape need --domain FILE, which names their members."
-            )
+            raise UsageError(f"{source}: JSON lines in the wide shape need a `domain`, which names their members.")
         if domain.item_set is not None:
             members |= {str(label): object_texts for label in domain.item_set.items}
         else:
@@ -90,7 +88,7 @@ def _texts_to_split(values: Sequence[Any], where: Place) -> Any:
     for row, value in enumerate(values):
         if isinstance(value, list):
             raise InputError(
-                f"{where(row)}: is a list, but --item-separator says that texts are split into items; leave one out."
+                f"{where(row)}: is a list, but `item_separator` says that texts are split into items; leave one out."
             )
     return _scalars_or_lists(values, where)
 
@@ -127,7 +125,7 @@ def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
     try:
         text = read_all(source, _MAX_ARRAY).decode("utf-8-sig" if encoding == UTF8 else encoding)
     except UnicodeError:
-        raise InputError(f"{source}: is not {encoding} text; save it as UTF-8, or state its --encoding.") from None
+        raise InputError(f"{source}: is not {encoding} text; save it as UTF-8, or state its `encoding`.") from None
 
     def after_space(at: int) -> int:
         return _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -189,11 +187,11 @@ def _basket(options: ReadOptions, field: str | None, row: _Value, place: Place, 
         return {target: row}
     if options.item is not None:
         if options.item not in row:
-            raise InputError(f"{place(at)}: has no member {options.item!r}; correct the line, or --item.")
+            raise InputError(f"{place(at)}: has no member {options.item!r}; correct the line, or `item`.")
         return row
     lists = [name for name, value in row.items() if isinstance(value, list)]
     name = field if field in row else lists[0] if len(lists) == 1 else None
     if name is None:
-        raise InputError(f"{place(at)}: which member holds the list of items? Say so with --item NAME.")
+        raise InputError(f"{place(at)}: which member holds the list of items? Say so with `item`.")
     person = {} if options.person is None else {options.person: row.get(options.person)}
     return person | {target: row[name]}

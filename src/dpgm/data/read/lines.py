@@ -137,7 +137,7 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
     except UnicodeDecodeError as error:
         line = first_line + text.count(b"\n", 0, error.start)
         raise InputError(
-            f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8, or state its --encoding, such as cp1252."
+            f"{file}: line {line}: is not UTF-8 text; save the file as UTF-8, or state its `encoding`, such as cp1252."
         ) from None
 
 
@@ -189,7 +189,9 @@ def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
     for at, raw in enumerate(chain(iter(partial(stream.read, BLOCK), b""), [b""])):
         if encoding == UTF8:
             if at == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise InputError(f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say --encoding utf-16.")
+                raise InputError(
+                    f"{file}: line 1: the text is UTF-16; save it as UTF-8, or say `encoding='utf-16'`."
+                )
             yield raw
             continue
         try:
@@ -197,7 +199,7 @@ def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
         except UnicodeError as error:
             line += raw.count(b"\n", 0, error.start if isinstance(error, UnicodeDecodeError) else 0)
             raise InputError(
-                f"{file}: line {line} or near it: is not {encoding} text; correct --encoding."
+                f"{file}: line {line} or near it: is not {encoding} text; correct `encoding`."
             ) from None
         line += text.count(b"\n")
         yield text
@@ -214,7 +216,7 @@ def _after_lines(pieces: Iterator[bytes], count: int, file: str) -> bytes:
         if not left or not piece or len(data) - at > MAX_LINE:
             break
     if left:
-        raise InputError(f"{file}: ends at line {count - left + 1}; leave out fewer lines with --skip-lines.")
+        raise InputError(f"{file}: ends at line {count - left + 1}; leave out fewer lines with `skip_lines`.")
     return data[at:]
 
 

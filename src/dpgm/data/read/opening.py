@@ -167,7 +167,7 @@ def _choose_member(file: Path, member: str | None) -> str:
             raise InputError(f"{file}: names a file outside of the archive; get it from a source you trust.")
     listed = ", ".join(ascii(one.filename) for one in plain[:20]) or "none"
     if member is None and len(plain) != 1:
-        raise InputError(f"{file}: holds {len(plain)} files ({listed}); choose one with --member.")
+        raise InputError(f"{file}: holds {len(plain)} files ({listed}); choose one with `member`.")
     matching = [one for one in plain if member in (None, one.filename)]
     matching = matching or [one for one in plain if os.path.basename(one.filename) == member]
     if len(matching) != 1:

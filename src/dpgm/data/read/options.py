@@ -34,8 +34,8 @@ _ENCODINGS = (
 _ENCODING_OF_CODEC = {codecs.lookup(name).name: name for name in _ENCODINGS}
 NEEDS_DOMAIN = (
     "the set of items must be public, and reading it from the file would reveal something about the people in it;"
-    " either pass --discover (discover=True) to find privately the items that many people hold, or give --domain FILE"
-    " (domain=) with the public list, or pass --assume-public-items (assume_public_items=True) to declare that the"
+    " either pass `discover=True` to find privately the items that many people hold, or give the `domain`"
+    " with the public list, or pass `assume_public_items=True` to declare that the"
     " items occurring in the file are public knowledge"
 )
 

@@ -125,7 +125,7 @@ def _chunks(
                 if batch is not None:
                     batch.validate(full=True)  # that texts are UTF-8, and lists within their values
             except MemoryError:
-                raise ResourceError(f"{source}: there is too little memory to read it; give --memory.") from None
+                raise ResourceError(f"{source}: there is too little memory to read it; give `memory`.") from None
             except (pa.ArrowException, OSError, ValueError):
                 raise InputError(
                     f"{source}: row {start + 1} or after: the Parquet data are damaged; write the file again."

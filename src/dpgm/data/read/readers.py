@@ -47,7 +47,7 @@ from dpgm.errors import InputError, UsageError
 
 _BASKET_FORMATS = ("fimi", "msweb", "msnbc")
 _DRAFT_ADVICE = (
-    "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it with --domain"
+    "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it as `domain`"
 )
 _NOT_MODELLED = (
     "of a type that cannot be modelled, so samples do not have it; turn it into numbers, texts or dates (a duration"
@@ -111,7 +111,7 @@ def format_name(source: Input, options: ReadOptions) -> str:
             head = stream.read(64)
         if looks_like_msweb(head):
             raise UsageError(
-                f"{source}: looks like the msweb log; say --format msweb, or --format csv if it is not."
+                f"{source}: looks like the msweb log; say `format='msweb'`, or `format='csv'` if it is not."
             )
     return name
 
@@ -163,7 +163,7 @@ def _warn_of_unread_columns(source: Input, options: ReadOptions) -> None:
     if name in ("jsonl", "json"):
         warning = (
             f"of JSON objects the only list is read, as a set of items, and no other member; to have a table of all of"
-            f" them, {_DRAFT_ADVICE}; if the lists are all you want, say --shape basket"
+            f" them, {_DRAFT_ADVICE}; if the lists are all you want, say `shape='basket'`"
         )
     elif name == "parquet" and not options.discover:
         columns = parquet_columns(source, options)
@@ -172,7 +172,7 @@ def _warn_of_unread_columns(source: Input, options: ReadOptions) -> None:
             return
         warning = (
             f"only the lists of {columns.lists[0]!r} are read; left out: {', '.join(others)}; to have a table of all"
-            f" columns, {_DRAFT_ADVICE}; if the lists are all you want, say --shape basket"
+            f" columns, {_DRAFT_ADVICE}; if the lists are all you want, say `shape='basket'`"
         )
     else:
         return
@@ -207,17 +207,17 @@ def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> C
 def _refuse_options(source: Input, name: str, options: ReadOptions) -> None:
     """Refuse options that have no meaning in a format."""
     if options.labels is not None and name != "idx":
-        raise UsageError(f"{source}: --labels belongs to idx images; leave it out.")
+        raise UsageError(f"{source}: `labels` belongs to idx images; leave it out.")
     if options.skip_lines and name not in ("csv", "tsv", "fimi", "xlsx"):
-        raise UsageError(f"{source}: --skip-lines is for text files and Excel sheets; leave it out.")
+        raise UsageError(f"{source}: `skip_lines` is for text files and Excel sheets; leave it out.")
     if name in _BASKET_FORMATS and options.shape not in (None, "basket"):
         raise UsageError(f"{source}: {name.upper()} files hold baskets; leave out the shape.")
     if name in (*_BASKET_FORMATS, *ARRAYS) and (options.person is not None or options.item is not None):
-        raise UsageError(f"{source}: {name.upper()} files have no columns; leave out --person and --item.")
+        raise UsageError(f"{source}: {name.upper()} files have no columns; leave out `person` and `item`.")
     if name in ("jsonl", "json", "xlsx") and not options.number_style.is_plain:
         raise UsageError(
             f"{source}: numbers of JSON and Excel have a point of their own (1.234 would become 1234); leave out"
-            " --decimal, --thousands and --strip-from-numbers, or save the data as CSV."
+            " `decimal`, `thousands` and `strip_from_numbers`, or save the data as CSV."
         )
 
 
@@ -233,7 +233,7 @@ def read_with_discovery(
     if domain is not None:
         if options.discover and not domain.is_open:
             raise UsageError(
-                "the domain leaves nothing to discover; leave out --discover, or say `discover: true` in it."
+                "the domain leaves nothing to discover; leave out `discover`, or say `discover: true` in it."
             )
         if not isinstance(domain.item_set, ItemSet) or not domain.item_set.discover:
             return read(options)

@@ -61,7 +61,7 @@ class MemoryLimit:
         except OSError as error:
             raise DiskError(
                 f"rows beyond the memory limit cannot be kept in {self.folder or tempfile.gettempdir()}"
-                f" ({error.strerror}); name another folder with --cache."
+                f" ({error.strerror}); name another folder with `cache`."
             ) from None
 
 
@@ -146,7 +146,7 @@ def _disk_errors() -> Iterator[None]:
     except OSError as error:
         raise DiskError(
             f"the rows beyond the memory limit could not be written ({error.strerror}); name a folder with more room"
-            " with --cache."
+            " with `cache`."
         ) from None
 
 
@@ -251,7 +251,7 @@ def limit_rows_per_person(records: Records, persons: Persons, most: int | None, 
         repeated[first] = False
         raise InputError(
             f"{file}: record {int(np.argmax(repeated)) + 1}: the person occurs in an earlier row as well; a"
-            " record is a person: merge their rows, use the long shape, or say --rows-per-person K to keep K of"
+            " record is a person: merge their rows, use the long shape, or say `rows_per_person=K` to keep K of"
             " them."
         )
     return records
