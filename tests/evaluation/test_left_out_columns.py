@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
+import dpgm.cli.synthetic  # noqa: F401  (registers the command)
 from dpgm.cli.app import run
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.verdict import verdict

@@ -123,6 +123,7 @@ class Evaluation:
     copies: Copies | None
     images: marginals.ImageFigures | None
     outside: Outside | None
+    values_from_data: bool  # whether the baselines were given items and values that no domain lists
     chance: Mapping[str, float]  # "pop1", "pop2", "pairs", "lengths": expected for a new sample of real records
     chance_most: Mapping[str, float]  # what hardly any such sample exceeds
     row_samples: tuple[Rows, Rows] | None  # some real and synthetic rows of a table, as texts
@@ -319,6 +320,7 @@ def evaluate_inputs(
         lost_items=marginals.lost_items(one_way, real.domain, len(synthetic)),
         copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
         outside=inputs.outside,
+        values_from_data=inputs.values_from_data,
         chance={name: figure.expected for name, figure in chance.items()},
         chance_most={name: figure.most for name, figure in chance.items()},
         images=None if label_images is None else marginals.image_figures(real, synthetic, label_images),

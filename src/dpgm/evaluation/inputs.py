@@ -38,6 +38,7 @@ from dpgm.evaluation.raw_columns import (
     set_columns,
 )
 
+_NAMED = 5  # columns named in a message
 MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
 _JSON = ("jsonl", "json")
@@ -60,6 +61,9 @@ class Inputs:
     synthetic: Records
     raw: RawColumns | None
     outside: Outside | None = None
+    values_from_data: bool = (
+        False  # whether items and values were taken from the real data, since no domain lists them
+    )
 
 
 def check_comparable(real: Records, synthetic: Records) -> None:
@@ -252,8 +256,10 @@ def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs
     if not sets and not raw.left_out and all(item is not None for item in items):
         domain = Domain.of_items([column.name for column in raw.columns])
         dense = [np.stack([item[side] for item in items if item is not None], axis=1) for side in (0, 1)]
-        return Inputs(Records.from_dense(dense[0], domain), Records.from_dense(dense[1], domain), None)
-    return Inputs(*compared_records(raw.columns, sets), raw if raw.columns or raw.left_out else None)
+        first, second = (Records.from_dense(one, domain) for one in dense)
+        return Inputs(first, second, None, values_from_data=True)
+    records = compared_records(raw.columns, sets)
+    return Inputs(*records, raw if raw.columns or raw.left_out else None, values_from_data=True)
 
 
 def _as_item(column: RawColumn) -> list[NDArray[np.bool_]] | None:
@@ -291,7 +297,8 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
     raw = _raw_columns_of_files(real, synthetic, options, used, first.domain)
-    return Inputs(first, second, raw, _outside(real, options, first))
+    from_data = domain is None or domain.is_open
+    return Inputs(first, second, raw, _outside(real, options, first), from_data)
 
 
 def _with_fitted_layout(source: Input, options: ReadOptions) -> ReadOptions:
@@ -336,6 +343,12 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
         second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
         return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
+    if not names:
+        stated = ", ".join(field.name for field in domain.fields[:_NAMED])
+        raise UsageError(
+            f"the real data has none of the columns that the domain names ({stated}); is it the release, or the domain,"
+            " of other data?"
+        )
     second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
     shared = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in shared]

@@ -42,14 +42,27 @@ class LengthDistance:
 
 
 def record_lengths(real: Records, synthetic: Records) -> LengthDistance:
-    """Compare how many items records hold; refuses tables."""
+    """Compare how many items records hold, without the values of their columns; refuses tables."""
     check_comparable(real, synthetic)
     if real.domain.is_table:
         raise UsageError("every row of a table has the same length.")
-    longest = int(max(real.lengths.max(), synthetic.lengths.max()))
-    first, second = (np.bincount(r.lengths, minlength=longest + 1) / len(r) for r in (real, synthetic))
-    means = float(real.lengths.mean()), float(synthetic.lengths.mean())
+    lengths = [_item_counts(records) for records in (real, synthetic)]
+    longest = int(max(counts.max() for counts in lengths))
+    first, second = (np.bincount(counts, minlength=longest + 1) / len(counts) for counts in lengths)
+    means = float(lengths[0].mean()), float(lengths[1].mean())
     return LengthDistance(total_variation(first, second), first, second, *means)
+
+
+def _item_counts(records: Records) -> NDArray[np.int64]:
+    """The number of items of every record; a column's value is no item."""
+    columns = [block for block in records.domain.blocks if block.softmax]
+    if not columns:
+        return records.lengths
+    is_item = np.ones(records.width, dtype=bool)
+    for block in columns:
+        is_item[block.start : block.stop] = False
+    rows = np.repeat(np.arange(len(records)), records.lengths)
+    return np.bincount(rows[is_item[records.indices]], minlength=len(records))
 
 
 @dataclass(frozen=True)

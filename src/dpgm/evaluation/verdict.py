@@ -16,6 +16,7 @@ from dpgm.data.fields import OTHER
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.column_metrics import ColumnComparison, share_error
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
+from dpgm.evaluation.marginals import LengthDistance
 from dpgm.evaluation.raw_columns import value_text
 
 Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
@@ -66,6 +67,8 @@ class VerdictRules:
     learning_lost: Limits = Limits(0.1, 0.35)
     # Share of the records whose length would have to change.
     lengths: Limits = Limits(0.1, 0.3)
+    # Difference of the mean length, relative to the real mean: totals of all items are off by as much.
+    mean_length: Limits = Limits(0.1, 0.3)
     # Difference in the share of empty records above which it is mentioned.
     empty_gap: float = 0.01
     # A difference of 5 points in the share of one value, or of missing values, changes a reader's conclusions.
@@ -140,11 +143,15 @@ class Verdict:
 
 
 class _Finding(NamedTuple):
-    """A sentence, whether it says that something is off, and the best level that it allows, if it limits the grade."""
+    """A sentence, whether it says that something is off, and the best level that it allows, if it limits the grade.
+
+    `subject` is the pair of columns that the headline names if nothing else is as bad.
+    """
 
     text: str
     off: bool
     level: int | None = None
+    subject: str = ""
 
 
 _Findings: TypeAlias = Iterator[_Finding]
@@ -156,7 +163,8 @@ def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
     findings.sort(key=lambda finding: finding.level != _COPIES)  # copies come first
     grade = GRADES[max((finding.level for finding in findings if finding.level is not None), default=_ROUGH)]
     bad, good = (tuple(finding.text for finding in findings if finding.off == off) for off in (True, False))
-    return Verdict(grade, _headline(grade, evaluation, rules), bad, good, _not_compared(evaluation))
+    headline = _headline(grade, findings, evaluation, rules)
+    return Verdict(grade, headline, bad, good, _not_compared(evaluation))
 
 
 def percent(share: float) -> str:
@@ -285,12 +293,19 @@ def _chance_distance(column: ColumnComparison, rules: VerdictRules) -> float:
     return float(column.chance_distance + beyond_mean * scale / 2)
 
 
-def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
+def _headline(grade: Grade, findings: Sequence[_Finding], evaluation: Evaluation, rules: VerdictRules) -> str:
+    """The grade in a sentence, with the names of the columns that are off, or of the one figure that is worst."""
     if _nothing_real(evaluation):
         return "The real data seems to be read wrongly: all of its records are empty."
     off = columns_off(evaluation, rules)
     names = [f"{name} (missing)" for name in _lacking(evaluation)] + [column.name for column in off]
-    if grade in ("close", "copies") or not names:
+    worst = [finding.subject for finding in findings if finding.level == GRADES.index(grade)]
+    if grade in ("close", "copies"):
+        return HEADLINES[grade]
+    if len(worst) == 1 and worst[0]:
+        useful = f"The synthetic data is useful, except for {worst[0]}."
+        return useful if grade == "useful" else f"The synthetic data gives a rough outline only; worst: {worst[0]}."
+    if not names:
         return HEADLINES[grade]
     listed = _listed(names)
     if grade == "useful":
@@ -298,8 +313,8 @@ def _headline(grade: Grade, evaluation: Evaluation, rules: VerdictRules) -> str:
     return f"The synthetic data gives a rough outline only; worst columns: {listed}."
 
 
-def _graded(level: int, text: str) -> _Finding:
-    return _Finding(text, level > 0, level)
+def _graded(level: int, text: str, subject: str = "") -> _Finding:
+    return _Finding(text, level > 0, level, subject)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -362,13 +377,13 @@ def _forms(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             gap = form.real - form.synthetic if form is column.step else abs(form.real - form.synthetic)
             if gap <= max(rules.share_gap, z * error):
                 continue
-            shares = (
-                f"{share_text(form.synthetic)} of the synthetic ones and {share_text(form.real)} of the real ones"
+            what = (
+                f"multiples of {value_text('number', form.size)}"
+                if form is column.step
+                else "on a Saturday or Sunday"
             )
-            if form is column.step:
-                texts.append(f"{column.name}: {shares} are multiples of {value_text('number', form.size)}.")
-            else:
-                texts.append(f"{column.name}: {shares} are on a Saturday or Sunday.")
+            shares = share_text(form.synthetic), share_text(form.real)
+            texts.append(f"{column.name}: {shares[0]} of the values are {what} instead of {shares[1]}.")
     yield from (_Finding(text, True) for text in texts[:_NAMED])
     if len(texts) > _NAMED:
         yield _Finding(f"{len(texts) - _NAMED} more columns are rounded otherwise or on other weekdays.", True)
@@ -405,7 +420,7 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             error = errors[SYNTHETIC]
             text = f"{counts.capitalize()} are off by {percent(error)} on average"
             # Independent items have the right single counts by design: only their pairs say something.
-            rest = _with_independent(error, errors.get(INDEPENDENT), what, rules) if length > 1 else ""
+            rest = _with_independent(evaluation, error, errors.get(INDEPENDENT), what, rules) if length > 1 else ""
             yield _beyond_chance(evaluation, f"pop{length}", error, limits, counts, text, rest)
     if evaluation.kind == "sets" and evaluation.worst_items:
         worst = evaluation.worst_items[0]
@@ -424,16 +439,21 @@ def _queries(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
         )
 
 
-def _with_independent(error: float, independent: float | None, what: str, rules: VerdictRules) -> str:
-    """Compare an error with that of items drawn independently."""
+def _with_independent(
+    evaluation: Evaluation, error: float, independent: float | None, what: str, rules: VerdictRules
+) -> str:
+    """Compare an error with that of items drawn independently, which may have been given the items for free."""
     if independent is None:
         return ""
-    text = f"; {what}s drawn independently, with the same privacy, are off by {percent(independent)}"
+    given = f" and all {what}s known beforehand" if evaluation.values_from_data else ""
+    text = f"; {what}s drawn independently, with the same privacy{given}, are off by {percent(independent)}"
     times = independent / max(error, 1e-12)
     if times >= rules.worth_saying and error:
         return f"{text} (the synthetic data is {min(times, _MOST_TIMES):.2g} times as accurate)"
     if times < 1 and error:
-        return f"{text}: here this simple method is {'better' if times < rules.simple_is_better else 'as good'}"
+        better = "better" if times < rules.simple_is_better else "as good"
+        unfair = f", but a release that finds its {what}s privately pays for that" if given else ""
+        return f"{text}: here this simple method is {better}{unfair}"
     return text
 
 
@@ -509,7 +529,7 @@ def _associations(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     if level:
         scale = "0: no association, 1 or -1: one determines the other"
         text = f"The association of {columns} is {synthetic:.2f} instead of {real:.2f} ({scale})."
-    yield _graded(level, text)
+    yield _graded(level, text, f"the association of {columns}")
 
 
 def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
@@ -530,6 +550,7 @@ def _orders(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
             f" their order is a rule, state {rule} in the domain before the fit (docs/constraints.md).",
             True,
             rules.out_of_order.level(order.synthetic - order.real),
+            f"the order of {order.first} and {order.last}",
         )
     if len(off) > _NAMED:
         yield _Finding(
@@ -599,7 +620,24 @@ def _lengths(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     rest = ""
     if abs(empty - real_empty) > rules.empty_gap:
         rest = f"; {share_text(empty)} of them are empty (real: {share_text(real_empty)})"
-    yield _beyond_chance(evaluation, "lengths", gap, rules.lengths, "lengths of records", text, rest)
+    finding = _beyond_chance(evaluation, "lengths", gap, rules.lengths, "lengths of records", text, rest)
+    means = abs(lengths.synthetic_mean - lengths.real_mean) / max(lengths.real_mean, 1e-12)
+    level = rules.mean_length.level(means)
+    clear = means * lengths.real_mean > deviations(rules.false_alarm) * _mean_length_error(evaluation, lengths)
+    if clear and level > (finding.level or 0):
+        finding = _graded(level, f"{text}{rest}.")
+    yield finding
+
+
+def _mean_length_error(evaluation: Evaluation, lengths: LengthDistance) -> float:
+    """Standard error of the difference of the mean lengths."""
+    variance = 0.0
+    for shares, mean, count in (
+        (lengths.real, lengths.real_mean, evaluation.records),
+        (lengths.synthetic, lengths.synthetic_mean, evaluation.synthetic_records),
+    ):
+        variance += float(shares @ (np.arange(len(shares)) - mean) ** 2) / count
+    return float(np.sqrt(variance))
 
 
 def _copies(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
