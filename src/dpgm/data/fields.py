@@ -210,7 +210,8 @@ class Categorical(Modelled):
 
     With `missing` the last position stands for a missing value. With `other` the last value is `(other)`, which every
     text that is not listed counts as. With `discover` the values are not listed: those that occur in many records are
-    found privately, and the rest count as `(other)`, or as missing if all values found are whole numbers.
+    found privately, and the rest count as `(other)`, or as missing if all values found are whole numbers. A rest
+    that is too small to tell from noise counts as the commonest value.
     """
 
     values: tuple[Label, ...] = ()
