@@ -111,12 +111,17 @@ def _with_distant_runs(counts: Floats, first: int, last: int, least: float) -> t
 def _with_unexplained(
     counts: Floats, first: int, last: int, std: float, records: int, rules: DiscoveryRules
 ) -> tuple[int, int]:
-    """The range widened while it holds significantly fewer records than there are.
+    """The range widened while it holds significantly fewer records than there are, and others hold some.
 
-    It grows by the clearest runs next to it, of any length; if there is none, by distant runs.
+    It grows by the clearest runs next to it, of any length; if there is none, by distant runs. (Records that are short
+    may also be missing: then the counts outside of the range add up to noise.)
     """
-    while records - counts[first : last + 1].sum() > rules.shortfall_threshold * std * (last - first + 1) ** 0.5:
-        least, end = rules.long_tail_threshold * std, len(counts) - 1
+    least, end = rules.adjacent_threshold * std, len(counts) - 1
+    while True:
+        size, inside = last - first + 1, counts[first : last + 1].sum()
+        short = records - inside > rules.shortfall_threshold * std * size**0.5
+        if not short or counts.sum() - inside <= rules.outside_threshold * std * (len(counts) - size) ** 0.5:
+            break
         wider = (end - _clearest_end(counts[::-1], end - first, least), _clearest_end(counts, last, least))
         if wider == (first, last):
             wider = _with_distant_runs(counts, first, last, rules.distant_threshold * std)
