@@ -78,6 +78,14 @@ def test_a_shift_that_chance_explains_in_few_rows_is_a_fault_of_many():
     assert any("mean" in fault for fault in faults[1])
 
 
+def test_the_headline_of_a_small_sample_says_that_few_records_can_tell_little():
+    rng = np.random.default_rng(0)
+    few, many = (verdict(evaluate(mixed(rng, count), mixed(rng, count), baselines={})) for count in (100, 5000))
+    assert (few.grade, many.grade) == ("close", "close")
+    assert few.headline.endswith("for the real data, as far as so few records can tell.")
+    assert many.headline.endswith("for the real data.")
+
+
 def test_unequal_numbers_of_rows_invent_no_association():
     rng = np.random.default_rng(0)
     made = [

@@ -28,6 +28,7 @@ HEADLINES: dict[Grade, str] = {
     "rough": "The synthetic data gives a rough outline only; do not draw detailed conclusions from it.",
     "copies": "The synthetic data holds copies of real records: do not publish it.",
 }
+_TOO_FEW = "There are too few records to judge"  # begins a sentence about a figure that only reflects chance
 _NAMED = 3  # columns named in the headline, and examples named in a sentence
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
 _SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
@@ -300,6 +301,8 @@ def _headline(grade: Grade, findings: Sequence[_Finding], evaluation: Evaluation
     off = columns_off(evaluation, rules)
     names = [f"{name} (missing)" for name in _lacking(evaluation)] + [column.name for column in off]
     worst = [finding.subject for finding in findings if finding.level == GRADES.index(grade)]
+    if grade == "close" and any(finding.text.startswith(_TOO_FEW) for finding in findings):
+        return f"{HEADLINES[grade].removesuffix('.')}, as far as so few records can tell."
     if grade in ("close", "copies"):
         return HEADLINES[grade]
     if len(worst) == 1 and worst[0]:
@@ -468,7 +471,7 @@ def _beyond_chance(
     level = limits.level(max(0.0, value**2 - most**2) ** 0.5)
     by = percent(chance) if chance <= 1 else "more than 100 %"
     if not level and value > limits.close and max(value, chance) > limits.useful:
-        few = f"There are too few records to judge {what}: even a new sample of real records would be off by {by}."
+        few = f"{_TOO_FEW} {what}: even a new sample of real records would be off by {by}."
         return _Finding(few, True)
     aside = f" (for a new sample of real records: {by})" if chance > value / 3 else ""
     return _graded(level, f"{text}{aside}{rest}.")
@@ -523,7 +526,7 @@ def _associations(evaluation: Evaluation, rules: VerdictRules) -> _Findings:
     too_few = deviations(rules.false_alarm) / np.sqrt(fewest) > rules.association_gap.useful
     if not level and (too_few or gap > rules.association_gap.close):
         off = f"{columns} is {synthetic:.2f} instead of {real:.2f}, which may be chance"
-        yield _Finding(f"There are too few records to judge associations between columns: that of {off}.", True)
+        yield _Finding(f"{_TOO_FEW} associations between columns: that of {off}.", True)
         return
     text = f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
     if level:
