@@ -247,9 +247,8 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
         spreads = [value_text("number", side.deviation) + days for side in sides]
         ratio = max(column.deviation_ratio or 0.0, 1e-9)
         low, high = rules.deviation_ratio
-        kurtosis = max(
-            real.kurtosis or 1.0, synthetic.kurtosis or 1.0
-        )  # a sample may lack the tail of its population
+        # The larger one for both sides: a sample may lack the tail of its population.
+        kurtosis = max(real.kurtosis or 1.0, synthetic.kurtosis or 1.0)
         ratio_error = scale * np.sqrt(kurtosis - 1) / 2
         ratio_limit = max(np.log(high if ratio > 1 else 1 / low), z * ratio_error)
         mass = column.median_mass / max(rules.median_mass, z * scale / 2)
@@ -283,8 +282,8 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
 def _chance_distance(column: ColumnComparison, rules: VerdictRules) -> float:
     """Distance of a column that hardly any new sample of the real rows exceeds.
 
-    Of numbers by the inequality of Dvoretzky, Kiefer and Wolfowitz. The total variation of categories is at most
-    half the scale away from its mean, in standard deviations; of two categories it is a normal deviate.
+    For numbers by the inequality of Dvoretzky, Kiefer and Wolfowitz. The standard deviation of the total variation of
+    categories is at most half of `scale`; for two categories this limit is that of a normal deviate.
     """
     alarm = rules.false_alarm / rules.column_figures
     scale = np.sqrt(1 / max(column.real.present, 1) + 1 / max(column.synthetic.present, 1))
