@@ -72,6 +72,10 @@ class DiscoveryRules:
             rest to become `(other)` and missing. Below, the rest counts as the commonest value, so that a column of two
             values does not get a third; an `(other)` that does not exist costs less than one that is lost, because its
             share is measured again. With 3, up to 50 % of 200 records at epsilon 1 came out as missing.
+        few_categories: if two to this many values of a category were found, and more than `unpublished_values` others
+            of `unpublished_size` deviations each (about the largest that are not published) would have to make up for
+            what is short, cells are missing, and there is no `(other)`. Of 1,500 patients 15 % of yes, no and missing
+            got a third value in one fit of eight.
         range_threshold: for a single power of two. With 4, noise alone made a distant one significant in one column of
             150, and values of that size came out.
         size_penalty: if no power of two is significant, the range starts from the one with the largest count, in
@@ -85,7 +89,7 @@ class DiscoveryRules:
             births over eighty years with noise of 40: 98 % of them in the range; 5,000 amounts, nine in ten 0: before,
             the others were all taken for 0 or 1.)
         shortfall_threshold: deviations by which the years found may fall short of all records, before they are widened
-            by runs of any length next to them that pass `adjacent_threshold`, or by distant runs that pass
+            by runs of any length next to them that pass `long_tail_threshold`, or by distant runs that pass
             `distant_threshold`; `outside_threshold` is what the sum of all other years must pass, too, because records
             without a date also fall short. Without it, the range shrank to a peak: of 2,000 dates over 55 years at
             epsilon 1, a fifth on one day, 76 % became the first of four years found. Ten kinds of dates, with and
@@ -133,6 +137,9 @@ class DiscoveryRules:
     least_bin: float = 4.0
     missing_threshold: float = 3.0
     other_threshold: float = 1.5
+    few_categories: int = 3
+    unpublished_values: float = 3.0
+    unpublished_size: float = 5.0
     range_threshold: float = 5.0
     size_penalty: float = 0.1
     negative_penalty: float = 1.0
@@ -141,6 +148,7 @@ class DiscoveryRules:
     run_threshold: float = 5.5
     shortfall_threshold: float = 2.0
     outside_threshold: float = 1.0
+    long_tail_threshold: float = 3.5
     distant_threshold: float = 4.5
     other_sign_threshold: float = 3.0
     one_more_threshold: float = 1.0

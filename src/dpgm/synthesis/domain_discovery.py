@@ -158,9 +158,9 @@ def discover_domain(
         domain = known
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
-    incomplete = _incomplete_categories(domain, found, plan, rules)
+    with_other, incomplete = _incomplete_categories(domain, found, plan, rules)
     with_missing = _may_be_missing(domain, incomplete)
-    fields = tuple(_closed(field, found, shaped, incomplete, with_missing) for field in domain.fields)
+    fields = tuple(_closed(field, found, shaped, with_other, with_missing) for field in domain.fields)
     closed = replace(domain, fields=fields)
     instead = {name: one.commonest for name, one in shaped.items()} | _commonest_labels(closed, found)
     gateway.recode(lambda rows: _open(rows).closed(closed, instead))
@@ -352,11 +352,14 @@ def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> Counted
     return CountedNumber(at, grid, field.special_ticks, day)
 
 
-def _incomplete_categories(domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules) -> set[str]:
-    """The categories of which more records have another value, or none, than noise explains.
+def _incomplete_categories(
+    domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules
+) -> tuple[set[str], set[str]]:
+    """The categories with further values, and those of which more records have such a value, or none, than noise has.
 
     A record adds the same amount to each of its values, so that the sums of all fields whose values were all found have
-    the same total, less missing values. Without item sets that total is known if nothing is missing.
+    the same total, less missing values. Without item sets that total is known if nothing is missing. If a column of few
+    values would need many unpublished ones to make up for what is short, cells are missing instead.
     """
     names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
     sums: dict[str, list[float]] = {name: [] for name in names}
@@ -369,7 +372,14 @@ def _incomplete_categories(domain: Domain, found: Discovered, plan: FitPlan, rul
     whole = max((sum(totals) - allowed[name] for name, totals in sums.items()), default=0.0)
     if not _has_found_items(domain):
         whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
-    return {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
+    incomplete = {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
+    few = rules.unpublished_values * rules.unpublished_size  # in deviations
+    with_other = {
+        name
+        for name in incomplete
+        if not 2 <= len(sums[name]) <= rules.few_categories or whole - sum(sums[name]) <= few * plan.noise(VALUES)
+    }
+    return with_other, incomplete
 
 
 def _has_found_items(domain: Domain) -> bool:
@@ -399,7 +409,7 @@ def _commonest_labels(closed: Domain, found: Discovered) -> dict[str, int]:
 
 
 def _closed(
-    field: Field, found: Discovered, shaped: Mapping[str, Shaped], incomplete: set[str], with_missing: set[str]
+    field: Field, found: Discovered, shaped: Mapping[str, Shaped], with_other: set[str], with_missing: set[str]
 ) -> Field:
     """The closed field that discovery makes of a field."""
     if field.name in shaped:
@@ -417,7 +427,7 @@ def _closed(
         return ItemSet(field.name, labels)
     if isinstance(field, Categorical) and field.discover:
         texts = not labels or isinstance(labels[0], str)
-        other, missing = texts and field.name in incomplete, field.name in with_missing
+        other, missing = texts and field.name in with_other, field.name in with_missing
         return Categorical(field.name, labels, missing=missing, other=other)
     return field
 

@@ -116,7 +116,7 @@ def _with_unexplained(
     It grows by the clearest runs next to it, of any length; if there is none, by distant runs. (Records that are short
     may also be missing: then the counts outside of the range add up to noise.)
     """
-    least, end = rules.adjacent_threshold * std, len(counts) - 1
+    least, end = rules.long_tail_threshold * std, len(counts) - 1
     while True:
         size, inside = last - first + 1, counts[first : last + 1].sum()
         short = records - inside > rules.shortfall_threshold * std * size**0.5
@@ -279,8 +279,9 @@ def _visible(counts: Floats, std: float, total: float, subtracted: int, rules: D
 
     They include the shortest run that explains the total up to noise: of few records no group may be significant.
     """
-    threshold = rules.outer_threshold if std > rules.noisy_share * total else rules.outer_threshold_clear
-    clear = np.flatnonzero(counts > threshold * std)
+    clear = np.flatnonzero(counts > rules.outer_threshold_clear * std)
+    if not len(clear) and std > rules.noisy_share * total:
+        clear = np.flatnonzero(counts > rules.outer_threshold * std)
     inside = np.ones(len(counts), dtype=np.bool_)
     if len(clear):
         first, last = _with_tails(counts, int(clear[0]), int(clear[-1]), rules.tail_threshold * std, rules.max_run)
