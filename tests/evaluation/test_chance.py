@@ -5,11 +5,12 @@ import pandas
 import pytest
 
 from dpgm.evaluation.chance import chance_figures
+from dpgm.evaluation.column_checks import column_faults
 from dpgm.evaluation.column_metrics import compare_column
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.inputs import inputs_of
 from dpgm.evaluation.raw_columns import RawColumn
-from dpgm.evaluation.verdict import column_faults, verdict
+from dpgm.evaluation.verdict import verdict
 
 
 def numbers(rng, count):

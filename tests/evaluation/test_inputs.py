@@ -10,7 +10,7 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.data.read.options import ReadOptions
 from dpgm.evaluation.evaluate import evaluate, evaluate_inputs
-from dpgm.evaluation.inputs import file_inputs
+from dpgm.evaluation.file_inputs import file_inputs
 
 load_commands()
 ROWS = 400

@@ -17,10 +17,11 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain
 from dpgm.data.read.readers import read_records
+from dpgm.evaluation.column_checks import column_faults, columns_off
 from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.raw_columns import raw_columns
-from dpgm.evaluation.verdict import column_faults, columns_off, verdict
+from dpgm.evaluation.verdict import verdict
 from dpgm.mechanisms.randomness import SeededRandomness
 from public_data import DATA
 
@@ -218,11 +219,11 @@ def test_json_is_a_flag_and_a_file(tmp_path, capsys):
 
 
 def test_long_files_are_thinned_evenly(tmp_path, monkeypatch):
-    from dpgm.evaluation import inputs
+    from dpgm.evaluation import file_inputs
 
-    monkeypatch.setattr(inputs, "MOST_ROWS", 100)
+    monkeypatch.setattr(file_inputs, "MOST_ROWS", 100)
     table = pa.table({"x": np.arange(1000)})
-    rows = inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
+    rows = file_inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
     assert 50 <= len(rows) <= 100
     assert len(set(np.diff(rows))) == 1
 

@@ -7,8 +7,9 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
+from dpgm.evaluation.column_checks import column_faults
 from dpgm.evaluation.evaluate import evaluate
-from dpgm.evaluation.verdict import column_faults, verdict
+from dpgm.evaluation.verdict import verdict
 
 
 def judge(real, synthetic):

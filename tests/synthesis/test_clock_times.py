@@ -12,7 +12,7 @@ from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.number_fields import NumberFormat
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
-from dpgm.evaluation.verdict import column_faults
+from dpgm.evaluation.column_checks import column_faults
 
 DOMAIN = Domain(
     (

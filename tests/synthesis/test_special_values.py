@@ -9,7 +9,7 @@ from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.number_bins import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
-from dpgm.evaluation.verdict import column_faults
+from dpgm.evaluation.column_checks import column_faults
 
 DOMAIN = Domain(
     (

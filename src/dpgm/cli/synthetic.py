@@ -166,7 +166,7 @@ def evaluate(
     Example: dpgm evaluate visits.parquet synthetic.parquet --release release --out report.html
     """
     from dpgm.evaluation.evaluate import INDEPENDENT, evaluate_inputs
-    from dpgm.evaluation.inputs import file_inputs, read_alike
+    from dpgm.evaluation.file_inputs import file_inputs, read_alike
     from dpgm.privacy.certificate import read_certificate
     from dpgm.synthesis.verification import stated_domain
 
@@ -266,8 +266,9 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from dpgm.evaluation.column_checks import column_faults, columns_off
+    from dpgm.evaluation.findings import share_text
     from dpgm.evaluation.raw_columns import value_text
-    from dpgm.evaluation.verdict import column_faults, columns_off, share_text
 
     off = columns_off(made)
     fine = [column for column in made.columns if column not in off]

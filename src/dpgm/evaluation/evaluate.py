@@ -41,15 +41,8 @@ from dpgm.evaluation.counting_queries import (
     query_error,
 )
 from dpgm.evaluation.downstream import Accuracy, downstream
-from dpgm.evaluation.inputs import (
-    Inputs,
-    Outside,
-    check_comparable,
-    file_inputs,
-    inputs_of,
-    long_inputs,
-    position_names,
-)
+from dpgm.evaluation.file_inputs import file_inputs
+from dpgm.evaluation.inputs import Inputs, Outside, check_comparable, inputs_of, long_inputs, position_names
 from dpgm.evaluation.raw_columns import LeftOut, RawColumns, Rows, compared_records, sample_rows
 from dpgm.notebook import html_table
 

@@ -22,11 +22,13 @@ from dpgm import __version__
 from dpgm.data.atomic import atomic_file
 from dpgm.data.domain import Image
 from dpgm.data.records import Records, grey_values
+from dpgm.evaluation.column_checks import column_faults, columns_off
 from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
+from dpgm.evaluation.findings import percent, share_text
 from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
-from dpgm.evaluation.verdict import column_faults, columns_off, percent, share_text, verdict
+from dpgm.evaluation.verdict import verdict
 from dpgm.privacy.certificate import Certificate
 
 _MOST_BARS = 24  # bars of the chart of record lengths

@@ -1,0 +1,263 @@
+"""Make two files comparable: the same records over one domain, and the raw columns of tables.
+
+The synthetic file is read as `dpgm sample` writes it, or else like the real file. `inputs.py` does the same for frames
+and records.
+"""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
+from dpgm.data.inspect.inspection import guess_options, table_columns
+from dpgm.data.read.columns import Chunk
+from dpgm.data.read.opening import Input, locate
+from dpgm.data.read.options import Paths, ReadOptions
+from dpgm.data.read.readers import columns_of, format_name, read_files
+from dpgm.data.records import Records
+from dpgm.data.values import parse_dates, with_plain_numbers
+from dpgm.errors import DpgmError, InputError, UsageError
+from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, position_names, with_domain
+from dpgm.evaluation.raw_columns import Notes, RawColumns, is_plain_number, raw_columns
+
+_NAMED = 5  # columns named in a message
+MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
+_COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
+_JSON = ("jsonl", "json")
+_MATRICES = ("npz", "npy", "idx")  # formats whose positions have no names
+
+
+def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
+    """Make two files comparable.
+
+    Args:
+        real: the real file.
+        synthetic: the synthetic file, as `dpgm sample` wrote it or in the format of the real file.
+        options: how to read the real file; their domain is that of both files. Tables without a domain are compared
+            column by column.
+    """
+    # Nothing is released here, so items may be taken from the file, and its shape guessed from the first rows.
+    source = locate(real, options.member)
+    options = _with_fitted_layout(source, replace(options, discover=False))
+    domain = options.public_domain
+    if domain is not None and domain.is_open:
+        if domain.item_set is None:
+            return _raw_tables(real, synthetic, options, domain)
+        options = replace(options, domain=None)
+    guess = guess_options(source, replace(options, assume_public_items=True))
+    if guess.table:
+        return _raw_tables(real, synthetic, guess.options)
+    first, _ = read_files([source], guess.options)
+    options = replace(guess.options, labels=None)
+    second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
+    raw = _raw_columns_of_files(real, synthetic, options, used, first.domain)
+    from_data = domain is None or domain.is_open
+    return Inputs(first, second, raw, _outside(real, options, first), from_data)
+
+
+def _with_fitted_layout(source: Input, options: ReadOptions) -> ReadOptions:
+    """Add the layout of the file that was fitted, if the options state none and this file has the same columns."""
+    layout = None if options.public_domain is None else options.public_domain.layout
+    if layout is None or options.shape or options.person or options.item:
+        return options
+    if layout.shape != "long" and format_name(source, options) in _JSON:
+        return options  # the names of members are only known from rows; guessing finds the list of items
+    chosen = replace(options, shape=layout.shape, person=layout.person, item=layout.item)
+    try:
+        names = columns_of(source, replace(chosen, domain=None)).names
+    except DpgmError:
+        return options
+    return chosen if {layout.person, layout.item} - {None} <= set(names) else options
+
+
+def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
+    """The items of a file that reading it with the domain has dropped."""
+    source = locate(path, options.member)
+    if options.domain is None or not _is_named_set(source, options, read.domain):
+        return None
+    try:
+        own, _ = read_files([source], replace(options, domain=None, assume_public_items=True))
+    except DpgmError:
+        return None  # this file can only be read with the domain
+    known = set(position_names(read.domain))
+    unlisted = np.array([name not in known for name in position_names(own.domain)])
+    counts = np.bincount(own.indices, minlength=own.width)
+    return Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
+
+
+def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
+    return isinstance(domain.item_set, ItemSet) and format_name(source, options) not in _MATRICES
+
+
+def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
+    """Make files of tables comparable without a domain, or with an open domain, which names the columns."""
+    notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
+    first = _read_raw(real, options, domain)
+    if domain is None:
+        second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
+        return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
+    names = [field.name for field in domain.fields if field.name in first.column_names]
+    if not names:
+        stated = ", ".join(field.name for field in domain.fields[:_NAMED])
+        raise UsageError(
+            f"the real data has none of the columns that the domain names ({stated}); is it the release, or the domain,"
+            " of other data?"
+        )
+    second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
+    shared = [name for name in names if name in second.column_names]
+    sets = [field.name for field in domain.fields if field.kind == "items" and field.name in shared]
+    both = (first.select(names), second.select(shared))
+    tables = [_as_lists(table, sets, options.item_separator) for table in both]
+    return inputs_of(*tables, notes=notes.with_open(domain))
+
+
+def _read_raw_matching(
+    path: Paths, first: ReadOptions, second: ReadOptions, domain: Domain | None, names: list[str], at_least: int
+) -> pa.Table:
+    """Read with the first options if that gives `at_least` of the named columns, otherwise with the second options."""
+    with suppress(DpgmError):
+        table = _read_raw(path, first, domain)
+        if len({*names} & {*table.column_names}) >= at_least:
+            return table
+    return _read_raw(path, second, domain)
+
+
+def _as_lists(table: pa.Table, names: list[str], separator: str | None) -> pa.Table:
+    """Turn columns of item sets into lists."""
+    for name in names:
+        lists = [_items_of(cell, separator) for cell in table.column(name).to_pylist()]
+        table = _replaced(table, name, pa.array(lists, type=pa.list_(pa.string())))
+    return table
+
+
+def _items_of(cell: Any, separator: str | None) -> list[str]:
+    """The items of one cell, which is a list, a JSON text or items with a separator between them."""
+    if isinstance(cell, str) and cell.strip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            cell = json.loads(cell)
+    elif isinstance(cell, str):
+        cell = cell.split(separator) if separator else [cell]
+    return sorted({str(item).strip() for item in cell} - {""}) if isinstance(cell, list) else []
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _raw_columns_of_files(
+    real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
+) -> RawColumns | None:
+    both = ((real, options), (synthetic, used))
+    columnar = all(format_name(locate(path, chosen.member), chosen) in _COLUMNAR for path, chosen in both)
+    if not columnar or not domain.table_columns:
+        return None
+    notes = Notes(missing=(*options.missing, *used.missing), strip_suffix=options.strip_suffix)
+    first, second = (_read_raw(path, chosen, domain) for path, chosen in both)
+    return raw_columns(first, second, notes, domain=domain)
+
+
+def _read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
+    """The raw columns of a file; of more than a million rows, a part that is evenly spread over the file."""
+    source = locate(path, options.member)
+    chosen = replace(options, domain=domain)
+    if domain is None:
+        file = table_columns(source, guess_options(source, chosen))
+    else:
+        file = columns_of(source, chosen)
+    if len(set(file.names)) < len(file.names):
+        raise InputError(f"{source}: two columns have the same name; names must differ (or say `header=False`).")
+    return _thinned(_parsed(chunk, domain, options) for chunk in file.chunks)
+
+
+def _parsed(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Table:
+    """Parse numbers and dates of a text file that are written as the options or the domain say."""
+    table = chunk.table
+    fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
+    numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
+    table = with_plain_numbers(table, numeric, options.number_style, options.missing, chunk.place)
+    for field in fields:
+        column = table.column(field.name).combine_chunks()
+        if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern and pa.types.is_string(column.type):
+            moments = parse_dates(column, field.pattern)
+            if moments.null_count < len(moments):  # in a synthetic file, dates may be in ISO format instead
+                table = _replaced(table, field.name, moments)
+    return table
+
+
+def _with_plain_numbers(real: pa.Table, synthetic: pa.Table, options: ReadOptions) -> list[pa.Table]:
+    """Parse the columns of two tables without a domain that hold only numbers in the number style of the options.
+
+    The synthetic file is taken to have this style if that is the only way to read some column as numbers; otherwise
+    its numbers are plain already.
+    """
+    if options.number_style.is_plain:
+        return [real, synthetic]
+    parsed_real, _ = _parse_numbers(real, options)
+    parsed_synthetic, names = _parse_numbers(synthetic, options)
+    has_style = any(not is_plain_number(synthetic.column(name)) for name in names)
+    return [parsed_real, parsed_synthetic if has_style else synthetic]
+
+
+def _parse_numbers(table: pa.Table, options: ReadOptions) -> tuple[pa.Table, list[str]]:
+    """The table with its columns of numbers in the style of the options parsed, and the names of these columns."""
+    names = []
+    for name in table.column_names:
+        if pa.types.is_string(table.column(name).type):
+            with suppress(InputError):
+                table = with_plain_numbers(table, [name], options.number_style, options.missing, str)
+                names.append(name)
+    return table, names
+
+
+def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
+    """All rows or, if there are too many, every second, fourth, ... row."""
+    parts: list[pa.Table] = []
+    step, rows_read, rows_kept = 1, 0, 0
+    for table in tables:
+        first = -rows_read % step
+        rows_read += table.num_rows
+        part = table if step == 1 else table.take(np.arange(first, table.num_rows, step))
+        parts.append(part)
+        rows_kept += part.num_rows
+        if rows_kept > MOST_ROWS:
+            joined = pa.concat_tables(parts, promote_options="permissive")
+            parts = [joined.take(np.arange(0, joined.num_rows, 2))]
+            step, rows_kept = 2 * step, parts[0].num_rows
+    if not parts:
+        raise UsageError("a file holds no records; there is nothing to compare.")
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
+    """Read a file over `domain` with the first reading options that work; returns the records and these options.
+
+    Readers drop items that a domain does not have. That is right for private data, but would hide that a synthetic
+    file belongs to another domain, so a file of item sets is read with its own items, and the domain must have all.
+
+    Raises:
+        DpgmError: the error of the last attempt.
+        UsageError: the file holds items that the domain does not have.
+    """
+    *early, last = attempts
+    for options in early:
+        with suppress(DpgmError):
+            return _read(domain, path, options), options
+    return _read(domain, path, last), last
+
+
+def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
+    source = locate(path, options.member)
+    guessed = guess_options(source, replace(options, domain=domain)).options
+    if not _is_named_set(source, options, domain):
+        return read_files([source], guessed)[0]
+    # A synthetic file is public, so its shape may be guessed from its first rows. A cell is one item.
+    separator = guessed.item_separator
+    if separator is None and not (guessed.shape == "basket" and guessed.header):  # those cells are JSON lists
+        separator = ""
+    own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
+    return with_domain(read_files([source], own)[0], domain)
