@@ -254,37 +254,25 @@ def evaluate_inputs(
     if queries is not None and len(queries) == 0:
         raise UsageError("the workload holds no queries; give at least one.")
     kind = kind_of(real)
-    if baselines is None:
-        model = IndependentMarginals(epsilon, delta).fit(real)
-        baselines = {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
-    others = dict(baselines)
-    if kind != "table":
-        others[ANSWER_ZERO] = AnswerZero().fit(real).sample(len(real))
-    methods = {SYNTHETIC: synthetic} | others
     table_columns = raw.columns if raw is not None and raw.columns and kind == "table" else None
-    metrics = _Metrics()
+    if baselines is None:
+        baselines = _default_baseline(real, epsilon, delta, seed)
+    if kind != "table":
+        baselines = {**baselines, ANSWER_ZERO: AnswerZero().fit(real).sample(len(real))}
+    methods = {SYNTHETIC: synthetic, **baselines}
 
+    metrics = _Metrics()
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
     lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
-    length_variation = {}
-    if lengths is not None:
-        length_variation = {
-            name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()
-        }
+    length_variation = {} if lengths is None else _length_variation(real, methods)
     one_way = marginals.one_way(real, synthetic)
     best, worst = marginals.best_and_worst(one_way, real.domain)
     table = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
     columns, correlated = _raw_metrics(raw, kind, metrics)
     accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
     chance = {} if kind == "images" else chance_figures(real, len(synthetic), seed)
-    co_occurrence = frequent_sets = label_images = None
-    if kind == "images":
-        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
-        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
-        label_images = marginals.mean_images(real), marginals.mean_images(synthetic)
-    else:
-        co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
-        frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
+    co_occurrence, frequent_sets = _item_set_metrics(real, synthetic, kind, metrics)
+    label_images = (marginals.mean_images(real), marginals.mean_images(synthetic)) if kind == "images" else None
     return Evaluation(
         kind=kind,
         records=len(real),
@@ -292,7 +280,7 @@ def evaluate_inputs(
         width=real.width,
         epsilon=float(epsilon),
         delta=float(delta),
-        baselines=tuple(others),
+        baselines=tuple(baselines),
         queries=rows,
         lengths=lengths,
         length_variation=length_variation,
@@ -394,6 +382,28 @@ def _query_rows(
             medians = {method: error.median for method, error in errors.items()}
             rows.append(QueryRow(workload, name, reading, len(chosen), means, medians))
     return tuple(rows)
+
+
+def _default_baseline(real: Records, epsilon: float, delta: float, seed: int) -> Mapping[str, Records]:
+    model = IndependentMarginals(epsilon, delta).fit(real)
+    return {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
+
+
+def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:
+    return {name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()}
+
+
+def _item_set_metrics(
+    real: Records, synthetic: Records, kind: Kind, metrics: _Metrics
+) -> tuple[marginals.CoOccurrence | None, marginals.FrequentSets | None]:
+    if kind == "images":
+        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
+        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
+        return None, None
+    return (
+        metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic),
+        metrics("frequent item sets", marginals.frequent_sets, real, synthetic),
+    )
 
 
 def _raw_metrics(
