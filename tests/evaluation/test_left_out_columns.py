@@ -8,6 +8,7 @@ import pytest
 
 import dpgm.cli.synthetic  # noqa: F401  (registers the command)
 from dpgm.cli.app import run
+from dpgm.data.domain import Categorical, Domain
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.evaluation.verdict import verdict
 from dpgm.report.html import render_report
@@ -24,6 +25,20 @@ def staff(count=1500, seed=0):
             "score": rng.normal(size=count),
         }
     )
+
+
+@pytest.mark.parametrize("with_empty_column", [False, True])
+def test_a_table_of_which_only_the_label_can_be_compared_is_a_table(with_empty_column):
+    label = Categorical("ill", ("no", "yes"))
+    fields = (Categorical("town", ("a", "b"), missing=True), label) if with_empty_column else (label,)
+    people = pandas.DataFrame({"ill": ["no", "yes", "yes", "no"] * 50})
+    if with_empty_column:
+        people.insert(0, "town", pandas.Series([None] * 200, dtype=object))
+    made = evaluate(people, people, domain=Domain(fields, "ill"))
+    reasons = [entry.reason for entry in made.not_computed if entry.metric == "downstream accuracy"]
+    assert reasons == ["there is nothing besides the label to predict it from."]
+    assert made.kind == "table"
+    assert verdict(made).grade == "close"
 
 
 def test_a_missing_column_is_never_close_and_is_named_at_the_top():

@@ -50,6 +50,8 @@ def downstream(
     """
     check_comparable(real, synthetic)
     label = label_field(real.domain)
+    if len(real.domain.fields) == 1:
+        raise UsageError("there is nothing besides the label to predict it from.")
     train, held_out = (real, test) if test is not None else _split(real, seed)
     check_comparable(real, held_out)
     held_out = _labelled(held_out, label)

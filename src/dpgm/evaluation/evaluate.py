@@ -323,8 +323,9 @@ def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[s
 
 
 def kind_of(records: Records) -> Kind:
-    """Sets, a table, images, or a mixture of sets and columns; the label does not count."""
-    fields = [field for field in records.domain.fields if field.name != records.domain.label]
+    """Sets, a table, images, or a mixture of sets and columns; the label counts only if there is nothing else."""
+    domain = records.domain
+    fields = [field for field in domain.fields if field.name != domain.label] or domain.fields
     if any(isinstance(field, Image) for field in fields):
         return "images"
     is_column = [field.kind != "items" for field in fields]
