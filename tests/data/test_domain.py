@@ -93,8 +93,8 @@ def test_domain_files_read_back_exactly(tmp_path_factory, domain):
         ("d.yaml", "fields: !!python/object/apply:os.system ['true']", "line 1.*tags"),
         ("d.yaml", "fields:\n- {name: a, kind: items, items: [yes, no]}", "quote"),
         ("d.yaml", "fields:\n- {name: a, kind: items, items: [2020-01-01]}", "quote"),
-        ("d.yaml", "fields:\n- {name: a, kind: sets}", "`kind`"),
-        ("d.yaml", "fields:\n- {name: a, kind: items}", "lacks the key `items`"),
+        ("d.yaml", "fields:\n- {name: a, kind: sets}", "'kind'"),
+        ("d.yaml", "fields:\n- {name: a, kind: items}", "lacks the key 'items'"),
         ("d.yaml", "fields:\n- {name: a, kind: items, items: 5}", "must be a list"),
         ("d.yaml", "fields:\n- {name: a, kind: numeric, low: 5, high: 1, bins: 3}", "below high"),
         (

@@ -318,14 +318,14 @@ def test_rare_categories_stand_as_other_and_missing_ones_stay_missing():
     for seed in range(4):
         closed, _ = discovered(table, domain, seed=seed)
         assert closed.field("street") == Categorical("street", ("Main St", "(other)"), missing=True, other=True)
-        assert closed.field("sex") == Categorical("sex", ("f", "m"))
+        assert closed.field("sex") == Categorical("sex", ("f", "m"), missing=True)
         assert closed.field("number") == Categorical("number", (1, 2, 3), missing=True)
         assert domain_from_plain(json.loads(json.dumps(domain_to_plain(closed)))) == closed
         counted = np.bincount(as_records(table, closed).indices, minlength=closed.width)
         rare = np.array([value is not None and value != "Main St" for value in street])
         missing = np.array([value is None for value in street])
         assert counted[:3].tolist() == [count - rare.sum() - missing.sum(), rare.sum(), missing.sum()]
-        assert counted[3:5].tolist() == [(sex == "f").sum(), (sex == "m").sum()]
+        assert counted[3:6].tolist() == [(sex == "f").sum(), (sex == "m").sum(), 0]
         assert counted[-1] == 900
 
 
@@ -337,7 +337,7 @@ def test_of_few_records_values_that_were_not_found_stand_as_other_and_not_as_mis
     seen = set()
     for seed in range(8):
         closed, gateway = discovered(table, domain, seed=seed, epsilon=0.3)
-        assert closed.field("clinic") == Categorical("clinic", ("north",))  # without a value that it never has
+        assert closed.field("clinic") == Categorical("clinic", ("north",), missing=True)
         values = closed.field("ward").values
         counted = np.bincount(gateway._records.indices, minlength=closed.width)
         of_value = dict(zip(values, counted.tolist(), strict=False))
@@ -348,14 +348,14 @@ def test_of_few_records_values_that_were_not_found_stand_as_other_and_not_as_mis
 
 
 def test_what_noise_hides_counts_as_the_commonest_value():
-    """Two of 3,000 records have no value, two have a value of their own: neither is a position of the column."""
+    """Two of 3,000 records have a value of their own: it is no position of the column, and not missing either."""
     codes = np.array(["a", "b", "b"] * 1000, dtype=object)
     codes[:4] = [None, None, "c", "d"]
     table = pa.table({"code": codes})
     domain = Domain((Categorical("code", discover=True),))
     closed, gateway = discovered(table, domain, seed=1)
-    assert closed.field("code") == Categorical("code", ("a", "b"))
-    assert np.bincount(gateway._records.indices).tolist() == [(codes == "a").sum(), 3000 - (codes == "a").sum()]
+    assert closed.field("code") == Categorical("code", ("a", "b"), missing=True)
+    assert np.bincount(gateway._records.indices).tolist() == [(codes == "a").sum(), (codes == "b").sum() + 2, 2]
     sample = Records.from_lists([[0], [1], [1]] * 50, closed)
     assert dpgm.evaluate(table.to_pandas(), sample).columns  # compared as they are, not refused
 
@@ -495,3 +495,18 @@ def test_a_release_that_says_otherwise_than_was_discovered_does_not_verify(tmp_p
     assert "mechanisms of such a fit" in failed(plain=narrow)
     assert "sentences" in failed(lambda document: document["statements"].pop())
     assert "mechanisms of such a fit" in failed(lambda document: document["plan"].pop("domain"))
+
+
+def test_questions_that_only_some_are_asked_keep_their_missing_answers():
+    """Three in four give a reason, the others an amount: reasons added up to a whole column, and none was missing."""
+    draws, count = np.random.default_rng(0), 20_000
+    asked = draws.random(count) < 0.75
+    frame = pd.DataFrame(
+        {
+            "reason": pd.Series(np.where(asked, draws.choice(["x", "y"], count), None), dtype=object),
+            "amount": np.where(asked, np.nan, draws.lognormal(5, 1, count)),
+        }
+    )
+    drawn = dpgm.Synthesizer(epsilon=5.0).fit(frame, discover=True).sample(count, seed=1).to_pandas()
+    assert abs(drawn["reason"].isna().mean() - 0.25) < 0.05
+    assert abs((drawn["reason"] == "x").mean() - 0.375) < 0.03

@@ -39,7 +39,7 @@ _LAYOUT_KEYS = ("shape", "person", "item")
 # Required type of a key's value, and how a message words it; other keys are checked by the field classes.
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
-    "layout": (dict | None, "a mapping with the key `shape`"),
+    "layout": (dict | None, "a mapping with the key 'shape'"),
     **dict.fromkeys((DRAFTED, "integer", "missing", "discover", "other"), (bool, "true or false")),
     **dict.fromkeys(("fields", "constraints", "items", "values", "specials"), (list, "a list")),
     **dict.fromkeys(("atoms", "edges", "weights", "starts", "clock"), (list, "a list")),
@@ -103,7 +103,7 @@ def domain_from_plain(plain: object) -> Domain:
         UsageError: a key is unknown or missing, a value has the wrong type, or the domain breaks a rule.
     """
     if not isinstance(plain, dict):
-        raise UsageError("a domain must be a mapping with the key `fields`.")
+        raise UsageError("a domain must be a mapping with the key 'fields'.")
     _check_keys(plain, ("fields",), ("label", "constraints", "layout", DRAFTED), "the domain")
     columns: list[Any] = [_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)]
     layout = plain.get("layout")
@@ -121,7 +121,7 @@ def domain_from_plain(plain: object) -> Domain:
 def _check_keys(plain: dict[Any, Any], required: tuple[str, ...], optional: tuple[str, ...], what: str) -> None:
     for key in required:
         if key not in plain:
-            raise UsageError(f"{what} lacks the key `{key}`; add it.")
+            raise UsageError(f"{what} lacks the key {key!r}; add it.")
     known = (*required, *optional)
     for key, value in plain.items():
         if key not in known:
@@ -131,22 +131,22 @@ def _check_keys(plain: dict[Any, Any], required: tuple[str, ...], optional: tupl
             )
         expected_type, rule = _TYPES.get(key, (object, ""))
         if not isinstance(value, expected_type):
-            raise UsageError(f"`{key}` of {what} must be {rule}.")
+            raise UsageError(f"{key!r} of {what} must be {rule}.")
 
 
 def _field_from_plain(plain: object, at: int) -> Field | Unread:
     if not isinstance(plain, dict):
-        raise UsageError(f"field {at} of the domain must be a mapping with `name` and `kind`.")
+        raise UsageError(f"field {at} of the domain must be a mapping with 'name' and 'kind'.")
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in _KEYS:
         kinds = [one for one in _KEYS if one != ShapedNumber.kind]  # only a fit writes that kind
         got = f"; got {str(kind)[:60]!r}{near(kind, kinds)}" if "kind" in plain else ""
-        raise UsageError(f"field {at} of the domain must have a `kind`: one of {', '.join(kinds)}{got}.")
+        raise UsageError(f"field {at} of the domain must have a 'kind': one of {', '.join(kinds)}{got}.")
     required, optional = _KEYS[kind]
     _check_keys(plain, ("name", "kind", *required), optional, f"field {at} of the domain")
     for key, listing in (("items", "items"), ("values", "categorical")):
         if kind == listing and key not in plain and not plain.get("discover"):
-            raise UsageError(f"field {at} of the domain lacks the key `{key}`; add it, or say `discover: true`.")
+            raise UsageError(f"field {at} of the domain lacks the key {key!r}; add it, or say `discover: true`.")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
     if kind == "shaped":
         parts = [values.pop(key, default) for key, default in (("type", None), ("decimals", 0), ("unit", "day"))]

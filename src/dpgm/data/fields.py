@@ -85,7 +85,7 @@ class Modelled(Column):
     def _checked_labels(self, labels: Iterable[Label], what: str, discover: object) -> tuple[Label, ...]:
         """Labels as a tuple: empty with `discover`; otherwise one or more, distinct, all texts or all integers."""
         if not isinstance(discover, bool):
-            raise self._error("`discover` must be true or false")
+            raise self._error("'discover' must be true or false")
         if discover and labels:
             raise self._error(f"list its {what} or say `discover: true`, not both")
         if discover:
@@ -178,8 +178,8 @@ class Image(Modelled):
             raise self._error("height and columns must be whole numbers of at least 1")
         if not is_whole(self.levels, 2, MAX_LEVELS):
             raise self._error(f"levels must be a whole number from 2 to {MAX_LEVELS}")
-        if self.white is not None and not (self.levels > 2 and is_whole(self.white, 1, MAX_WHITE)):
-            raise self._error(f"white must be a whole number from 1 to {MAX_WHITE:,}, for `levels` above 2")
+        if self.white is not None and not (self.levels > 2 and is_whole(self.white, self.levels - 1, MAX_WHITE)):
+            raise self._error(f"white must be a whole number from levels - 1 to {MAX_WHITE:,}, for levels above 2")
         if self.width > MAX_WIDTH:
             raise self._error(f"an image must not exceed {MAX_WIDTH:,} pixels times levels less one")
 

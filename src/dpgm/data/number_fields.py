@@ -106,9 +106,9 @@ class Numeric(Modelled):
         self._set("specials", tuple(self.specials))
         stated = [bound for bound in (self.low, self.high) if bound != DISCOVER]
         if len(stated) < 2 and self.bins is not None:
-            raise self._error("bins need bounds; leave `bins` out, or state low and high")
+            raise self._error("bins need bounds; leave bins out, or state low and high")
         if not all(is_number(bound) for bound in stated):
-            raise self._error("low and high must be finite numbers (or `discover`)")
+            raise self._error("low and high must be finite numbers (or 'discover')")
         bounds = [bound for bound in stated if not isinstance(bound, str)]
         if self.integer and any(bound != int(bound) or abs(bound) > LARGEST_TICK for bound in bounds):
             raise self._error("low and high must be whole numbers for an integer field")
@@ -122,7 +122,7 @@ class Numeric(Modelled):
     def _check_closed(self, low: float, high: float, bins: int) -> None:
         if self.decimals is not None or self.specials or self.scale != "auto":
             raise self._error(
-                "decimals, specials and scale are for fields whose bins are discovered; leave `bins` out"
+                "decimals, specials and scale are for fields whose bins are discovered; leave bins out"
             )
         if self.missing is None:
             self._set("missing", False)
@@ -140,10 +140,10 @@ class Numeric(Modelled):
             raise self._error("missing must be true or false")
         if self.finds_step and bounds:
             raise self._error(
-                "decimals are found together with the range; say `discover` for low and high as well, or state them"
+                "decimals are found together with the range; say 'discover' for low and high as well, or state them"
             )
         if not self.finds_step and self.decimals is not None and not is_whole(self.decimals, 0, MAX_DECIMALS):
-            raise self._error(f"decimals must be a whole number from 0 to {MAX_DECIMALS} (or `discover`)")
+            raise self._error(f"decimals must be a whole number from 0 to {MAX_DECIMALS} (or 'discover')")
         if self.integer and self.decimals:
             raise self._error("an integer field has no decimals; state one of the two")
         if any(abs(bound) > LARGEST_TICK or abs(self.format.tick(bound)) > LARGEST_TICK for bound in bounds):
@@ -216,7 +216,7 @@ class _Moments(Modelled):
             try:
                 ends += [] if bound == DISCOVER else [self._tick(key)]
             except (TypeError, ValueError):
-                raise self._error(f"{key} must be a date such as {self._example} (or `discover`)") from None
+                raise self._error(f"{key} must be a date such as {self._example} (or 'discover')") from None
         if len(ends) == 2 and not ends[0] < ends[1]:
             raise self._error("low must be before high")
         if not isinstance(self.missing, bool | None):
@@ -303,10 +303,10 @@ class DateTime(_Moments):
 
     def __post_init__(self) -> None:
         if self.unit not in (*SECONDS, DISCOVER):
-            raise self._error(f"unit must be one of {', '.join(SECONDS)} (or `discover`)")
+            raise self._error(f"unit must be one of {', '.join(SECONDS)} (or 'discover')")
         if self.unit == DISCOVER and (self.after is not None or not self.low == self.high == DISCOVER):
             raise self._error(
-                "a unit is found together with the range; say `discover` for low and high as well and leave out"
+                "a unit is found together with the range; say 'discover' for low and high as well and leave out"
                 " `after`, or state the unit"
             )
         super().__post_init__()

@@ -214,8 +214,8 @@ class OpenRecords(Records):
 
         Args:
             domain: the closed domain, with the same field names in the same order.
-            fallbacks: by name of a field without a position for "missing", the position (within the field) that
-                missing values get; 0 if not given.
+            fallbacks: by name of a field, the position (within the field) of values that are not published and, if the
+                field has no position for "missing", of missing ones.
         """
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
         for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):
@@ -228,6 +228,8 @@ class OpenRecords(Records):
                 codes = shaped_codes(field, column.ticks)
             else:
                 codes = _closed_codes(column, field)
+                if field.name in fallbacks:
+                    codes = np.where((codes < 0) & (column.codes >= 0), fallbacks[field.name], codes)
             has_missing = getattr(field, "missing", False)
             fallback = field.width - 1 if has_missing else fallbacks.get(field.name, 0)
             parts.append((np.where(codes < 0, fallback, codes) + offset, None))

@@ -173,7 +173,7 @@ def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
         except (TypeError, ValueError):
             raise InputError(
                 f"{where(row)}: the value must be a text, a finite number or a boolean; correct it (a column of"
-                " lists is an item set: the domain says so, or `item=` names it)."
+                " lists is an item set: the domain says so, or `item` names it)."
             ) from None
     return pa.array(texts, type=pa.string())
 

@@ -163,7 +163,7 @@ class Certificate:
         if certificate.unit not in ("person", "row"):
             raise ArtefactError("the certificate's `unit` must be 'person' or 'row'.")
         if not certificate.epsilon >= 0 or not 0 < certificate.delta < 1 or certificate.records < 1:
-            raise ArtefactError("the certificate's `epsilon`, `delta` or `records` is out of range.")
+            raise ArtefactError("the certificate's epsilon, delta or number of records is out of range.")
         return certificate
 
 

@@ -69,7 +69,7 @@ class DiscoveryRules:
         least_bin: fewest records per bin, in standard deviations of the noise of a count.
         missing_threshold: for the count of missing values, if the domain does not say whether there are any.
         other_threshold: deviations by which the discovered values of a category must fall short of all records for the
-            rest to become `(other)` and missing. Below, the rest counts as the commonest value, so that a column of two
+            rest to become `(other)`. Below, unpublished values count as the commonest one, so that a column of two
             values does not get a third; an `(other)` that does not exist costs less than one that is lost, because its
             share is measured again. With 3, up to 50 % of 200 records at epsilon 1 came out as missing.
         few_categories: if two to this many values of a category were found, and more than `unpublished_values` others

@@ -159,10 +159,9 @@ def discover_domain(
     found = _discover_values(gateway, plan, domain, bounds, rules)
     shaped = _discover_numbers(gateway, plan, domain, bounds, found, rules)
     with_other, incomplete = _incomplete_categories(domain, found, plan, rules)
-    with_missing = _may_be_missing(domain, incomplete)
-    fields = tuple(_closed(field, found, shaped, with_other, with_missing) for field in domain.fields)
+    fields = tuple(_closed(field, found, shaped, with_other) for field in domain.fields)
     closed = replace(domain, fields=fields)
-    instead = {name: one.commonest for name, one in shaped.items()} | _commonest_labels(closed, found)
+    instead = {name: one.commonest for name, one in shaped.items()} | _commonest_labels(closed, found, incomplete)
     gateway.recode(lambda rows: _open(rows).closed(closed, instead))
     return DiscoveredDomain(closed, _sums(closed, found))
 
@@ -355,7 +354,7 @@ def _counted(at: int, field: OpenNumber, bounds: tuple[float, float]) -> Counted
 def _incomplete_categories(
     domain: Domain, found: Discovered, plan: FitPlan, rules: DiscoveryRules
 ) -> tuple[set[str], set[str]]:
-    """The categories with further values, and those of which more records have such a value, or none, than noise has.
+    """The categories with a position for unpublished values, and those that lack more records than noise explains.
 
     A record adds the same amount to each of its values, so that the sums of all fields whose values were all found have
     the same total, less missing values. Without item sets that total is known if nothing is missing. If a column of few
@@ -370,7 +369,7 @@ def _incomplete_categories(
     }
     # The largest of several noisy sums is too large.
     whole = max((sum(totals) - allowed[name] for name, totals in sums.items()), default=0.0)
-    if not _has_found_items(domain):
+    if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
         whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
     incomplete = {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
     few = rules.unpublished_values * rules.unpublished_size  # in deviations
@@ -382,35 +381,17 @@ def _incomplete_categories(
     return with_other, incomplete
 
 
-def _has_found_items(domain: Domain) -> bool:
-    return any(isinstance(field, ItemSet) and field.discover for field in domain.fields)
-
-
-def _may_be_missing(domain: Domain, incomplete: set[str]) -> set[str]:
-    """The discovered categories with a position for "missing"; missing cells of others are within noise.
-
-    Missing cells are not counted by themselves, only as a part of what the values found fall short of all records. If
-    that is unknown (items are discovered as well), and for fields that a constraint mentions, the position stays.
-    """
-    mentioned = {name for rule in domain.constraints for name in rule.fields}
-    if _has_found_items(domain):
-        mentioned |= {field.name for field in domain.fields}
-    return incomplete | mentioned
-
-
-def _commonest_labels(closed: Domain, found: Discovered) -> dict[str, int]:
-    """By name of a discovered category, the position of its value with the largest noisy sum."""
+def _commonest_labels(closed: Domain, found: Discovered, incomplete: set[str]) -> dict[str, int]:
+    """The position of the value with the largest noisy sum, by name of a category whose values seem all found."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
     return {
         field.name: int(np.argmax([sums.get((field.name, str(value)), -np.inf) for value in field.values]))
         for field in closed.fields
-        if isinstance(field, Categorical)
+        if isinstance(field, Categorical) and field.name not in incomplete
     }
 
 
-def _closed(
-    field: Field, found: Discovered, shaped: Mapping[str, Shaped], with_other: set[str], with_missing: set[str]
-) -> Field:
+def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], with_other: set[str]) -> Field:
     """The closed field that discovery makes of a field."""
     if field.name in shaped:
         if not isinstance(field, (Date, DateTime)):
@@ -427,8 +408,7 @@ def _closed(
         return ItemSet(field.name, labels)
     if isinstance(field, Categorical) and field.discover:
         texts = not labels or isinstance(labels[0], str)
-        other, missing = texts and field.name in with_other, field.name in with_missing
-        return Categorical(field.name, labels, missing=missing, other=other)
+        return Categorical(field.name, labels, missing=True, other=texts and field.name in with_other)
     return field
 
 
