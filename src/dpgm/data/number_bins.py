@@ -111,6 +111,7 @@ class ShapedNumber(Modelled):
             and all(low < high for some in (self.atoms, self.edges, self.starts) for low, high in pairwise(some))
             and (not self.format.in_steps or all(map(_is_whole_tick, (*self.atoms, *self.edges))))
             and (self.after is None or (isinstance(self.after, str) and self.format.kind == "integer"))
+            and (self.low is None or self.high is None or self.low <= self.high)
             and all(bound is None or self._is_date_bound(bound) for bound in self.date_bounds)
             and (not self.clock or self._clock_is_valid())
             and (self.pattern is None or is_pattern(self.pattern))
