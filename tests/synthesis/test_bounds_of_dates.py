@@ -143,3 +143,10 @@ def test_releases_made_while_such_a_high_meant_midnight_still_verify():
     plan = dict(fitted.certificate_.plan)
     older = replace(fitted.certificate_, plan=plan | {"domain": domain_to_plain(VISITS)})
     assert _plan_check(older, fitted.domain_).ok
+
+
+@pytest.mark.parametrize(("low", "high"), [(10.0, 5.0), ("1", 5.0), (1.0, "5"), (None, True)])
+def test_bounds_that_make_no_sense_are_refused(low, high):
+    with pytest.raises(UsageError, match="do not make a histogram"):
+        ShapedNumber("n", NumberFormat("integer"), (1.0, 2.0), (), (), (), after="born", low=low, high=high)
+    assert ShapedNumber("n", NumberFormat("integer"), (1.0, 2.0), (), (), (), after="born", low=1.0, high=5.0)
