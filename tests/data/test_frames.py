@@ -57,7 +57,7 @@ def test_a_column_of_lists_is_named_and_one_that_is_not_named_is_refused_with_a_
     visits = pd.DataFrame({"places": [["a", "b"], ["b"]]})
     found = read_frame(visits, item="places", discover=True).records
     assert (len(found), found.domain.fields[0].kind) == (2, "items")
-    with pytest.raises(InputError, match="`item=` names it"):
+    with pytest.raises(InputError, match="`item` names it"):
         read_frame(visits, discover=True)
     with pytest.raises(UsageError, match=r"no column 'place' .*; it has 'places'"):
         read_frame(visits, item="place", discover=True)
