@@ -510,3 +510,18 @@ def test_questions_that_only_some_are_asked_keep_their_missing_answers():
     drawn = dpgm.Synthesizer(epsilon=5.0).fit(frame, discover=True).sample(count, seed=1).to_pandas()
     assert abs(drawn["reason"].isna().mean() - 0.25) < 0.05
     assert abs((drawn["reason"] == "x").mean() - 0.375) < 0.03
+
+
+def test_a_column_of_two_popular_and_many_rare_values_has_another_and_no_gaps():
+    """68 % of the products of a shop came out as missing."""
+    draws, count = np.random.default_rng(0), 6000
+    rare = np.array([f"item {at}" for at in range(count)], dtype=object)
+    product = np.where(
+        draws.random(count) < 0.3, draws.choice(np.array(["tea", "milk"], dtype=object), count), rare
+    )
+    table = pa.table({"product": product, "shop": ["north", "south"] * (count // 2)})
+    domain = Domain(tuple(Categorical(name, discover=True) for name in table.column_names))
+    for seed in range(4):
+        closed, gateway = discovered(table, domain, seed=seed)
+        assert closed.field("product").values == ("milk", "tea", "(other)")
+        assert np.bincount(gateway._records.indices, minlength=closed.width)[3] == 0

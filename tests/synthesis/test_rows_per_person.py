@@ -316,3 +316,15 @@ def test_a_sensitivity_that_stays_on_the_device_is_refused():
     bound = torch.tensor(1.0, dtype=torch.float64)
     with pytest.raises(DpgmError, match="one row per person"):
         gateway._per_person("gradients", Query(lambda view: None, 1.0, (3,), released_sensitivity=bound), 1.0)
+
+
+def test_records_read_without_their_source_warn_that_rows_are_protected_one_by_one(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("who,ward\n" + "".join(f"p{at % 50},{'ab'[at % 2]}\n" for at in range(200)))
+    domain = dpgm.Domain((dpgm.Ignored("who"), dpgm.Categorical("ward", ("a", "b"))))
+    options = {"domain": domain, "person": "who", "rows_per_person": 2}
+    with pytest.warns(dpgm.PrivacyWarning, match="`read_source`"):
+        dpgm.read_records(path, **options)
+    records, source = dpgm.read_source(path, **options)
+    fitted = dpgm.Synthesizer(epsilon=5.0).fit(records, source=source)
+    assert fitted.certificate_.unit == "person"

@@ -372,13 +372,13 @@ def _incomplete_categories(
     if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
         whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
     incomplete = {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
-    few = rules.unpublished_values * rules.unpublished_size  # in deviations
-    with_other = {
-        name
-        for name in incomplete
-        if not 2 <= len(sums[name]) <= rules.few_categories or whole - sum(sums[name]) <= few * plan.noise(VALUES)
-    }
-    return with_other, incomplete
+    with_gaps = set()
+    for name in incomplete:
+        short = whole - sum(sums[name])
+        many = short > rules.unpublished_values * rules.unpublished_size * plan.noise(VALUES)
+        if many and 2 <= len(sums[name]) <= rules.few_categories and short <= rules.most_gaps * whole:
+            with_gaps.add(name)
+    return incomplete - with_gaps, incomplete
 
 
 def _commonest_labels(closed: Domain, found: Discovered, incomplete: set[str]) -> dict[str, int]:

@@ -43,7 +43,7 @@ from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_fro
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
 from dpgm.data.values import is_text
-from dpgm.errors import InputError, UsageError
+from dpgm.errors import InputError, PrivacyWarning, UsageError
 
 _BASKET_FORMATS = ("fimi", "msweb", "msnbc")
 _DRAFT_ADVICE = (
@@ -85,8 +85,19 @@ def read_source(
 def read_records(
     path: Paths | Sequence[Paths], options: ReadOptions | None = None, **keywords: Unpack[ReadKeywords]
 ) -> Records:
-    """Records of a file; see `read_source`, which also returns how they were read."""
-    return read_source(path, options, **keywords)[0]
+    """Records of a file; see `read_source`, which also returns how they were read.
+
+    A fit that shall protect all rows of a person needs that, too: `fit(records, source=source)`.
+    """
+    records, source = read_source(path, options, **keywords)
+    if source.rows_per_person > 1:
+        warnings.warn(
+            "records alone do not say whose rows they are, and a fit of them protects each row by itself; read them"
+            " with `read_source` and pass its source to `fit` to protect all rows of a person.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return records
 
 
 def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
