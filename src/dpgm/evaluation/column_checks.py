@@ -165,7 +165,8 @@ def check_orders(evaluation: Evaluation, rules: VerdictRules) -> Findings:
         yield Finding(
             f"{order.first} is {'later' if order.kind == 'date' else 'greater'} than {order.last} in"
             f" {share_text(order.synthetic)} of the synthetic rows that have both, and"
-            f" {share_text(order.real)} of the real ones; if their order is a rule, state {rule} in the domain before the fit (docs/constraints.md).",
+            f" {share_text(order.real)} of the real ones; if their order is a rule, state {rule} in the domain"
+            " before the fit (docs/constraints.md).",
             True,
             rules.out_of_order.level(order.synthetic - order.real),
             f"the order of {order.first} and {order.last}",

@@ -357,8 +357,8 @@ def _incomplete_categories(
     """The categories with a position for unpublished values, and those that lack more records than noise explains.
 
     A record adds the same amount to each of its values, so that the sums of all fields whose values were all found have
-    the same total, less missing values. Without item sets that total is known if nothing is missing. If a column of few
-    values would need many unpublished ones to make up for what is short, cells are missing instead.
+    the same total, less missing values. Without item sets that total is known if nothing is missing. What a column of
+    two or three values falls short of it is taken for missing cells, unless it is much.
     """
     names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
     sums: dict[str, list[float]] = {name: [] for name in names}
@@ -372,12 +372,11 @@ def _incomplete_categories(
     if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
         whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
     incomplete = {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
-    with_gaps = set()
-    for name in incomplete:
-        short = whole - sum(sums[name])
-        many = short > rules.unpublished_values * rules.unpublished_size * plan.noise(VALUES)
-        if many and 2 <= len(sums[name]) <= rules.few_categories and short <= rules.most_gaps * whole:
-            with_gaps.add(name)
+    with_gaps = {
+        name
+        for name in incomplete
+        if 2 <= len(sums[name]) <= rules.few_categories and whole - sum(sums[name]) <= rules.most_gaps * whole
+    }
     return incomplete - with_gaps, incomplete
 
 
