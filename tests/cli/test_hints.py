@@ -14,6 +14,7 @@ from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspect.hints import joining_mark
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.errors import UsageError
+from dpgm.mechanisms.randomness import SeededRandomness
 
 
 def stays(folder, rows=60, wrong=None, pattern="%Y-%m-%d"):
@@ -101,7 +102,11 @@ def test_the_time_since_is_read_and_written_as_dates():
         }
     )
     frame.loc[::9, "b"] = pd.NaT
-    fitted = dpgm.Synthesizer(epsilon=9.0, domain={"fields": fields}, model="independent").fit(frame)
+    # A fixed seed: noise may put weight on times that lead beyond the last day, which are drawn again when written.
+    fixed = SeededRandomness(1)
+    fitted = dpgm.Synthesizer(epsilon=9.0, domain={"fields": fields}, model="independent", randomness=fixed).fit(
+        frame
+    )
     drawn = fitted.sample(400, seed=1)
     back = drawn.to_pandas()
     assert back.dtypes.astype(str).to_dict() == frame[list("bacd")].dtypes.astype(str).to_dict()
