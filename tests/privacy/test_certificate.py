@@ -300,3 +300,11 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
         verify_release(tmp_path / "nothing")
     with pytest.raises(ArtefactError, match="cannot be read"):
         verify_release(tmp_path)
+
+
+def test_json_beyond_its_limit_is_refused_before_it_is_read():
+    from dpgm.privacy.certificate import strict_json
+
+    assert strict_json("[1, 2]", "the plan", at_most=6) == [1, 2]
+    with pytest.raises(ArtefactError, match="the plan is larger than 5 bytes"):
+        strict_json("[1, 2]", "the plan", at_most=5)
