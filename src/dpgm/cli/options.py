@@ -79,7 +79,8 @@ READ_OPTIONS = [
     _parameter(
         "format",
         str | None,
-        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, msweb, msnbc.",
+        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, png, msweb,"
+        " msnbc.",
     ),
     _parameter(
         "shape",

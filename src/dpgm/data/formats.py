@@ -13,7 +13,7 @@ from dpgm.validation import near
 Shape: TypeAlias = Literal["basket", "long", "wide"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
-FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "msweb", "msnbc")
+FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "png", "msweb", "msnbc")
 
 _ENDINGS = {
     ".parquet": "parquet",
@@ -31,17 +31,19 @@ _ENDINGS = {
     ".npy": "npy",
     ".idx": "idx",
     "-ubyte": "idx",
+    ".png": "png",
     ".seq": "msnbc",
 }
 _READ_ENDINGS = (
-    ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip)"
+    ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip), or a folder"
+    " of images"
 )
-_WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz)"
+_WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz), or for images a folder: a name without ending"
 _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
     " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
 )
-_SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy")
+_SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy", "png")
 _MAX_NAME = 1000  # characters of a column name
 
 

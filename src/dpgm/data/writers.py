@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpgm.data.atomic import atomic_file
+from dpgm.data.atomic import atomic_file, atomic_folder
 from dpgm.data.decoding import shaped_table
 from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.items import escape_formula
+from dpgm.data.picture_files import picture_arrays, picture_folder, shows_images
 from dpgm.data.records import WHITE, Records, concatenate, pixel_values
 from dpgm.data.values import as_written
 from dpgm.errors import UsageError
@@ -38,8 +39,8 @@ _Append: TypeAlias = Callable[[Records, int], object]
 _QUOTED = ('"', "\n", "\r", "\0", ",", ";", "\t", "|")
 _CHUNK = 65_536  # records
 _DENSE_CELLS = 20_000_000
-_ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide"}
-_SEEKING = ("npz", "npy", "idx")  # formats that need a complete file, not a stream
+_ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide", "png": "wide"}
+_SEEKING = ("npz", "npy", "idx", "png")  # formats that need a complete file, not a stream
 
 
 class RecordWriter:
@@ -73,7 +74,7 @@ class RecordWriter:
         self.path = Path(path)
         self.domain = domain
         self.count = 0
-        self._format = format_of(path, format, written=True)
+        self._format = _format_for(Path(path), format, domain)
         self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
         self._layout = layout
@@ -90,7 +91,10 @@ class RecordWriter:
             if self._stream is not None:
                 appender = self._stream_appender(self._stream)
             else:
-                appender = self._file_appender(self._stack.enter_context(atomic_file(self.path, force=self._force)))
+                # A folder is never replaced: it may hold anything.
+                folder = self._format.name == "png"
+                target = atomic_folder(self.path) if folder else atomic_file(self.path, force=self._force)
+                appender = self._file_appender(self._stack.enter_context(target))
             self._append = self._stack.enter_context(appender)
             self._stack = self._stack.pop_all()
         return self
@@ -114,8 +118,11 @@ class RecordWriter:
 
     def _file_appender(self, temporary: Path) -> AbstractContextManager[_Append]:
         name = self._format.name
+        if name == "png":
+            return picture_folder(temporary, self.domain)
         if name == "npz":
-            return _npz(temporary, self.domain)
+            write = picture_arrays if shows_images(self.domain) else _npz
+            return write(temporary, self.domain)
         if name in ("npy", "idx"):
             return _matrix(temporary, self.domain, idx=name == "idx", zipped=self._format.gzip)
         return self._stream_appender(self._stack.enter_context(open(temporary, "wb")))
@@ -181,6 +188,13 @@ def write_records(
         writer.write(records)
 
 
+def _format_for(path: Path, format: str | None, domain: Domain) -> FileFormat:
+    """The format to write: images go to a folder if the name has no ending."""
+    if format is None and not path.suffix and shows_images(domain):
+        return FileFormat("png")
+    return format_of(path, format, written=True)
+
+
 def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
     is_item_set = domain.item_set is not None
     only_shape = _ONE_SHAPE.get(format.name)
@@ -203,6 +217,8 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
         )
     if format.name == "fimi" and (field is None or not isinstance(field.items[0], int)):
         raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
+    if format.name == "png" and path.suffix:
+        raise UsageError(f"{path}: images are written to a folder, one file each; give a name without an ending.")
     if format.name == "idx" and not isinstance(field, Image):
         raise UsageError(f"{path}: idx files hold images only; write .csv, .jsonl or .parquet.")
 

@@ -29,7 +29,7 @@ _NAMED = 5  # columns named in a message
 MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
 _JSON = ("jsonl", "json")
-_MATRICES = ("npz", "npy", "idx")  # formats whose positions have no names
+_MATRICES = ("npz", "npy", "idx", "png")  # formats whose positions have no names
 
 
 def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:

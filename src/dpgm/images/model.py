@@ -8,8 +8,8 @@ There are two networks from latent draws and a class to an image of logits:
 Both end with a random smooth warp whose strength is learned for each class. Hidden layers are normalised over the batch
 while fitting, and by stored moments (`mean` and `variance` tensors, computed at the end of the fit) while sampling.
 
-`sample` draws a class by its noisy size, an image of grey values from the network, and for every pixel at random one of
-the two nearest grey levels.
+`sample` draws a class by its noisy size and an image of grey values from the network. A pixel of a grey image has the
+nearest level; one of a black and white image is on with the probability that its grey value states.
 """
 
 import math
@@ -190,7 +190,7 @@ class ImageGenerator(Generator):
         return self._network(self._parameters, latent, warp, classes).cpu()
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
-        """`count` synthetic records: a class by its share, its image, and each pixel's level at random."""
+        """`count` synthetic records: a class by its share, its image, and the level of each pixel."""
         if count == 0:
             return Records.from_lists([], self.domain)
         parts = []
@@ -211,13 +211,12 @@ class ImageGenerator(Generator):
 
 
 def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
-    """Round values in [0, 1] at random to grey levels 0 .. levels - 1, without bias; `coins` are uniform draws.
+    """Grey levels 0 .. levels - 1 of values in [0, 1].
 
-    With two levels, the value of a pixel is its probability to be on.
+    With two levels, the value of a pixel is its probability to be on; `coins` are uniform draws. With more, the nearest
+    level is taken: a coin for every pixel would make images grainy.
     """
-    exact = values * (levels - 1)
-    below = exact.floor()
-    return below + (coins < exact - below)
+    return (coins < values).float() if levels == 2 else (values * (levels - 1)).round()
 
 
 def initial_parameters(

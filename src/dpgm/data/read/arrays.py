@@ -1,9 +1,8 @@
-"""Records from matrices: numpy and scipy matrices in memory, and scipy `.npz`, numpy `.npy` and MNIST idx files.
+"""Records from matrices: numpy and scipy matrices in memory, scipy `.npz` and numpy `.npy` files, and images.
 
 The shape of a matrix is taken as public.
 """
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -12,43 +11,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.domain import Domain, Image
 from dpgm.data.formats import Source
-from dpgm.data.read.opening import Input, locate, open_bytes, read_all, zip_members
+from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.pictures import (
+    Pictures,
+    labelled,
+    pictures_of_arrays,
+    read_idx,
+    read_picture_folder,
+    with_default_threshold,
+)
 from dpgm.data.read.storage import join_records
-from dpgm.data.records import WHITE, Records, index_dtype, level_bits, nearest_levels, row_pointers, sort_rows
+from dpgm.data.records import WHITE, Records, level_bits, nearest_levels, row_pointers, sort_rows
 from dpgm.errors import InputError, ResourceError, UsageError
 
-ARRAYS = ("npz", "npy", "idx")  # formats read here
+ARRAYS = ("npz", "npy", "idx", "png")  # formats read here
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # read at once; the smaller number is for limited memory
 _MAX_BYTES = 1 << 36
 _MAX_LISTED = 5  # names of arrays in a message
-_DEFAULT_THRESHOLD = 127  # of idx images: brighter pixels are present
 
 
 def read_array(source: Input, name: str, options: ReadOptions) -> tuple[Records, Source]:
     """Records of a file of one of the formats `ARRAYS`, and how they were read."""
+    array: Any = None
     if name == "idx":
-        images = _read_idx(source, 3)
-        with _naming(source):
-            records = _image_records(images, options)
-        if options.labels is not None:
-            records = _with_labels(records, locate(options.labels), source)
-        if options.public_domain is not None:
-            records = _with_domain(records, options.public_domain, images.shape, source)
+        array = read_idx(source, options)
+    elif name == "png":
+        array = read_picture_folder(source)
     else:
         source.refuse_member(f".{name} files")
-        matrix = _read_npz(source) if name == "npz" else _read_npy(source)
-        with _naming(source):
-            records = (
-                _dense_records(matrix, options)
-                if isinstance(matrix, np.ndarray)
-                else _sparse_records(matrix, options)
-            )
+        array = _read_npz(source) if name == "npz" else _read_npy(source)
     with _naming(source):
+        if isinstance(array, Pictures):
+            records = _picture_records(array, options, of_bytes=name != "npz")
+        elif isinstance(array, np.ndarray):
+            records = _dense_records(array, options)
+        else:
+            records = _sparse_records(array, options)
         _check_one_value_per_column(records)
-    return records, Source("row", items_assumed_public=False, shape="wide")
+    taken = isinstance(array, Pictures) and array.labels is not None and options.public_domain is None
+    return records, Source("row", items_assumed_public=taken and options.assume_public_items, shape="wide")
+
+
+def _picture_records(pictures: Pictures, options: ReadOptions, *, of_bytes: bool) -> Records:
+    """Records of images and their labels."""
+    domain = pictures.domain(options)
+    image = next(field for field in domain.fields if isinstance(field, Image))
+    if of_bytes:
+        options = with_default_threshold(options, image)
+    records = _dense_records(pictures.images, replace(options, domain=Domain((image,))))
+    if pictures.labels is None:
+        return Records(domain, records.indptr, records.indices)
+    return labelled(records, pictures.labels, domain)
 
 
 @contextmanager
@@ -69,11 +85,13 @@ def _read_npz(source: Input) -> Any:
     if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * source.path.stat().st_size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
     names = [one.filename.removesuffix(".npy") for one in members]
+    if {"images", "labels"} <= {*names}:
+        return _labelled_arrays(source)
     if "format" not in names and len(names) != 1:
         listed = ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
         raise InputError(
-            f"{source}: holds {len(names)} arrays ({listed}) and no sparse matrix; save the one to read in a file"
-            " of its own, with numpy.save as .npy or scipy.sparse.save_npz."
+            f"{source}: holds {len(names)} arrays ({listed}), neither a sparse matrix nor `images` and"
+            " `labels`; save the one to read in a file of its own, with numpy.save as .npy or scipy.sparse.save_npz."
         )
     kind = "a sparse matrix written by scipy.sparse.save_npz" if "format" in names else "a plain numpy matrix"
     try:
@@ -87,6 +105,18 @@ def _read_npz(source: Input) -> Any:
         raise InputError(f"{source}: is not {kind}, or is damaged; write it again.") from None
 
 
+def _labelled_arrays(source: Input) -> Pictures:
+    """The arrays `images` and `labels` of an `.npz` file."""
+    arrays = None
+    # numpy, zipfile and zlib raise many kinds of errors on damaged files
+    with suppress(Exception), np.load(source.path, allow_pickle=False) as members:
+        arrays = members["images"], members["labels"]
+    if arrays is None:
+        raise InputError(f"{source}: the arrays `images` and `labels` cannot be read; write them again.")
+    with _naming(source):
+        return pictures_of_arrays(*arrays)
+
+
 def _read_npy(source: Input) -> Any:
     matrix = None
     with suppress(Exception):  # numpy parses the header as Python text, so damage raises many kinds of errors
@@ -94,24 +124,6 @@ def _read_npy(source: Input) -> Any:
     if not isinstance(matrix, np.ndarray):
         raise InputError(f"{source}: is not a plain numpy matrix, or is cut short; write it again.")
     return matrix
-
-
-def _read_idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
-    with open_bytes(source) as stream:
-        head = stream.read(4 + 4 * dimensions)
-    if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
-        what = "images" if dimensions == 3 else "labels"
-        raise InputError(f"{source}: is not an idx file of {what}; get it again.")
-    shape = struct.unpack(f">{dimensions}I", head[4:])
-    size = int(np.prod([int(side) for side in shape], dtype=object))
-    if size > _MAX_BYTES:
-        raise ResourceError(f"{source}: claims {size >> 30} GB of pixels; split it.")
-    if dimensions == 3 and 0 in shape[1:]:
-        raise InputError(f"{source}: claims images without pixels; get it again.")
-    body = read_all(source, limit=size + len(head) + (1 << 20))
-    if len(body) != len(head) + size:
-        raise InputError(f"{source}: holds less or more than its header says; get it again.")
-    return np.frombuffer(body, dtype=np.uint8, offset=len(head)).reshape(shape)
 
 
 def _sparse_records(matrix: Any, options: ReadOptions) -> Records:
@@ -206,43 +218,6 @@ def _check_rows(valid: NDArray[np.bool_], first: int, fault: str) -> None:
     """Refuse the first row with an invalid value; `first` is the number of the first row."""
     if not valid.all():
         raise InputError(f"row {first + int(np.argmin(valid.all(axis=1))) + 1}: {fault}")
-
-
-def _image_records(images: NDArray[np.uint8], options: ReadOptions) -> Records:
-    """Records of images of bytes: pixels above a threshold are present, or the nearest of the domain's grey levels."""
-    fields = () if options.public_domain is None else options.public_domain.fields
-    stated = next((field for field in fields if isinstance(field, Image)), Image("image", *images.shape[1:]))
-    domain = Domain((replace(stated, name="image", height=images.shape[1], columns=images.shape[2]),))
-    if options.threshold is None and stated.levels == 2:
-        options = replace(options, threshold=_DEFAULT_THRESHOLD)
-    return _dense_records(images, replace(options, domain=domain))
-
-
-def _with_labels(records: Records, labels_file: Input, source: Input) -> Records:
-    """Records of an image and its label, a categorical field of the digits 0 to 9."""
-    labels = _read_idx(labels_file, 1)
-    if len(labels) != len(records):
-        raise InputError(f"{labels_file}: holds {len(labels)} labels for {len(records)} images of {source}.")
-    if labels.max() > 9:
-        raise InputError(f"{labels_file}: image {int(np.argmax(labels > 9)) + 1}: the label is not 0 to 9.")
-    image = records.domain.fields[0]
-    domain = Domain((image, Categorical("label", tuple(range(10)))), label="label")
-    at = records.indptr[1:]
-    dtype = index_dtype(domain.width)  # may be larger than that of images without labels
-    indices = np.insert(records.indices.astype(dtype), at, labels.astype(dtype) + image.width)
-    return Records(domain, records.indptr + np.arange(len(records) + 1), indices)
-
-
-def _with_domain(records: Records, domain: Domain, shape: tuple[int, ...], source: Input) -> Records:
-    """The records with the stated domain, whose fields are the image and then its label."""
-    image = domain.fields[0]
-    if domain.blocks != records.domain.blocks:
-        label = " and then a label of ten values" if len(records.domain.fields) > 1 else ""
-        raise InputError(f"{source}: the domain must list an image of {shape[1]} x {shape[2]}{label}; correct it.")
-    if isinstance(image, Image):
-        with _naming(source):
-            _refuse_other_shape(image, shape)
-    return Records(domain, records.indptr, records.indices)
 
 
 # -- matrices in memory --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from dpgm.errors import InputError, ResourceError
 # ratio is that of the bytes read so far, not of the whole file, so that a bomb is stopped early however large it is.
 MAX_RATIO = 200
 RATIO_FROM = 16 << 20
+PICTURES = (".png", ".jpg", ".jpeg")  # endings of the image files of a folder
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 _HEAD = 1 << 16  # bytes from which a format is detected
@@ -141,11 +142,31 @@ def check_regular(path: Path) -> int:
     return status.st_size
 
 
+def picture_files(folder: Path) -> list[tuple[str | None, Path]]:
+    """The image files of a folder with the sub-folder that each lies in, its label; sorted by name."""
+    inside = [(None, folder), *((one.name, one) for one in _listing(folder) if one.is_dir())]
+    return [
+        (label, file)
+        for label, place in inside
+        for file in _listing(place)
+        if file.suffix.lower() in PICTURES and not file.name.startswith(".")
+    ]
+
+
+def _listing(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be listed ({(error.strerror or 'fault').lower()}).") from None
+
+
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     """The file to read, with a member of a zip archive or a sheet; `archive.zip::member` names a member as well."""
     if isinstance(path, Input):
         return path
     text = os.fspath(path)
+    if os.path.isdir(text) and picture_files(Path(text)):
+        return Input(Path(text), alias="folder.png")
     if member is None and "::" in text and not os.path.exists(text):
         text, member = text.split("::", 1)
     file = Path(text)

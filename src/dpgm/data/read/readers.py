@@ -38,7 +38,7 @@ from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.read.excel import excel_columns
 from dpgm.data.read.item_lines import line_columns, looks_like_msweb, msnbc_columns, msweb_columns
 from dpgm.data.read.json_lines import json_columns
-from dpgm.data.read.opening import Input, locate, open_bytes
+from dpgm.data.read.opening import Input, locate, open_bytes, picture_files
 from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
@@ -104,11 +104,11 @@ def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
     """The files of a data set: those given, or the Parquet files of a folder in the order of their names."""
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
-    if not os.path.isdir(path):
+    if not os.path.isdir(path) or picture_files(Path(path)):
         return [path]
     parts: list[Paths] = [*sorted(Path(path).glob("*.parquet"))]
     if not parts:
-        raise InputError(f"{os.fspath(path)}: is a folder without .parquet files; name a file.")
+        raise InputError(f"{os.fspath(path)}: is a folder without .parquet and image files; name a file.")
     return parts
 
 
