@@ -54,19 +54,8 @@ def assert_noise_law(
     ratios = {}
     for name in names:
         mine = [score for each in scores for other, score in each if other == name]
-        flat = np.concatenate([score.ravel() for score in mine])
-        ratios[name] = float(np.sqrt(np.mean(flat**2)))
-        pvalues.append((f"{name}: variance (std ratio {ratios[name]:.4f})", chi_square(flat)))
-        pvalues.append((f"{name}: normal distribution", float(stats.kstest(flat, "norm").pvalue)))
-        by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
-        for score in mine:
-            by_shape[score.shape].append(score.ravel())
-        for stacked in map(np.stack, by_shape.values()):
-            pvalues.append((f"{name}: every coordinate", _worst_coordinate(stacked)))
-        pvalues.append((f"{name}: independent of the previous run of it", _products(pairwise(mine))))
-        cut = [_in_blocks(score, (blocks or {}).get(name)) for score in mine]
-        pairs = [(a, b) for parts in cut for a, b in pairwise(parts)]
-        pvalues.append((f"{name}: blocks are independent of each other", _products(pairs)))
+        ratios[name] = float(np.sqrt(np.mean(np.concatenate([score.ravel() for score in mine]) ** 2)))
+        pvalues += normal_pvalues(name, mine, (blocks or {}).get(name))
     for each in scores:
         vectors = [score for _, score in each]
         pvalues.append(("every call is independent of the one before", _products(pairwise(vectors))))
@@ -75,6 +64,30 @@ def assert_noise_law(
         pvalues.append(("runs are independent of each other", _products(pairs)))
     assert_all(pvalues)
     return ratios
+
+
+def normal_pvalues(name: str, scores: Sequence[Array], blocks: int | None = None) -> list[tuple[str, float]]:
+    """Whether the scores of one mechanism, call by call, are independent standard normals: p-values with their names.
+
+    `blocks` is the number of parts of a call that are compared; by default the first axis, or halves.
+    """
+    flat = np.concatenate([score.ravel() for score in scores])
+    ratio = float(np.sqrt(np.mean(flat**2)))
+    pvalues = [
+        (f"{name}: variance (std ratio {ratio:.4f})", chi_square(flat)),
+        (f"{name}: mean", float(2 * ndtr(-abs(flat.sum()) / np.sqrt(flat.size)))),
+        (f"{name}: normal distribution", float(stats.kstest(flat, "norm").pvalue)),
+    ]
+    by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
+    for score in scores:
+        by_shape[score.shape].append(score.ravel())
+    for stacked in map(np.stack, by_shape.values()):
+        pvalues.append((f"{name}: every coordinate", _worst_coordinate(stacked)))
+    pvalues.append((f"{name}: independent of the previous run of it", _products(pairwise(scores))))
+    cut = [_in_blocks(score, blocks) for score in scores]
+    pairs = [(a, b) for parts in cut for a, b in pairwise(parts)]
+    pvalues.append((f"{name}: blocks are independent of each other", _products(pairs)))
+    return pvalues
 
 
 def _scores(
@@ -97,13 +110,13 @@ def _scores(
             units = np.rint(residual / query.grid)
             on_grid = np.allclose(units * query.grid, residual, rtol=0, atol=1e-6 * query.grid)
             require(on_grid, f"{call.name}: a released value is off its grid")
-            scores.append((call.name, _integer_scores(units, std / query.grid, points)))
+            scores.append((call.name, integer_scores(units, std / query.grid, points)))
         else:
             scores.append((call.name, residual / std))
     return scores
 
 
-def _integer_scores(units: Array, std: float, points: np.random.Generator) -> Array:
+def integer_scores(units: Array, std: float, points: np.random.Generator) -> Array:
     """Exactly normal scores of integers round(N(0, std²)): quantiles of a uniform point in each one's interval."""
     point = points.random(units.shape)
     size = np.abs(units)

@@ -1,0 +1,363 @@
+"""Whole fits of every family, through `Synthesizer.fit` and the command line, and gateways that watch them.
+
+Every test that must hold "for every family and every mechanism" runs over `FITS`: a family, a kind of data or a
+statistic that is added belongs there (`test_whole_fits.py` says what is missing).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import dpgm
+from dpgm.baselines.mwem import MwemSettings
+from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.open_records import NumberColumn
+from dpgm.data.read.frames import read_frame
+from dpgm.data.records import Records, concatenate
+from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import ImageSettings
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.query import Query
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.mechanisms.threshold import ThresholdQuery
+from dpgm.networks.rules import NetworkSettings
+from dpgm.privacy.accountant import cost
+from dpgm.privacy.calibration import calibrate
+from dpgm.products.rules import ProductSettings
+from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.settings import Config, FamilySettings
+from dpgm.synthesis import books
+from dpgm.synthesis.plan import Plan, make_plan
+from dpgm.synthesis.strategies import strategy_of
+from dpgm.testing.noise_law import integer_scores
+from synthesis_data import FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, some_records
+
+EMBEDDING = replace(IMAGE_RULES.embedding, features=60)
+PICTURES = ImageSettings(
+    rules=replace(
+        IMAGE_RULES,
+        embedding=EMBEDDING,
+        fit=replace(IMAGE_RULES.fit, steps=4, least_images=3, most_images=3, moment_batches=2),
+    )
+)
+NETWORK = {"products": SHORT, "rules": FEW_SAMPLES, "steps": 6, "cluster_steps": 2, "features": 8}
+NETWORK |= {"hidden": (5,), "latent": 2, "clusters": 2, "sampling_rate": 0.3}
+
+OPEN_SETS = Domain((ItemSet("items", discover=True),))
+OPEN_TABLE = Domain(
+    (
+        Categorical("ward", discover=True),
+        Categorical("sex", ("f", "m")),
+        Numeric("age", 0, 110, integer=True),
+        Numeric("cost", "discover", "discover"),
+    )
+)
+OPEN_MIXED = Domain((*OPEN_TABLE.fields[:3], ItemSet("drugs", discover=True)))
+NARROW = Domain(tuple(Categorical(name, ("a", "b", "c")) for name in ("one", "two", "three", "four")))
+DENSE = Domain.of_items(24, name="items")
+
+
+def frame_of(domain: Domain, count: int, seed: int) -> pd.DataFrame:
+    """A frame for an open domain: popular values, one that a single row has, missing cells."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {
+        "who": [f"p{number}" for number in rng.permutation(np.arange(count) // 2)],
+        "ward": rng.choice(["north", "south", "east"], count).astype(object),
+        "sex": rng.choice(["f", "m"], count),
+        "age": rng.integers(0, 100, count),
+        "cost": rng.gamma(2.0, 100.0, count).round(2),
+        "drugs": [" ".join(f"d{at}" for at in {*rng.geometric(0.4, 3).tolist()}) for _ in range(count)],
+        "items": [" ".join(f"i{at}" for at in {*rng.geometric(0.3, 4).tolist()}) for _ in range(count)],
+    }
+    columns["ward"][seed % count] = f"only {seed}"
+    return pd.DataFrame({name: columns[name] for name in ("who", *(one.name for one in domain.fields))})
+
+
+@dataclass(frozen=True)
+class WholeFit:
+    """One configuration: data by seed, and the plan, of a few steps, that it is fitted by."""
+
+    model: str
+    domain: Domain
+    epsilon: float
+    settings: dict[str, Any] = field(default_factory=dict)
+    rows_per_person: int = 1
+    records: int = 60
+    data: Callable[[int, int], Records] | None = None  # of count and seed; by default random records of the domain
+
+    def frame(self, seed: int) -> pd.DataFrame:
+        """The data of an open domain: two rows per person."""
+        return frame_of(self.domain, self.records, seed)
+
+    def rows(self, seed: int) -> Records:
+        """The data as records; the number of rows is the same for every seed."""
+        if self.data is not None:
+            return self.data(self.records, seed)
+        if not self.domain.is_open:
+            return some_records(self.domain, self.records, seed)
+        frame = self.frame(seed).drop(columns="who")
+        for name in {"drugs", "items"} & set(frame):
+            frame[name] = frame[name].str.split()
+        return read_frame(frame, self.domain).records
+
+    def plan(self) -> Plan:
+        """A calibrated plan with a few steps."""
+        delta = 0.1 / self.records
+        config = Config(self.epsilon, delta, model=self.model, rows_per_person=self.rows_per_person)
+        if self.model == "products":
+            plan = make_plan(config, self.records, self.domain)
+            return replace(plan, settings=replace(plan.settings, family=ProductSettings(SHORT)))
+        plan = make_plan(replace(config, model="independent"), self.records, self.domain)
+        facts = PublicFacts(self.domain, self.records, self.epsilon, delta)
+        budget = strategy_of(self.model).budget(facts, self._family())
+        mechanisms = calibrate(self.epsilon, delta, budget.spends, budget.training)
+        spent = cost(mechanisms, delta).epsilon
+        settings = replace(plan.settings, model=self.model, family=self._family())
+        return replace(plan, epsilon=spent, settings=settings, mechanisms=mechanisms)
+
+    def _family(self) -> FamilySettings:
+        if self.model in ("vae", "rbm"):
+            return NetworkSettings(**(NETWORK | self.settings))
+        return {"image": PICTURES, "mwem": MwemSettings(3)}.get(self.model, FamilySettings())
+
+    def run(self, seed: int = 1, source: int = 0) -> dpgm.Synthesizer:
+        """The fit, in this process, with the data of one seed and the noise of another."""
+        plan, records = self.plan(), self.rows(seed)
+        said = dpgm.data.formats.Source(
+            "person" if self.rows_per_person > 1 else "row", False, "wide", rows_per_person=self.rows_per_person
+        )
+        fitted = dpgm.Synthesizer(plan.target_epsilon, randomness=SeededRandomness(source))
+        return fitted.fit(records, plan=plan, source=said)
+
+
+def dense_records(count: int, seed: int) -> Records:
+    """Baskets that hold most of a short list, so that pairs are centred."""
+    rng = np.random.default_rng(seed)
+    return Records.from_dense(rng.random((count, DENSE.width)) < 0.7, DENSE)
+
+
+FITS: dict[str, WholeFit] = {
+    "products, few items": WholeFit("products", Domain.of_items(6), 50.0, records=500),
+    "products, sets": WholeFit("products", Domain.of_items(40), 1.0),
+    "products, sets and triples": WholeFit("products", Domain.of_items(20), 90.0, records=1000),
+    "products, dense sets": WholeFit("products", DENSE, 3.0, records=200, data=dense_records),
+    "products, table": WholeFit("products", TABLE, 3.0),
+    "products, narrow table": WholeFit("products", NARROW, 90.0, records=1000),
+    "products, discovered sets": WholeFit("products", OPEN_SETS, 50.0, records=200),
+    "products, discovered table": WholeFit("products", OPEN_TABLE, 50.0, records=200),
+    "products, discovered, 3 rows per person": WholeFit(
+        "products", OPEN_MIXED, 60.0, rows_per_person=3, records=200
+    ),
+    "products, 2 rows per person": WholeFit("products", SETS, 20.0, rows_per_person=2),
+    "vae, sets": WholeFit("vae", Domain.of_items(40), 20.0),
+    "vae, table": WholeFit("vae", TABLE, 20.0),
+    "vae, images": WholeFit("vae", IMAGES, 20.0, {"clusters": 3, "images": PICTURES}),
+    "rbm": WholeFit("rbm", SETS, 20.0),
+    "images": WholeFit("image", IMAGES, 5.0),
+    "independent": WholeFit("independent", TABLE, 5.0),
+    "mwem": WholeFit("mwem", SETS, 5.0),
+}
+
+
+Scores: TypeAlias = dict[str, list[np.ndarray]]
+
+
+class Done(Exception):
+    """The last release was made; what follows is post-processing."""
+
+
+@contextmanager
+def gateways(base: type[Gateway], watching: type) -> Iterator[None]:
+    """Every gateway that a fit opens is also a `watching` one; `base` is the one that it opens otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(books, base.__name__, type("Watched", (watching, base), {}))
+        yield
+
+
+class Watching:
+    """Mixed into a gateway: the plan, whole calls as families make them, and the last exact value."""
+
+    _allowance: dict[str, dpgm.Mechanism]
+    _rows_per_person: int
+    left: int
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.left = sum(entry.count for entry in self._allowance.values())
+
+    def _exact(self, query: Query, rows: Any) -> torch.Tensor:
+        found = super()._exact(query, rows)
+        self.exact = found.clone() if query.grid is None else found.double() * query.grid
+        return found
+
+    def made(self) -> None:
+        """One more release of the plan was made."""
+        self.left -= 1
+        if self.left == 0:
+            raise Done
+
+
+def watch(watching: type, whole: WholeFit, base: type[Gateway] = Gateway, **fit: int) -> None:
+    """Run a whole fit, up to its last release, behind a watching gateway."""
+    with gateways(base, watching), suppress(Done):
+        whole.run(**fit)
+        raise AssertionError("the fit ended before all releases of the plan were made")
+
+
+def noise_scores(whole: WholeFit, base: type[Gateway] = Gateway, *, least: int, source: int = 0) -> Scores:
+    """(noisy - exact) / (noise of the plan x sensitivity) of every mechanism of a fit, by name: standard normals.
+
+    A fit makes few releases of some mechanisms. Each is made again and again, with its charges taken back, until every
+    name has `least` numbers; exact values are those of the same call. The multiplier is the one of the plan, not the
+    one that reaches the noise.
+    """
+    scores: Scores = defaultdict(list)
+    points = np.random.default_rng(source)
+
+    class Repeating(Watching):
+        def release(self, name: str, query: Query, noise: float) -> torch.Tensor:
+            std = self._std(name, query)
+            spent, used = self._spent.copy(), set(self._used_on_sample)
+            for _ in range(self._repeats(name, math.prod(query.shape))):
+                self._spent, self._used_on_sample = spent.copy(), set(used)
+                noisy = super().release(name, query, noise).clone()
+                scores[name].append(_standardised(noisy, self.exact, query.grid, std, points))
+            self.made()
+            return noisy
+
+        def discover(self, name: str, query: ThresholdQuery, noise: float) -> Any:
+            std, spent = self._std(name, query), self._spent.copy()
+            everything = replace(query, threshold=-1e9)
+            repeats = least
+            while repeats > 0:
+                self._spent = spent.copy()
+                found = super().discover(name, everything, noise)
+                sums = dict(zip(found.values, found.sums, strict=True))
+                exact = {value: total for value, total in zip(self._labels, self.exact.tolist(), strict=True) if total}
+                assert set(sums) == set(exact), "noise was drawn for values that nobody adds to"
+                noisy, held = (torch.tensor([one[value] for value in exact]) for one in (sums, exact))
+                scores[name].append(_standardised(noisy, held, query.grid, std, points))
+                repeats -= len(exact)
+            self._spent = spent.copy()
+            found = super().discover(name, query, noise)
+            self.made()
+            return found
+
+        def _std(self, name: str, query: Query) -> float:
+            return self._allowance[name].noise * self._rows_per_person * query.sensitivity
+
+        def _repeats(self, name: str, size: int) -> int:
+            return max(20, math.ceil(least / size / self._allowance[name].count))
+
+    watch(Repeating, whole, base, source=source)
+    return scores
+
+
+def _standardised(
+    noisy: torch.Tensor, exact: torch.Tensor, grid: float | None, std: float, points: np.random.Generator
+) -> np.ndarray:
+    residual = (noisy.double() - exact.double()).numpy()
+    if grid is None:
+        return residual / std
+    return integer_scores(np.rint(residual / grid), std / grid, points)
+
+
+@dataclass
+class Trace:
+    """The releases of one fit, in order, and what the gateway held when the last one was made."""
+
+    calls: list[tuple[str, Query]] = field(default_factory=list)
+    exact: list[dict[Any, float]] = field(default_factory=list)  # by value where values are discovered, else by place
+    tape: list[torch.Tensor] = field(default_factory=list)
+    records: list[Records] = field(default_factory=list)  # as read, and after every recoding
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+def traced(whole: WholeFit, rows: slice = slice(None), tape: list[torch.Tensor] | None = None) -> Trace:
+    """A fit up to its last release, of all rows or some of them, with fresh noise or with that of a tape."""
+    trace = Trace()
+
+    class Tracing(Watching):
+        def __init__(self, records: Records, **options: Any) -> None:
+            start, stop, _ = rows.indices(len(records))
+            super().__init__(records.rows(start, stop), **options)
+            trace.records.append(self._records)
+            trace.kept = self._kept
+
+        def release(self, name: str, query: Query, noise: float) -> torch.Tensor:
+            trace.calls.append((name, query))
+            noisy = super().release(name, query, noise)
+            trace.exact.append(dict(enumerate(self.exact.double().flatten().tolist())))
+            self.made()
+            return noisy
+
+        def discover(self, name: str, query: ThresholdQuery, noise: float) -> Any:
+            trace.calls.append((name, query))
+            found = super().discover(name, query, noise)
+            trace.exact.append(dict(zip(self._labels, self.exact.tolist(), strict=True)))
+            self.made()
+            return found
+
+        def _noisy(self, call: Any, query: Query, exact: torch.Tensor) -> torch.Tensor:
+            noisy = super()._noisy(call, query, exact) if tape is None else tape[len(trace.tape)].clone()
+            trace.tape.append(noisy.clone())
+            return noisy
+
+        def recode(self, derive: Callable[[Records], Records]) -> None:
+            super().recode(derive)
+            trace.records.append(self._records)
+
+    watch(Tracing, whole)
+    return trace
+
+
+def assert_record_by_record(whole: WholeFit) -> None:
+    """Recodings, private columns and sums over all records are made record by record.
+
+    The rows are cut into a single one and two more parts, each of which is fitted with the noisy values of all: what is
+    derived of a part is that part of what is derived of all, and every sum over all is the sum over the parts. So
+    nothing that a record adds depends on the others.
+    """
+    whole_trace = traced(whole)
+    cuts = [slice(0, 1), slice(1, whole.records // 3), slice(whole.records // 3, whole.records)]
+    parts = [traced(whole, cut, whole_trace.tape) for cut in cuts]
+    for at, (name, query) in enumerate(whole_trace.calls):
+        if whole.plan().mechanism(name).sample is None:
+            total = dict(whole_trace.exact[at])
+            for part in parts:
+                for place, number in part.exact[at].items():
+                    total[place] -= number
+            assert query.grid and not any(total.values()), f"{name!r} is not a sum over records"
+    for at, records in enumerate(whole_trace.records):
+        joined = concatenate([part.records[at] for part in parts])
+        assert _same(joined, records), "a recoding is not made record by record"
+    for name, kept in whole_trace.kept.items():
+        if kept is not None:
+            cut_up = np.concatenate([part.kept[name] for part in parts])
+            assert np.array_equal(cut_up, kept), f"the private column {name!r} is not made record by record"
+
+
+def _same(one: Records, other: Records) -> bool:
+    if not one.domain.is_open:
+        return one == other
+    return all(_same_column(*columns) for columns in zip(one.columns, other.columns, strict=True))
+
+
+def _same_column(one: Any, other: Any) -> bool:
+    """Whether two raw columns hold the same values; their vocabularies may number them differently."""
+    if isinstance(one, NumberColumn):
+        return np.array_equal(one.ticks, other.ticks, equal_nan=True)
+    values = [column.codes if column.vocabulary is None else _texts(column) for column in (one, other)]
+    return np.array_equal(*values)
+
+
+def _texts(column: Any) -> np.ndarray:
+    return np.array([*column.vocabulary.labels, None], dtype=object)[column.codes]
