@@ -4,11 +4,15 @@ Every test that must hold "for every family and every mechanism" runs over `FITS
 statistic that is added belongs there (`test_whole_fits.py` says what is missing).
 """
 
+import io
+import json
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +22,10 @@ import torch
 
 import dpgm
 from dpgm.baselines.mwem import MwemSettings
+from dpgm.cli.app import load_commands
+from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.domain_file import domain_to_plain
 from dpgm.data.open_records import NumberColumn
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
@@ -34,7 +41,7 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.products.rules import ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings
-from dpgm.synthesis import books
+from dpgm.synthesis import books, checkpoint, estimate
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
@@ -74,8 +81,8 @@ def frame_of(domain: Domain, count: int, seed: int) -> pd.DataFrame:
         "sex": rng.choice(["f", "m"], count),
         "age": rng.integers(0, 100, count),
         "cost": rng.gamma(2.0, 100.0, count).round(2),
-        "drugs": [" ".join(f"d{at}" for at in {*rng.geometric(0.4, 3).tolist()}) for _ in range(count)],
-        "items": [" ".join(f"i{at}" for at in {*rng.geometric(0.3, 4).tolist()}) for _ in range(count)],
+        "drugs": [";".join(f"d{at}" for at in {*rng.geometric(0.4, 3).tolist()}) for _ in range(count)],
+        "items": [",".join(f"i{at}" for at in {*rng.geometric(0.3, 4).tolist()}) for _ in range(count)],
     }
     columns["ward"][seed % count] = f"only {seed}"
     return pd.DataFrame({name: columns[name] for name in ("who", *(one.name for one in domain.fields))})
@@ -94,8 +101,11 @@ class WholeFit:
     data: Callable[[int, int], Records] | None = None  # of count and seed; by default random records of the domain
 
     def frame(self, seed: int) -> pd.DataFrame:
-        """The data of an open domain: two rows per person."""
-        return frame_of(self.domain, self.records, seed)
+        """The data as a frame, with two rows per person."""
+        if self.domain.is_open:
+            return frame_of(self.domain, self.records, seed)
+        frame = self.rows(seed).to_pandas(rng=np.random.default_rng(seed))
+        return frame.assign(who=[f"p{number // 2}" for number in range(self.records)])
 
     def rows(self, seed: int) -> Records:
         """The data as records; the number of rows is the same for every seed."""
@@ -105,7 +115,7 @@ class WholeFit:
             return some_records(self.domain, self.records, seed)
         frame = self.frame(seed).drop(columns="who")
         for name in {"drugs", "items"} & set(frame):
-            frame[name] = frame[name].str.split()
+            frame[name] = frame[name].str.split("[;,]")
         return read_frame(frame, self.domain).records
 
     def plan(self) -> Plan:
@@ -128,14 +138,31 @@ class WholeFit:
             return NetworkSettings(**(NETWORK | self.settings))
         return {"image": PICTURES, "mwem": MwemSettings(3)}.get(self.model, FamilySettings())
 
-    def run(self, seed: int = 1, source: int = 0) -> dpgm.Synthesizer:
+    def write_input(self, folder: Path, seed: int) -> list[str]:
+        """Write the files of a fit on the command line; returns its arguments."""
+        (folder / "plan.json").write_text(json.dumps(self.plan().to_json()))
+        (folder / "domain.json").write_text(json.dumps(domain_to_plain(self.domain)))
+        arguments = ["--plan", "plan.json", "--domain", "domain.json"]
+        if self.domain == OPEN_SETS:
+            (folder / "data.txt").write_text("\n".join(self.frame(seed)["items"]) + "\n")
+            return ["data.txt", *arguments, "--shape", "basket", "--format", "csv"]
+        if self.domain.is_open or self.rows_per_person > 1:
+            self.frame(seed).to_csv(folder / "data.csv", index=False)
+            arguments += (
+                ["--item-separator", ";"] if "drugs" in [field.name for field in self.domain.fields] else []
+            )
+            return ["data.csv", *arguments, "--person", "who", "--rows-per-person", str(self.rows_per_person)]
+        self.rows(seed).write(folder / "data.npz")
+        return ["data.npz", *arguments]
+
+    def run(self, seed: int = 1, source: int = 0, checkpoint: Path | None = None) -> dpgm.Synthesizer:
         """The fit, in this process, with the data of one seed and the noise of another."""
         plan, records = self.plan(), self.rows(seed)
         said = dpgm.data.formats.Source(
             "person" if self.rows_per_person > 1 else "row", False, "wide", rows_per_person=self.rows_per_person
         )
         fitted = dpgm.Synthesizer(plan.target_epsilon, randomness=SeededRandomness(source))
-        return fitted.fit(records, plan=plan, source=said)
+        return fitted.fit(records, plan=plan, source=said, checkpoint=checkpoint)
 
 
 def dense_records(count: int, seed: int) -> Records:
@@ -152,11 +179,13 @@ FITS: dict[str, WholeFit] = {
     "products, table": WholeFit("products", TABLE, 3.0),
     "products, narrow table": WholeFit("products", NARROW, 90.0, records=1000),
     "products, discovered sets": WholeFit("products", OPEN_SETS, 50.0, records=200),
-    "products, discovered table": WholeFit("products", OPEN_TABLE, 50.0, records=200),
+    "products, discovered table, 2 rows per person": WholeFit(
+        "products", OPEN_TABLE, 50.0, rows_per_person=2, records=200
+    ),
     "products, discovered, 3 rows per person": WholeFit(
         "products", OPEN_MIXED, 60.0, rows_per_person=3, records=200
     ),
-    "products, 2 rows per person": WholeFit("products", SETS, 20.0, rows_per_person=2),
+    "products, 2 rows per person": WholeFit("products", NARROW, 20.0, rows_per_person=2),
     "vae, sets": WholeFit("vae", Domain.of_items(40), 20.0),
     "vae, table": WholeFit("vae", TABLE, 20.0),
     "vae, images": WholeFit("vae", IMAGES, 20.0, {"clusters": 3, "images": PICTURES}),
@@ -205,14 +234,15 @@ class Watching:
             raise Done
 
 
-def watch(watching: type, whole: WholeFit, base: type[Gateway] = Gateway, **fit: int) -> None:
+def watch(watching: type, whole: WholeFit, *, source: int = 0, checkpoint: Path | None = None) -> None:
     """Run a whole fit, up to its last release, behind a watching gateway."""
+    base = Gateway if checkpoint is None else books.CheckpointedGateway
     with gateways(base, watching), suppress(Done):
-        whole.run(**fit)
+        whole.run(source=source, checkpoint=checkpoint)
         raise AssertionError("the fit ended before all releases of the plan were made")
 
 
-def noise_scores(whole: WholeFit, base: type[Gateway] = Gateway, *, least: int, source: int = 0) -> Scores:
+def noise_scores(whole: WholeFit, *, least: int, source: int = 0, checkpoint: Path | None = None) -> Scores:
     """(noisy - exact) / (noise of the plan x sensitivity) of every mechanism of a fit, by name: standard normals.
 
     A fit makes few releases of some mechanisms. Each is made again and again, with its charges taken back, until every
@@ -241,7 +271,9 @@ def noise_scores(whole: WholeFit, base: type[Gateway] = Gateway, *, least: int, 
                 self._spent = spent.copy()
                 found = super().discover(name, everything, noise)
                 sums = dict(zip(found.values, found.sums, strict=True))
-                exact = {value: total for value, total in zip(self._labels, self.exact.tolist(), strict=True) if total}
+                exact = {
+                    value: total for value, total in zip(self._labels, self.exact.tolist(), strict=True) if total
+                }
                 assert set(sums) == set(exact), "noise was drawn for values that nobody adds to"
                 noisy, held = (torch.tensor([one[value] for value in exact]) for one in (sums, exact))
                 scores[name].append(_standardised(noisy, held, query.grid, std, points))
@@ -257,7 +289,7 @@ def noise_scores(whole: WholeFit, base: type[Gateway] = Gateway, *, least: int, 
         def _repeats(self, name: str, size: int) -> int:
             return max(20, math.ceil(least / size / self._allowance[name].count))
 
-    watch(Repeating, whole, base, source=source)
+    watch(Repeating, whole, source=source, checkpoint=checkpoint)
     return scores
 
 
@@ -275,7 +307,9 @@ class Trace:
     """The releases of one fit, in order, and what the gateway held when the last one was made."""
 
     calls: list[tuple[str, Query]] = field(default_factory=list)
-    exact: list[dict[Any, float]] = field(default_factory=list)  # by value where values are discovered, else by place
+    exact: list[dict[Any, float]] = field(
+        default_factory=list
+    )  # by value where values are discovered, else by place
     tape: list[torch.Tensor] = field(default_factory=list)
     records: list[Records] = field(default_factory=list)  # as read, and after every recoding
     kept: dict[str, Any] = field(default_factory=dict)
@@ -319,27 +353,26 @@ def traced(whole: WholeFit, rows: slice = slice(None), tape: list[torch.Tensor] 
     return trace
 
 
-def assert_record_by_record(whole: WholeFit) -> None:
+def assert_record_by_record(whole: WholeFit, live: Trace) -> None:
     """Recodings, private columns and sums over all records are made record by record.
 
     The rows are cut into a single one and two more parts, each of which is fitted with the noisy values of all: what is
     derived of a part is that part of what is derived of all, and every sum over all is the sum over the parts. So
     nothing that a record adds depends on the others.
     """
-    whole_trace = traced(whole)
     cuts = [slice(0, 1), slice(1, whole.records // 3), slice(whole.records // 3, whole.records)]
-    parts = [traced(whole, cut, whole_trace.tape) for cut in cuts]
-    for at, (name, query) in enumerate(whole_trace.calls):
+    parts = [traced(whole, cut, live.tape) for cut in cuts]
+    for at, (name, query) in enumerate(live.calls):
         if whole.plan().mechanism(name).sample is None:
-            total = dict(whole_trace.exact[at])
+            total = dict(live.exact[at])
             for part in parts:
                 for place, number in part.exact[at].items():
                     total[place] -= number
             assert query.grid and not any(total.values()), f"{name!r} is not a sum over records"
-    for at, records in enumerate(whole_trace.records):
+    for at, records in enumerate(live.records):
         joined = concatenate([part.records[at] for part in parts])
         assert _same(joined, records), "a recoding is not made record by record"
-    for name, kept in whole_trace.kept.items():
+    for name, kept in live.kept.items():
         if kept is not None:
             cut_up = np.concatenate([part.kept[name] for part in parts])
             assert np.array_equal(cut_up, kept), f"the private column {name!r} is not made record by record"
@@ -361,3 +394,52 @@ def _same_column(one: Any, other: Any) -> bool:
 
 def _texts(column: Any) -> np.ndarray:
     return np.array([*column.vocabulary.labels, None], dtype=object)[column.codes]
+
+
+class Taped:
+    """Mixed into a gateway: notes the noisy values, or answers with those of a tape; exact values are those of the rows."""
+
+    tape: list[torch.Tensor]
+    played: Iterator[torch.Tensor] | None
+
+    def _noisy(self, call: Any, query: Query, exact: torch.Tensor) -> torch.Tensor:
+        if self.played is not None:
+            return next(self.played).clone()
+        noisy = super()._noisy(call, query, exact)
+        self.tape.append(noisy.clone())
+        return noisy
+
+
+def command_line(
+    whole: WholeFit, folder: Path, seed: int, tape: list[torch.Tensor], *, play: bool
+) -> dict[str, bytes]:
+    """Every byte that `dpgm fit` leaves behind or prints: the release, the checkpoint, stdout and stderr with warnings.
+
+    The tape is recorded, or played to a fit of other data. What differs from fit to fit whatever the data, by name:
+
+    - the seed of public draws in the checkpoint, from the operating system: fixed here;
+    - the keyed fingerprint of the rows in the checkpoint: tests/synthesis/test_fingerprint.py shows what it says;
+    - the speed of the machine, from which the announced time follows: fixed here.
+    """
+    folder.mkdir()
+    arguments = whole.write_input(folder, seed)
+    taped = type("Taped", (Taped,), {"tape": tape, "played": iter(tape) if play else None})
+    printed = {"stdout": io.StringIO(), "stderr": io.StringIO()}
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.chdir(folder)
+        patch.setattr(checkpoint.secrets, "randbits", lambda bits: 7)
+        patch.setattr(checkpoint, "fingerprint", lambda records: "left out")
+        patch.setattr(estimate, "machine_speed", lambda: 1.0)
+        stack.enter_context(gateways(books.CheckpointedGateway, taped))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always")
+        stack.enter_context(redirect_stdout(printed["stdout"]))
+        stack.enter_context(redirect_stderr(printed["stderr"]))
+        load_commands()
+        code = run_command(["fit", *arguments, "--seed", "3", "--out", "release", "--checkpoint", "saved"])
+    assert code == 0, printed["stderr"].getvalue()
+    files = [path for kept in ("release", "saved") for path in (folder / kept).rglob("*") if path.is_file()]
+    return {name: text.getvalue().encode() for name, text in printed.items()} | {
+        str(path.relative_to(folder)): path.read_bytes() for path in files
+    }
