@@ -7,6 +7,7 @@ statistic that is added belongs there (`test_whole_fits.py` says what is missing
 import io
 import json
 import math
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -113,9 +114,12 @@ class WholeFit:
             return self.data(self.records, seed)
         if not self.domain.is_open:
             return some_records(self.domain, self.records, seed)
-        frame = self.frame(seed).drop(columns="who")
+        return self.of_frame(self.frame(seed).drop(columns="who"))
+
+    def of_frame(self, frame: pd.DataFrame) -> Records:
+        """The records of a frame, which has one row each."""
         for name in {"drugs", "items"} & set(frame):
-            frame[name] = frame[name].str.split("[;,]")
+            frame = frame.assign(**{name: [[one for one in re.split("[;,]", cell) if one] for cell in frame[name]]})
         return read_frame(frame, self.domain).records
 
     def plan(self) -> Plan:
@@ -315,14 +319,16 @@ class Trace:
     kept: dict[str, Any] = field(default_factory=dict)
 
 
-def traced(whole: WholeFit, rows: slice = slice(None), tape: list[torch.Tensor] | None = None) -> Trace:
-    """A fit up to its last release, of all rows or some of them, with fresh noise or with that of a tape."""
+def traced(whole: WholeFit, rows: Records | slice = slice(None), tape: list[torch.Tensor] | None = None) -> Trace:
+    """A fit up to its last release, with fresh noise; or of some or other rows, up to training, with that of a tape."""
     trace = Trace()
 
     class Tracing(Watching):
         def __init__(self, records: Records, **options: Any) -> None:
-            start, stop, _ = rows.indices(len(records))
-            super().__init__(records.rows(start, stop), **options)
+            taken = rows if isinstance(rows, Records) else records.rows(*rows.indices(len(records))[:2])
+            super().__init__(taken, **options)
+            if isinstance(rows, Records):  # training comes last, and is not of interest then
+                self.left = sum(entry.count for entry in self._allowance.values() if entry.sample is None)
             trace.records.append(self._records)
             trace.kept = self._kept
 
@@ -368,7 +374,8 @@ def assert_record_by_record(whole: WholeFit, live: Trace) -> None:
             for part in parts:
                 for place, number in part.exact[at].items():
                     total[place] -= number
-            assert query.grid and not any(total.values()), f"{name!r} is not a sum over records"
+            assert query.grid is not None
+            assert not any(total.values()), f"{name!r} is not a sum over records"
     for at, records in enumerate(live.records):
         joined = concatenate([part.records[at] for part in parts])
         assert _same(joined, records), "a recoding is not made record by record"
@@ -376,6 +383,44 @@ def assert_record_by_record(whole: WholeFit, live: Trace) -> None:
         if kept is not None:
             cut_up = np.concatenate([part.kept[name] for part in parts])
             assert np.array_equal(cut_up, kept), f"the private column {name!r} is not made record by record"
+
+
+def unlike(whole: WholeFit) -> list[Records]:
+    """Single records of many kinds: as others are, empty, full, half full, with extreme values."""
+    if whole.domain.is_open:
+        odd = whole.frame(1).drop(columns="who").iloc[:1]
+        odd = pd.concat([odd] * 3, ignore_index=True)
+        for name in odd:
+            values = {"age": [0, 110, 55], "cost": [0.0, 1e12, 0.005], "ward": ["", "east", "x" * 900]}
+            values |= {
+                "sex": ["f", "m", "f"],
+                "drugs": ["", *(";".join(f"d{at}" for at in range(n)) for n in (65, 400))],
+            }
+            values |= {"items": ["", *(",".join(f"i{at}" for at in range(n)) for n in (64, 400))]}
+            odd[name] = values[name]
+        records = concatenate([whole.rows(7).rows(0, 4), whole.of_frame(odd)])
+    else:
+        domain, rows = whole.domain, []
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            rows.append([])
+            for block in domain.blocks:
+                kept = max(1, round(share * block.width)) if block.softmax else round(share * block.width)
+                rows[-1] += [block.start + kept - 1] if block.softmax else range(block.start, block.start + kept)
+        records = concatenate([whole.rows(7).rows(0, 4), Records.from_lists(rows, domain)])
+    return [records.rows(at, at + 1) for at in range(len(records))]
+
+
+def largest_additions(whole: WholeFit, live: Trace) -> dict[str, float]:
+    """The largest norm that one record adds to each release on all records, relative to its sensitivity.
+
+    A release is a sum over records (`assert_record_by_record`), so a record adds the sum over it alone.
+    """
+    largest: dict[str, float] = defaultdict(float)
+    for record in unlike(whole):
+        alone = traced(whole, record, live.tape)
+        for (name, query), exact in zip(alone.calls, alone.exact, strict=True):
+            largest[name] = max(largest[name], math.hypot(*exact.values()) / query.sensitivity)
+    return dict(largest)
 
 
 def _same(one: Records, other: Records) -> bool:

@@ -9,6 +9,7 @@ from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.privacy.events import Mechanism
+from dpgm.testing import assert_sampler_law
 
 RECORDS = Records.from_lists([[0], [1], [0, 1], []], Domain.of_items(2))
 COUNT = Query(lambda view: torch.tensor([len(view.rows)]), 1.0, (1,), grid=1.0)
@@ -159,6 +160,25 @@ def test_two_gateways_of_one_source_toss_different_coins():
             pass
         samples.append(gateway.samples[0])
     assert not np.array_equal(*samples)
+
+
+def test_the_samples_of_a_gateway_have_the_rate_that_is_charged():
+    rows = Records.from_dense(np.ones((2000, 1)), Domain.of_items(1))
+    gateway = Gateway(rows, randomness=SeededRandomness(4))
+
+    def draw(step):
+        seen = []
+
+        def look(view):
+            seen.append(view.sample)
+            return torch.zeros(1, dtype=torch.int64)
+
+        with gateway.poisson("step", 0.03):
+            gateway.release("look", Query(look, 1.0, (1,), grid=1.0), 1.0)
+        return seen[0]
+
+    assert_sampler_law(draw, len(rows), 0.03, steps=400)
+    assert [(one.count, one.sampling_rate) for one in gateway.spent] == [(400, 0.03)]
 
 
 def test_samples_do_not_nest_and_close_after_an_error():

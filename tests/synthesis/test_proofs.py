@@ -11,6 +11,7 @@ from dpgm.data.number_bins import bin_of
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks.private_sgd import Trainer
+from dpgm.privacy.accountant import replace_one_epsilon
 from dpgm.privacy.events import Mechanism
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.books import Books
@@ -49,6 +50,8 @@ def test_the_certificate_lists_what_ran(monkeypatch):
     fitted = Synthesizer(1.0, model="independent", randomness=SystemRandomness()).fit(RECORDS)
     assert more in fitted.certificate_.mechanisms
     assert fitted.certificate_.epsilon > fitted.plan_.epsilon
+    replaced = replace_one_epsilon(fitted.certificate_.mechanisms, fitted.certificate_.delta)
+    assert fitted.certificate_.epsilon_replace_one == replaced > fitted.certificate_.epsilon
 
 
 def test_a_fit_says_nothing_about_its_rows(caplog, capfd):

@@ -10,7 +10,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.strategies import STRATEGIES
 from dpgm.testing.noise_law import assert_all, normal_pvalues
-from whole_fits import FITS, assert_record_by_record, command_line, noise_scores, traced
+from whole_fits import FITS, assert_record_by_record, command_line, largest_additions, noise_scores, traced
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgm.PrivacyWarning")
 ENOUGH = 6000  # residuals of a mechanism: noise 10 % too small then has p < 1e-15 in half of the cases
@@ -67,6 +67,15 @@ def test_noise_that_is_ten_percent_too_small_for_one_name_is_seen(monkeypatch):
 @pytest.mark.parametrize("name", FITS)
 def test_every_release_is_a_sum_over_records(name):
     assert_record_by_record(FITS[name], live(name))
+
+
+def test_no_record_adds_more_than_the_sensitivity():
+    largest = {}
+    for name in FITS:
+        for mechanism, ratio in largest_additions(FITS[name], live(name)).items():
+            assert ratio <= 1 + 1e-9, f"{name}: one record adds {ratio:.4f} x the sensitivity of {mechanism!r}"
+            largest[mechanism] = max(largest.get(mechanism, 0.0), ratio)
+    assert min(largest.values()) > 0.9, largest  # records that come near the bound were tried
 
 
 @pytest.mark.parametrize("name", FITS)

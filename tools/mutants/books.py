@@ -2,6 +2,10 @@
 
 from mutant import Mutant
 
+BYTES = (
+    "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
+)
+
 MUTANTS = (
     Mutant(
         31,
@@ -89,5 +93,93 @@ MUTANTS = (
         "a first line of truth values published as names",
         ((' or cell.lower() in ("true", "false") for cell in stripped]\n', " for cell in stripped]\n"),),
         ("tests/data/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
+    ),
+    Mutant(
+        45,
+        "the exact number of items in the certificate",
+        (
+            (
+                'model={"kind": generator.kind} | generator.architecture,',
+                'model={"kind": generator.kind, "items": len(gateway._records.indices)} | generator.architecture,',
+            ),
+        ),
+        BYTES,
+    ),
+    Mutant(
+        51,
+        "a plan takes half of its share of the ledger",
+        (
+            (
+                "            share = renyi.share(mechanisms)\n",
+                "            share = renyi.share(mechanisms) / 2\n",
+            ),
+        ),
+        ("tests/privacy/test_ledger.py::test_of_fifty_fits_at_once_exactly_ten_get_a_tenth",),
+    ),
+    Mutant(
+        52,
+        "the figure for replaced records is the one for added ones",
+        (
+            (
+                "epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),",
+                "epsilon_replace_one=spent.epsilon,",
+            ),
+        ),
+        ("tests/synthesis/test_proofs.py::test_the_certificate_lists_what_ran",),
+    ),
+    Mutant(
+        53,
+        "multipliers rounded down",
+        (
+            (
+                "    return rounded if rounded >= noise else (math.ceil(noise * 10.0**exponent) + 1) / 10.0**exponent\n",
+                "    return math.floor(noise * 10.0**exponent) / 10.0**exponent\n",
+            ),
+        ),
+        ("tests/privacy/test_calibration.py::test_rounding_is_upwards_and_small",),
+    ),
+    Mutant(
+        54,
+        "all of delta for the noise, although thresholds have taken some",
+        (
+            (
+                "return delta - self.thresholds",
+                "return delta",
+            ),
+        ),
+        ("tests/privacy/test_thresholds.py",),
+    ),
+    Mutant(
+        56,
+        "true class sizes of images",
+        (
+            (
+                "    sums = ask(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])\n",
+                '    sums = ask(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])\n    object.__setattr__(sizes, "value", gateway._exact(ClassSizes(layout).query(), None).double())\n',
+            ),
+        ),
+        BYTES,
+    ),
+    Mutant(
+        57,
+        "exact sums in the checkpoint",
+        (
+            (
+                "        self._checkpoint.answer(call.name, noisy)\n",
+                "        self._checkpoint.answer(call.name, noisy if exact.shape != noisy.shape else exact)\n",
+            ),
+        ),
+        BYTES,
+    ),
+    Mutant(
+        64,
+        "the number of items on the terminal",
+        (
+            (
+                "        _announce_fit(total, records.domain, planned, device, options)\n",
+                '        _announce_fit(total, records.domain, planned, device, options)\n        announce(f"{len(records.indices)} items")\n',
+            ),
+        ),
+        BYTES,
     ),
 )

@@ -9,6 +9,7 @@ RANDOMNESS = (
 )
 CPU_NOISE = "[add_normals(part, noise * sensitivity, grid, words) for part, words in parts]"
 FILL = "            self.names_used.add(self.name)\n            self._noise.fill(out)\n"
+PLAN_NOISE = ("tests/synthesis/test_whole_fits.py::test_the_noise_of_every_mechanism_is_that_of_the_plan",)
 
 MUTANTS = (
     Mutant(
@@ -135,5 +136,49 @@ MUTANTS = (
             ),
         ),
         ("tests/networks/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+    ),
+    Mutant(
+        44,
+        "noise 10 % low for pair counts alone",
+        (
+            (
+                "return add_noise(exact, query, call.noise, self.",
+                'return add_noise(exact, query, (0.9 if call.name == "pair counts" else 1.0) * call.noise, self.',
+            ),
+        ),
+        PLAN_NOISE,
+    ),
+    Mutant(
+        49,
+        "a person of several rows counted once in record lengths",
+        (
+            (
+                "return replace(query, sensitivity=rows * query.sensitivity), multiplier",
+                'return replace(query, sensitivity=(1 if name == "record lengths" else rows) * query.sensitivity), multiplier',
+            ),
+        ),
+        PLAN_NOISE,
+    ),
+    Mutant(
+        58,
+        "noise drawn ahead is given out again and again",
+        (
+            (
+                "        ahead.left[std] = left[count:]\n",
+                "        ahead.left[std] = left if len(left) > count else left[count:]\n",
+            ),
+        ),
+        PLAN_NOISE,
+    ),
+    Mutant(
+        63,
+        "with a checkpoint, noise 10 % low for cluster profiles alone",
+        (
+            (
+                "        noisy = self._noisy(call, query, exact)\n        self._checkpoint",
+                '        noisy = self._noisy(replace(call, noise=0.9 * call.noise) if call.name == "cluster profiles" else call, query, exact)\n        self._checkpoint',
+            ),
+        ),
+        ("tests/synthesis/test_whole_fits.py::test_with_a_checkpoint_the_noise_is_that_of_the_plan",),
     ),
 )

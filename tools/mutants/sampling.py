@@ -56,4 +56,15 @@ MUTANTS = (
     ),
     Mutant(23, "sampling rate 10 % too high", ((GAPS, GAPS.replace("rate)", "min(1.1 * rate, 0.999))")),), SAMPLER),
     Mutant(24, "sampling rate doubled", ((GAPS, GAPS.replace("rate)", "min(2 * rate, 0.999))")),), SAMPLER),
+    Mutant(
+        50,
+        "the gateway's coins of another rate than is charged",
+        (
+            (
+                "self._sample = (sample, float(rate), self._coins(float(rate)))",
+                "self._sample = (sample, float(rate), self._coins(min(1.0, 1.1 * float(rate))))",
+            ),
+        ),
+        ("tests/mechanisms/test_gateway.py::test_the_samples_of_a_gateway_have_the_rate_that_is_charged",),
+    ),
 )

@@ -13,6 +13,8 @@ KMEANS = ("tests/networks/test_kernel_kmeans.py",)
 CLIP = "network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
 SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
 UPDATE = "        self._update(gradients.to(self.device), bound, step)\n"
+SUMS = ("tests/synthesis/test_whole_fits.py::test_every_release_is_a_sum_over_records",)
+ADDITIONS = ("tests/synthesis/test_whole_fits.py::test_no_record_adds_more_than_the_sensitivity",)
 
 MUTANTS = (
     Mutant(
@@ -199,5 +201,104 @@ MUTANTS = (
             ),
         ),
         ("tests/networks/test_latent_draws.py", "tests/mechanisms/test_record_draws.py"),
+    ),
+    Mutant(
+        43,
+        "a discovery threshold for one value per record",
+        (
+            (
+                "threshold=threshold_for(noise, delta, cap, rows),",
+                "threshold=threshold_for(noise, delta, 1, rows),",
+            ),
+        ),
+        ("tests/synthesis/test_exposure.py::test_values_of_one_person_are_published_no_more_often_than_promised",),
+    ),
+    Mutant(
+        46,
+        "a threshold that starts at one row of a person with several",
+        (
+            (
+                "sums = 1 / np.sqrt(sizes) if rows == 1 else float(rows)",
+                "sums = 1 / np.sqrt(sizes) if rows == 1 else 1.0",
+            ),
+        ),
+        ("tests/synthesis/test_exposure.py::test_values_of_one_person_are_published_no_more_often_than_promised",),
+    ),
+    Mutant(
+        47,
+        "offsets of centred pairs from the exact frequencies",
+        (
+            (
+                "        offsets = np.array(self.offsets, dtype=np.int64)\n        # (16 x_i",
+                "        offsets = np.rint(STEPS * one / max(everyone, 1)).astype(np.int64)\n        # (16 x_i",
+            ),
+        ),
+        SUMS,
+    ),
+    Mutant(
+        48,
+        "scaled counts of long records that are not scaled down",
+        (
+            (
+                "steps = np.where(sizes <= self.limit, FULL_WEIGHT, np.floor(FULL_WEIGHT * shares))",
+                "steps = np.where(sizes <= 4 * self.limit, FULL_WEIGHT, np.floor(FULL_WEIGHT * shares))",
+            ),
+        ),
+        ADDITIONS,
+    ),
+    Mutant(
+        55,
+        "short records counted whole and in the sets as well",
+        (
+            (
+                "        steps[self._counted_whole] = 0\n",
+                "",
+            ),
+        ),
+        ADDITIONS,
+    ),
+    Mutant(
+        59,
+        "weights of long records rounded to nearest, not down",
+        (
+            (
+                "steps[n] = floor(sqrt(bound / comb(n, order)) / GRID)",
+                "steps[n] = round(sqrt(bound / comb(n, order)) / GRID)",
+            ),
+        ),
+        ADDITIONS,
+    ),
+    Mutant(
+        60,
+        "an unpublished value becomes the commonest one of the rows",
+        (
+            (
+                "fallback = field.width - 1 if has_missing else fallbacks.get(field.name, 0)",
+                "fallback = field.width - 1 if has_missing else int(np.bincount(codes[codes >= 0], minlength=1).argmax())",
+            ),
+        ),
+        SUMS,
+    ),
+    Mutant(
+        61,
+        "the histogram of decimal places not in the sensitivity",
+        (
+            (
+                "sqrt(len(self.columns) + sum(self.steps))",
+                "sqrt(len(self.columns))",
+            ),
+        ),
+        ADDITIONS,
+    ),
+    Mutant(
+        62,
+        "long records at full weight in cluster profiles",
+        (
+            (
+                "        steps = clip_steps(width, 1, self.cap)\n",
+                "        steps = clip_steps(width, 1, width)\n",
+            ),
+        ),
+        ADDITIONS,
     ),
 )
