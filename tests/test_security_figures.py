@@ -140,6 +140,7 @@ PLAYED = {"tapes": 3, "data_sets": 5, "differing_values": 0}
         ({"largest_ratio": 0.9}, {"P2"}),
         ({"passed": False}, {"P1", "P2"}),
         ({"playback": {}}, {"P1"}),
+        ({"left_behind": {}}, {"P1"}),
     ],
 )
 def test_the_executed_proofs_speak_of_their_two_promises(change, unmet):
@@ -147,6 +148,7 @@ def test_the_executed_proofs_speak_of_their_two_promises(change, unmet):
     proofs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(proofs)
     good = {"playback": dict.fromkeys(set(proofs.CASES) - proofs.SLOW, PLAYED), "pairs": 2190, "largest_ratio": 1.0}
+    good["left_behind"] = {name: {"data_sets": 5, "bytes": 9000, "differing_files": 0} for name in proofs.FITS}
     said = proofs.promises(good | {"coin_off_pairs": 228, "passed": True} | change)
     assert {number for number, entry in said.items() if entry["met"] is not True} == unmet
     assert set(said) == {"P1", "P2"}

@@ -34,7 +34,7 @@ from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query
-from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.mechanisms.randomness import Randomness, SeededRandomness
 from dpgm.mechanisms.threshold import ThresholdQuery
 from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
@@ -159,13 +159,13 @@ class WholeFit:
         self.rows(seed).write(folder / "data.npz")
         return ["data.npz", *arguments]
 
-    def run(self, seed: int = 1, source: int = 0, checkpoint: Path | None = None) -> dpgm.Synthesizer:
-        """The fit, in this process, with the data of one seed and the noise of another."""
-        plan, records = self.plan(), self.rows(seed)
+    def run(self, randomness: Randomness, checkpoint: Path | None = None) -> dpgm.Synthesizer:
+        """The fit, in this process, of the data of seed 1."""
+        plan, records = self.plan(), self.rows(1)
         said = dpgm.data.formats.Source(
             "person" if self.rows_per_person > 1 else "row", False, "wide", rows_per_person=self.rows_per_person
         )
-        fitted = dpgm.Synthesizer(plan.target_epsilon, randomness=SeededRandomness(source))
+        fitted = dpgm.Synthesizer(plan.target_epsilon, randomness=randomness)
         return fitted.fit(records, plan=plan, source=said, checkpoint=checkpoint)
 
 
@@ -238,15 +238,19 @@ class Watching:
             raise Done
 
 
-def watch(watching: type, whole: WholeFit, *, source: int = 0, checkpoint: Path | None = None) -> None:
+def watch(
+    watching: type, whole: WholeFit, *, randomness: Randomness | None = None, checkpoint: Path | None = None
+) -> None:
     """Run a whole fit, up to its last release, behind a watching gateway."""
     base = Gateway if checkpoint is None else books.CheckpointedGateway
     with gateways(base, watching), suppress(Done):
-        whole.run(source=source, checkpoint=checkpoint)
+        whole.run(SeededRandomness(0) if randomness is None else randomness, checkpoint)
         raise AssertionError("the fit ended before all releases of the plan were made")
 
 
-def noise_scores(whole: WholeFit, *, least: int, source: int = 0, checkpoint: Path | None = None) -> Scores:
+def noise_scores(
+    whole: WholeFit, *, least: int, randomness: Randomness | None = None, checkpoint: Path | None = None
+) -> Scores:
     """(noisy - exact) / (noise of the plan x sensitivity) of every mechanism of a fit, by name: standard normals.
 
     A fit makes few releases of some mechanisms. Each is made again and again, with its charges taken back, until every
@@ -254,7 +258,7 @@ def noise_scores(whole: WholeFit, *, least: int, source: int = 0, checkpoint: Pa
     one that reaches the noise.
     """
     scores: Scores = defaultdict(list)
-    points = np.random.default_rng(source)
+    points = np.random.default_rng(0)
 
     class Repeating(Watching):
         def release(self, name: str, query: Query, noise: float) -> torch.Tensor:
@@ -293,7 +297,7 @@ def noise_scores(whole: WholeFit, *, least: int, source: int = 0, checkpoint: Pa
         def _repeats(self, name: str, size: int) -> int:
             return max(20, math.ceil(least / size / self._allowance[name].count))
 
-    watch(Repeating, whole, source=source, checkpoint=checkpoint)
+    watch(Repeating, whole, randomness=randomness, checkpoint=checkpoint)
     return scores
 
 

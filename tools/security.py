@@ -51,13 +51,23 @@ PROMISES = (
     Promise(
         "P1",
         "A release is post-processing of noisy values only.",
-        ("tests/synthesis/test_pipeline.py", "tests/synthesis/test_provenance.py"),
+        (
+            "tests/synthesis/test_pipeline.py",
+            "tests/synthesis/test_provenance.py",
+            "tests/synthesis/test_whole_fits.py",
+        ),
         ("proofs.json",),
     ),
     Promise(
         "P2",
         "Every query has its declared sensitivity.",
-        ("tests/mechanisms/test_planted_faults.py", "tests/mechanisms/test_threshold.py", "tests/statistics"),
+        (
+            "tests/mechanisms/test_planted_faults.py",
+            "tests/mechanisms/test_threshold.py",
+            "tests/statistics",
+            "tests/synthesis/test_exposure.py",
+            "tests/synthesis/test_whole_fits.py",
+        ),
         ("proofs.json",),
     ),
     Promise(
@@ -67,6 +77,7 @@ PROMISES = (
             "tests/mechanisms/test_gaussian.py",
             "tests/mechanisms/test_normals.py",
             "tests/mechanisms/test_gateway.py",
+            "tests/synthesis/test_whole_fits.py",
         ),
     ),
     Promise("P4", "True Poisson sampling at a public rate.", ("tests/mechanisms/test_sampling.py",)),

@@ -3,17 +3,30 @@
 import functools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import dpgm
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.strategies import STRATEGIES
+from dpgm.testing import differences
 from dpgm.testing.noise_law import assert_all, normal_pvalues
-from whole_fits import FITS, assert_record_by_record, command_line, largest_additions, noise_scores, traced
+from whole_fits import (
+    FITS,
+    Taped,
+    assert_record_by_record,
+    command_line,
+    gateways,
+    largest_additions,
+    noise_scores,
+    traced,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgm.PrivacyWarning")
-ENOUGH = 6000  # residuals of a mechanism: noise 10 % too small then has p < 1e-15 in half of the cases
+ENOUGH = 6000  # residuals of a mechanism: noise 10 % too small is then missed with probability 1e-7
 # Statistics that share the name of a mechanism with another; all others have a name of their own.
 SHARING = {"EnumeratedSets", "ItemTuples", "CentredPairs", "ItemCounts", "ScaledItems"}
 
@@ -76,6 +89,26 @@ def test_no_record_adds_more_than_the_sensitivity():
             assert ratio <= 1 + 1e-9, f"{name}: one record adds {ratio:.4f} x the sensitivity of {mechanism!r}"
             largest[mechanism] = max(largest.get(mechanism, 0.0), ratio)
     assert min(largest.values()) > 0.9, largest  # records that come near the bound were tried
+
+
+def fitted_frame(whole, seed, tape, *, play):
+    """All that a fitted synthesizer shows of a frame: attributes, texts, and samples with their dtypes."""
+    taped = type("Taped", (Taped,), {"tape": tape, "played": iter(tape) if play else None})
+    fitted = dpgm.Synthesizer(whole.epsilon, domain=whole.domain, randomness=SeededRandomness(0))
+    with gateways(Gateway, taped):
+        fitted.fit(whole.frame(seed), person="who", rows_per_person=whole.rows_per_person, plan=whole.plan())
+    sample = fitted.sample(50, seed=1).to_pandas(rng=np.random.default_rng(0))
+    shown = [repr(fitted), fitted._repr_html_(), repr(fitted.release_), fitted.release_._repr_html_()]
+    attributes = {name: value for name, value in vars(fitted).items() if name.endswith("_")}
+    return attributes | {"shown": shown, "sample": sample.to_csv(), "dtypes": sample.dtypes.astype(str).to_dict()}
+
+
+def test_a_fitted_frame_shows_what_follows_from_its_noisy_values():
+    whole, tape = FITS["products, discovered table, 2 rows per person"], []
+    first = fitted_frame(whole, 1, tape, play=False)
+    assert differences(first, fitted_frame(whole, 2, tape, play=True)) == []
+    assert dict(first["dtypes_"]) != {}
+    assert differences(first, fitted_frame(whole, 2, [], play=False)) != []
 
 
 @pytest.mark.parametrize("name", FITS)
