@@ -80,12 +80,14 @@ def frame_of(domain: Domain, count: int, seed: int) -> pd.DataFrame:
         "who": [f"p{number}" for number in rng.permutation(np.arange(count) // 2)],
         "ward": rng.choice(["north", "south", "east"], count).astype(object),
         "sex": rng.choice(["f", "m"], count),
-        "age": rng.integers(0, 100, count),
+        "age": pd.array(rng.integers(0, 100, count), dtype="Int64"),
         "cost": rng.gamma(2.0, 100.0, count).round(2),
         "drugs": [";".join(f"d{at}" for at in {*rng.geometric(0.4, 3).tolist()}) for _ in range(count)],
         "items": [",".join(f"i{at}" for at in {*rng.geometric(0.3, 4).tolist()}) for _ in range(count)],
     }
     columns["ward"][seed % count] = f"only {seed}"
+    columns["age"][[0, seed]] = pd.NA  # too few to be modelled
+    columns["ward"][3] = None
     return pd.DataFrame({name: columns[name] for name in ("who", *(one.name for one in domain.fields))})
 
 
@@ -467,7 +469,7 @@ def command_line(
     The tape is recorded, or played to a fit of other data. What differs from fit to fit whatever the data, by name:
 
     - the seed of public draws in the checkpoint, from the operating system: fixed here;
-    - the keyed fingerprint of the rows in the checkpoint: tests/synthesis/test_fingerprint.py shows what it says;
+    - the keyed fingerprint of the rows in the checkpoint: tests/synthesis/test_checkpoint.py says what it may tell;
     - the speed of the machine, from which the announced time follows: fixed here.
     """
     folder.mkdir()

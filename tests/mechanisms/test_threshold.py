@@ -103,6 +103,18 @@ def test_popular_values_are_found_with_their_sums_and_rare_ones_are_not():
     assert min(found.sums) >= threshold_for(2.0, 1e-6, 8)
 
 
+def test_published_values_stand_in_an_order_of_their_own():
+    """Not in that of their codes, which are numbered as the rows first show the values."""
+
+    def shown(view):
+        return Holdings(view.records.indptr, view.records.indices.astype(np.int64), [("b", 2), ("b", 1), ("a", 3)])
+
+    records = Records.from_lists([[0, 1, 2]] * 200, Domain.of_items(3))
+    query = threshold_query(shown, noise=2.0, delta=1e-6, cap=3)
+    found = Gateway(records, randomness=SeededRandomness(0)).discover("values", query, 2.0)
+    assert found.values == (("a", 3), ("b", 1), ("b", 2))
+
+
 def test_noise_of_the_sums_has_the_declared_law():
     """All values are popular, so none is cut off: residuals are the noise itself."""
     records = Records.from_lists([[at % 4] for at in range(40_000)], DOMAIN)

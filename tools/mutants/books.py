@@ -182,4 +182,50 @@ MUTANTS = (
         ),
         BYTES,
     ),
+    Mutant(
+        65,
+        "one row of a person too many is read",
+        (
+            (
+                "kept[order[rank < most]] = True",
+                "kept[order[rank <= most]] = True",
+            ),
+        ),
+        ("tests/synthesis/test_rows_per_person.py::test_at_most_k_rows_of_a_person_are_used",),
+    ),
+    Mutant(
+        66,
+        "a fingerprint of the rows under a key that anyone knows",
+        (
+            (
+                '    key = parallel.bytes_from_first(_key() or b"")\n',
+                '    key = parallel.bytes_from_first(_key() or b"") and b"dpgm"\n',
+            ),
+        ),
+        (
+            "tests/synthesis/test_checkpoint.py::test_the_fingerprint_tells_rows_apart_and_its_key_is_not_in_the_checkpoint",
+        ),
+    ),
+    Mutant(
+        67,
+        "a resumed fit forgets the steps of the one that was stopped",
+        (
+            (
+                "spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}",
+                "spent = saved.lost",
+            ),
+        ),
+        ("tests/synthesis/test_checkpoint.py::test_killed_at_every_journal_entry_a_fit_resumes_within_its_plan",),
+    ),
+    Mutant(
+        68,
+        "published values in the order in which rows first showed them",
+        (
+            (
+                "    found.sort(key=lambda one: (one[0][0], isinstance(one[0][1], str), one[0][1]))\n",
+                "",
+            ),
+        ),
+        ("tests/mechanisms/test_threshold.py::test_published_values_stand_in_an_order_of_their_own",),
+    ),
 )
