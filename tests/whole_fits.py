@@ -25,7 +25,7 @@ import dpgm
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
-from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.domain import Categorical, DateTime, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import domain_to_plain
 from dpgm.data.open_records import NumberColumn
 from dpgm.data.read.frames import read_frame
@@ -65,7 +65,8 @@ OPEN_TABLE = Domain(
         Categorical("ward", discover=True),
         Categorical("sex", ("f", "m")),
         Numeric("age", 0, 110, integer=True),
-        Numeric("cost", "discover", "discover"),
+        Numeric("cost", "discover", "discover", decimals="discover"),
+        DateTime("seen", "discover", "discover", unit="discover"),
     )
 )
 OPEN_MIXED = Domain((*OPEN_TABLE.fields[:3], ItemSet("drugs", discover=True)))
@@ -82,6 +83,7 @@ def frame_of(domain: Domain, count: int, seed: int) -> pd.DataFrame:
         "sex": rng.choice(["f", "m"], count),
         "age": pd.array(rng.integers(0, 100, count), dtype="Int64"),
         "cost": rng.gamma(2.0, 100.0, count).round(2),
+        "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 500_000, count), unit="min"),
         "drugs": [";".join(f"d{at}" for at in {*rng.geometric(0.4, 3).tolist()}) for _ in range(count)],
         "items": [",".join(f"i{at}" for at in {*rng.geometric(0.3, 4).tolist()}) for _ in range(count)],
     }
@@ -398,6 +400,7 @@ def unlike(whole: WholeFit) -> list[Records]:
         odd = pd.concat([odd] * 3, ignore_index=True)
         for name in odd:
             values = {"age": [0, 110, 55], "cost": [0.0, 1e12, 0.005], "ward": ["", "east", "x" * 900]}
+            values["seen"] = pd.to_datetime(["1900-01-01", "2024-06-01 12:30:15", "2199-12-31"], format="ISO8601")
             values |= {
                 "sex": ["f", "m", "f"],
                 "drugs": ["", *(";".join(f"d{at}" for at in range(n)) for n in (65, 400))],

@@ -75,6 +75,17 @@ def test_a_plan_beyond_the_cap_is_refused_with_the_figures(ledger):
     assert totals.epsilon_if_fixed <= ledger.epsilon_cap  # the tight figure stays under the cap too
 
 
+@pytest.mark.parametrize("share", [1.05, 1.5, 1.95, 5.0])
+def test_a_plan_larger_than_what_is_left_is_refused_however_small_the_excess(ledger, share):
+    part = tenth(ledger)
+    for _ in range(9):
+        ledger.reserve(part, 1e-6)
+    with pytest.raises(BudgetError, match="is spent or reserved"):
+        ledger.reserve((Mechanism("counts", part[0].noise / share**0.5),), 1e-6)
+    ledger.reserve(part, 1e-6)
+    assert ledger.totals().spent == pytest.approx(1)
+
+
 def test_a_first_plan_of_exactly_the_cap_is_admitted_and_nothing_after_it(tmp_path):
     plan = calibrate(1.0, 1e-6, [Spend("counts", 0.1)], Training(0.01, 500))
     ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-6)

@@ -39,7 +39,7 @@ def needed(noise, delta, cap, rows):
     ("name", "cap", "rows"),
     [
         ("products, discovered sets", 64, 1),
-        ("products, discovered table, 2 rows per person", 2, 2),  # a category and the amounts
+        ("products, discovered table, 2 rows per person", 3, 2),  # a category, amounts and times
         ("products, discovered, 3 rows per person", 65, 3),  # a category and up to 64 items
     ],
 )

@@ -114,7 +114,7 @@ MUTANTS = (
                 "            share = renyi.share(mechanisms) / 2\n",
             ),
         ),
-        ("tests/privacy/test_ledger.py::test_of_fifty_fits_at_once_exactly_ten_get_a_tenth",),
+        ("tests/privacy/test_ledger.py::test_a_plan_larger_than_what_is_left_is_refused_however_small_the_excess",),
     ),
     Mutant(
         52,
