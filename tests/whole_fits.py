@@ -56,6 +56,8 @@ PICTURES = ImageSettings(
         fit=replace(IMAGE_RULES.fit, steps=4, least_images=3, most_images=3, moment_batches=2),
     )
 )
+# A few items are solved to a coarse end as well.
+QUICK = replace(SHORT, enumerated=replace(SHORT.enumerated, flat=0.1))
 NETWORK = {"products": SHORT, "rules": FEW_SAMPLES, "steps": 6, "cluster_steps": 2, "features": 8}
 NETWORK |= {"hidden": (5,), "latent": 2, "clusters": 2, "sampling_rate": 0.3}
 
@@ -132,7 +134,7 @@ class WholeFit:
         config = Config(self.epsilon, delta, model=self.model, rows_per_person=self.rows_per_person)
         if self.model == "products":
             plan = make_plan(config, self.records, self.domain)
-            return replace(plan, settings=replace(plan.settings, family=ProductSettings(SHORT)))
+            return replace(plan, settings=replace(plan.settings, family=ProductSettings(QUICK)))
         plan = make_plan(replace(config, model="independent"), self.records, self.domain)
         facts = PublicFacts(self.domain, self.records, self.epsilon, delta)
         budget = strategy_of(self.model).budget(facts, self._family())
