@@ -33,7 +33,7 @@ def test_every_planted_bug_fits_the_code(tools):
         for path, text in mutant.edited(each, files).items():
             compile(text, str(path), "exec")
     numbers = [each.number for each in planted]
-    assert len(numbers) == len(set(numbers)) >= 35
+    assert len(numbers) == len(set(numbers)) >= 68
 
 
 def test_a_text_that_is_gone_is_told(tools):
