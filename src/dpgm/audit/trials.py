@@ -85,7 +85,7 @@ class Trials:
 def one_fit(configuration: Configuration, member: bool) -> Trial:
     """Fit with or without the canary, and score what was released."""
     data = [configuration.records, configuration.canary] if member else [configuration.records]
-    randomness = _PublicSeed()
+    randomness = SystemSource()
     with _traced(configuration.plan) as gateways:
         model = configuration.plan.settings.model
         fitted = Synthesizer(model=model, device="cpu", randomness=randomness)
@@ -104,16 +104,20 @@ def one_fit(configuration: Configuration, member: bool) -> Trial:
     return Trial(total, scores, row, fitted.certificate_)
 
 
-class _PublicSeed(SystemRandomness):
-    """The operating system's randomness; remembers the seed of public draws, which the adversary may know."""
+class PublicSeed(Randomness):
+    """A source that remembers the seed of its public draws, which the adversary may know."""
 
-    public_seed: int | None = None
+    public_seed = 0
 
     def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
         """As always."""
         drawn = super().draws(device)
         self.public_seed = drawn.initial_seed()
         return drawn
+
+
+class SystemSource(PublicSeed, SystemRandomness):
+    """The source of a user's fit."""
 
 
 @contextlib.contextmanager
@@ -158,7 +162,7 @@ class ReplayGateway(TraceGateway):
 
 
 def replayed(
-    configuration: Configuration, records: Records, tape: Sequence[Tensor], randomness: _PublicSeed
+    configuration: Configuration, records: Records, tape: Sequence[Tensor], randomness: PublicSeed
 ) -> list[Tensor | dict[Value, float]]:
     """What these records add to every release, given the released values, averaged over secret draws of records.
 
@@ -167,7 +171,6 @@ def replayed(
     plan, copies = configuration.plan, configuration.copies
     if len(records) == 0:
         return [torch.zeros_like(value, dtype=torch.float64) for value in tape]
-    assert randomness.public_seed is not None
     draws = torch.Generator().manual_seed(randomness.public_seed)
     gateway = ReplayGateway(
         concatenate([records] * copies),
