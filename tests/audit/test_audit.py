@@ -148,7 +148,9 @@ def test_a_published_value_that_only_the_canary_has_gives_it_away():
     added, rest = {("c", "own"): 0.6, ("c", "red"): 0.8}, {("c", "red"): 40.0, ("c", "blue"): 30.0}
 
     def published(**sums):
-        return torch.frombuffer(bytearray(json.dumps([["c", *one] for one in sums.items()]).encode()), dtype=torch.uint8)
+        return torch.frombuffer(
+            bytearray(json.dumps([["c", *one] for one in sums.items()]).encode()), dtype=torch.uint8
+        )
 
     (score,) = scores_of(call, [published(red=40.8, blue=29.0)], [added], [rest])[1]
     assert (score.ratio, score.energy) == pytest.approx((0.08, 0.16))

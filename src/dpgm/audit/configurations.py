@@ -7,7 +7,7 @@ values: these are post-processing.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,8 @@ import pyarrow
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.formats import Source
-from dpgm.data.read.frames import read_frame
 from dpgm.data.open_records import OpenRecords
+from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
@@ -26,7 +26,7 @@ from dpgm.privacy.accountant import cost
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules, ProductSettings
 from dpgm.strategy.protocol import PublicFacts
-from dpgm.strategy.settings import FamilySettings, Settings
+from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, budget_of
 
 DELTA = 1e-5
@@ -93,12 +93,14 @@ def _products() -> tuple[Configuration, ...]:
     twice = Source("person", False, "wide", rows_per_person=2)
     person = replace(table, canary=concatenate([table.canary] * 2), source=twice)
     return (
-        _configuration("few items", "products, 8 items: all possible records", few, _short(LARGER_SETS)),
+        _configuration("few", "products, 8 items: all possible records", few, _short(LARGER_SETS)),
         _configuration("items", "products, 20 items: sets of up to four", some, _short(LARGER_SETS)),
-        _configuration("many items", "products, 32 items: popular lengths", many, _short(SHORT)),
-        _configuration("table", "products, a table of three columns", table, _short(SHORT)),
+        _configuration("wide", "products, 32 items: popular lengths", many, _short(SHORT)),
+        _configuration("table", "products, a table of three columns", table, _short(SHORT), effort=1.5),
         _configuration("person", "as table, two rows per person", person, _short(SHORT)),
-        _configuration("mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))),
+        _configuration(
+            "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
+        ),
     )
 
 
@@ -118,7 +120,7 @@ def _discoveries() -> tuple[Configuration, ...]:
     few = {"discovered values": 2.0}  # so that popular values pass the threshold in nearly every fit
     return (
         _configuration("discovery", "products, a table whose values are discovered", table, _short(SHORT), few),
-        _configuration("new items", "products, items are discovered", items, _short(SHORT), few),
+        _configuration("new-items", "products, items are discovered", items, _short(SHORT), few),
     )
 
 
@@ -140,8 +142,12 @@ def _networks() -> tuple[Configuration, ...]:
     vae = Settings("vae", family=replace(sizes, sampling_rate=1.0, steps=6, clusters=1, warm_start=False))
     every, some, alone = ({"norms": n, "gradients": g} for n, g in ((10.0, 4.0), (6.0, 1.3), (10.0, 3.0)))
     return (
-        _configuration("A", "two RBMs, every record in every step", data, whole, noises | every, effort=2.0, least_share=0.6),
-        _configuration("B", "two RBMs, a quarter of the records in a step", data, quarter, noises | some, least_share=0.5),
+        _configuration(
+            "A", "two RBMs, every record in every step", data, whole, noises | every, effort=2.0, least_share=0.6
+        ),
+        _configuration(
+            "B", "two RBMs, a quarter of the records in a step", data, quarter, noises | some, least_share=0.5
+        ),
         _configuration("C", "as B, and nobody but the canary", nobody, quarter, noises | some, least_share=0.5),
         _configuration("VAE", "a VAE, every record in every step", four, vae, alone, effort=0.8, copies=24),
     )
@@ -179,7 +185,7 @@ def _table() -> _Data:
 
 
 def _open_table() -> _Data:
-    """Many records have a popular colour and a popular amount; the canary has such a colour and an amount of its own."""
+    """Many records share a colour and an amount; the canary has such a colour, and an amount of its own."""
     domain = Domain((Categorical("colour", discover=True), Numeric("amount", "discover", "discover")))
     rows = range(OPEN_RECORDS)
     others = {"colour": ["red", "blue"] * (OPEN_RECORDS // 2), "amount": [float(row % 3) for row in rows]}
@@ -188,16 +194,17 @@ def _open_table() -> _Data:
 
 def _open_items() -> _Data:
     """Records hold two of three items; the canary holds two of these as well, and two of its own."""
-    items = Domain.of_items(5)
+    items, domain = Domain.of_items(5), Domain((ItemSet("items", discover=True),))
     others = [sorted({row % 3, (row + 1) % 3}) for row in range(OPEN_RECORDS)]
-    domain = Domain((ItemSet("items", discover=True),))
-    return _Data(
-        *(OpenRecords.of_sets(Records.from_lists(rows, items), domain) for rows in (others, [[0, 1, 3, 4]])),
-    )
+
+    def with_open_items(rows: list[list[int]]) -> Records:
+        return OpenRecords.of_sets(Records.from_lists(rows, items), domain)
+
+    return _Data(with_open_items(others), with_open_items([[0, 1, 3, 4]]))
 
 
-def _read(columns: Mapping[str, Sequence[Any]], domain: Domain) -> Records:
-    return read_frame(pyarrow.table(dict(columns)), domain).records
+def _read(columns: dict[str, Any], domain: Domain) -> Records:
+    return read_frame(pyarrow.table(columns), domain).records
 
 
 def _short(rules: ProductRules) -> Settings:
@@ -205,7 +212,12 @@ def _short(rules: ProductRules) -> Settings:
 
 
 def _configuration(
-    name: str, sentence: str, data: _Data, settings: Settings, noises: Mapping[str, float] | None = None, **options: Any
+    name: str,
+    sentence: str,
+    data: _Data,
+    settings: Settings,
+    noises: Mapping[str, float] | None = None,
+    **options: Any,
 ) -> Configuration:
     """With the plan of such a fit; mechanisms without a noise multiplier in `noises` share the budget `MU` equally."""
     people = 1 if data.source is None else data.source.rows_per_person

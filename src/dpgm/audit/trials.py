@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import numpy as np
@@ -45,13 +45,15 @@ from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.synthesis.synthesizer import Synthesizer
 
+# What records add to a release; to discovered values, by value.
+Sums: TypeAlias = Tensor | dict[Value, float]
 BATCH = 20  # fits per task of a process
 CERTAIN = 700.0  # the score of a release that only the canary explains: the largest exponent of a double
 
 
 @dataclass(frozen=True)
 class Score:
-    """The log-likelihood ratio of one release, and the square of d: how far the canary moves it, relative to the noise."""
+    """The log-likelihood ratio of one release, and d²: how far the canary moves it, relative to the noise."""
 
     name: str
     ratio: float
@@ -163,7 +165,7 @@ class ReplayGateway(TraceGateway):
 
 def replayed(
     configuration: Configuration, records: Records, tape: Sequence[Tensor], randomness: PublicSeed
-) -> list[Tensor | dict[Value, float]]:
+) -> list[Sums]:
     """What these records add to every release, given the released values, averaged over secret draws of records.
 
     Sums of values to be discovered are by value.
@@ -185,7 +187,7 @@ def replayed(
         fit_generator(gateway, plan, found.domain, draws=draws, context=RunContext(pilot=found.sums))
 
     gateway.run(fit)
-    sums: list[Tensor | dict[Value, float]] = [value.double() / copies for value in gateway.exact]
+    sums: list[Sums] = [value.double() / copies for value in gateway.exact]
     for at, values in gateway.vocabularies.items():
         sums[at] = dict(zip(values, gateway.exact[at].tolist(), strict=True))
     return sums
@@ -194,18 +196,18 @@ def replayed(
 def scores_of(
     calls: Sequence[Call],
     noisy: Sequence[Tensor],
-    canary: Sequence[Tensor | dict[Value, float]],
-    others: Sequence[Tensor | dict[Value, float]],
+    canary: Sequence[Sums],
+    others: Sequence[Sums],
 ) -> tuple[float, tuple[Score, ...]]:
     """The log-likelihood ratio of "the canary is in the data" against "it is not", and those of single releases."""
     total, steps, rate = 0.0, [0.0], 1.0
     seen: set[str] = set()
     scores = []
     for call, value, added, rest in zip(calls, noisy, canary, others, strict=True):
-        if isinstance(added, dict) or isinstance(rest, dict):
-            score = _score_of_values(call, value, added, rest)
-        else:
+        if isinstance(added, Tensor) and isinstance(rest, Tensor):
             score = _score_of_sums(call, value.double() - rest, added, rest)
+        else:
+            score = _score_of_values(call, value, dict(added), dict(rest))
         if call.sampling_rate == 1:
             total += score.ratio
             scores.append(score)
@@ -229,11 +231,8 @@ def _score_of_sums(call: Call, residual: Tensor, added: Tensor, rest: Tensor) ->
     return Score(call.name, (float((residual * added).sum()) - energy / 2) / variance, energy / variance)
 
 
-def _score_of_values(
-    call: Call, answer: Tensor, added: Tensor | dict[Value, float], rest: Tensor | dict[Value, float]
-) -> Score:
+def _score_of_values(call: Call, answer: Tensor, added: dict[Value, float], rest: dict[Value, float]) -> Score:
     """Of published sums: those of values that others hold too, and those that only the canary explains."""
-    assert isinstance(added, dict) and isinstance(rest, dict)
     found = read_discovered(answer)
     published = dict(zip(found.values, found.sums, strict=True))
     common = [value for value in published if value in rest]
