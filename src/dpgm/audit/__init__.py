@@ -1,9 +1,10 @@
 """Privacy audit: attack the real pipeline, to see whether a release reveals more about one record than it claims.
 
-`audit` runs hundreds of fits of tiny data, with and without one record (the canary), through `Synthesizer.fit`, for every
-family of generators, discovered domains and several rows per person. An adversary who knows everything except whether
-the canary was in the data guesses that from the released values: of the whole fit, and of every named mechanism alone.
-How often the guess is right gives a lower bound on epsilon, which is compared with the certificate's upper bound:
+`audit` runs hundreds of fits of tiny data, with and without one record (the canary), through `Synthesizer.fit`, for
+every family of generators, discovered domains and several rows per person. An adversary who knows everything except
+whether the canary was in the data guesses that from the released values: of the whole fit, and of every named mechanism
+alone. How often the guess is right gives a lower bound on epsilon, which is compared with the certificate's upper
+bound:
 
 - a lower bound above the claim is a privacy bug;
 - a lower bound far below the claim means that the audit itself is weak.

@@ -78,7 +78,7 @@ class Configuration:
     # of other records are noise to the adversary, which is why a VAE is audited with few of them.
     copies: int = 1
     least_share: float = 0.4  # share of the claimed epsilon that a good audit with enough fits reaches
-    effort: float = 0.6  # multiple of the requested number of fits
+    effort: float = 0.8  # multiple of the requested number of fits
 
 
 def configurations() -> tuple[Configuration, ...]:
@@ -149,7 +149,7 @@ def _networks() -> tuple[Configuration, ...]:
             "B", "two RBMs, a quarter of the records in a step", data, quarter, noises | some, least_share=0.5
         ),
         _configuration("C", "as B, and nobody but the canary", nobody, quarter, noises | some, least_share=0.5),
-        _configuration("VAE", "a VAE, every record in every step", four, vae, alone, effort=0.8, copies=24),
+        _configuration("VAE", "a VAE, every record in every step", four, vae, alone, copies=24),
     )
 
 

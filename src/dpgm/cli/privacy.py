@@ -301,7 +301,7 @@ def audit(
     ),
     quick: bool = option("--quick", "Fewer fits: finds large faults only.", False),
     fits: int | None = option(
-        "--fits", "Fits with the canary, and as many without; twice as many for A, about half for most others."
+        "--fits", "Fits with the canary, and as many without; more for A and table, four fifths for the others."
     ),
     data: Path | None = option(
         "--data", "PUBLIC item sets: one full-size fit with many canaries, instead of tiny fits."
