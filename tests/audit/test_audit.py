@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.audit import Finding, audit, audit_one_run, findings, one_run, trials
+from dpgm.audit import Finding, audit, audit_one_run, findings, gates, one_run, trials
 from dpgm.audit.configurations import configurations
 from dpgm.audit.trials import PublicSeed, Score, Trials, gathered, one_fit, run_trials, scores_of
 from dpgm.cli.app import load_commands, run
@@ -46,11 +46,11 @@ def gaussian_trials(mu, fits=2000, scalar=0.0, seed=0):
 
 
 def all_gates(trials):
-    limit, curve = findings.most_right(MECHANISM), findings.certified_curve(MECHANISM, 1e-5)
+    limit, curve = gates.most_right(MECHANISM), gates.certified_curve(MECHANISM, 1e-5)
     return [
-        findings.gate_of_guesses(trials, limit),
-        findings.gate_of_rates(trials, curve),
-        findings.gate_of_scalars(trials, limit, curve),
+        gates.gate_of_guesses(trials, limit),
+        gates.gate_of_rates(trials, curve),
+        gates.gate_of_scalars(trials, limit, curve),
     ]
 
 
@@ -58,16 +58,16 @@ def test_an_optimal_adversary_of_the_claimed_mechanism_comes_close_and_raises_no
     trials = gaussian_trials(MU)
     assert all(gate.passed for gate in all_gates(trials))
     claimed = cost(MECHANISM, 1e-5).epsilon
-    lower = findings.lower_bound(trials, MECHANISM, 1e-5)
+    lower = gates.lower_bound(trials, MECHANISM, 1e-5)
     assert 0.8 * claimed < lower <= claimed
-    assumption_free = findings.assumption_free(trials, 1e-5)
+    assumption_free = gates.assumption_free(trials, 1e-5)
     assert 0.1 * claimed < assumption_free < lower
 
 
 def test_halved_noise_is_noticed_by_the_guesses():
     trials = gaussian_trials(2 * MU)
     assert not all_gates(trials)[0].passed
-    assert findings.lower_bound(trials, MECHANISM, 1e-5) > cost(MECHANISM, 1e-5).epsilon
+    assert gates.lower_bound(trials, MECHANISM, 1e-5) > cost(MECHANISM, 1e-5).epsilon
 
 
 def test_a_leak_outside_the_score_is_noticed_by_the_gate_of_scalars():
@@ -85,8 +85,8 @@ def test_a_rare_but_certain_leak_is_noticed_by_the_gate_of_rates():
 
 
 def test_the_lower_bound_is_zero_without_a_signal():
-    assert findings.lower_bound(gaussian_trials(0.0), MECHANISM, 1e-5) == 0.0
-    assert findings.assumption_free(gaussian_trials(0.0), 1e-5) < 0.3
+    assert gates.lower_bound(gaussian_trials(0.0), MECHANISM, 1e-5) == 0.0
+    assert gates.assumption_free(gaussian_trials(0.0), 1e-5) < 0.3
 
 
 def test_gates_seldom_fail_a_correct_mechanism():
@@ -103,7 +103,7 @@ def test_one_mechanism_is_judged_by_guesses_and_by_the_spread_of_its_scores():
         ratio = sign * energy / 2 + noise * np.sqrt(energy) * rng.normal(size=600)
         unmoved = [[1.0, 0.0, 0.0]] * 50  # releases that the canary did not move say nothing
         rows = np.concatenate([np.stack([sign, ratio, np.full(600, energy)], axis=1), unmoved])
-        return findings.gate_of_mechanism(mechanism, rows)
+        return gates.gate_of_mechanism(mechanism, rows)
 
     assert all(gate(1.0, seed=seed).passed for seed in range(40))  # expected: 0.004 alarms
     assert gate(1.5).passed
@@ -112,13 +112,13 @@ def test_one_mechanism_is_judged_by_guesses_and_by_the_spread_of_its_scores():
     assert gate(1.0, weak).passed
     assert not gate(1e-9, weak).passed
     assert "of 600 right" in gate(1.0).detail
-    assert findings.gate_of_mechanism(weak, np.zeros((3, 3))).passed
+    assert gates.gate_of_mechanism(weak, np.zeros((3, 3))).passed
 
 
 def test_a_correct_build_raises_an_alarm_in_less_than_one_of_a_thousand_audits():
     assert findings.false_alarm_rate(configurations()) < 1e-3
     some = next(iter(CASES.values()))
-    once = 1 - findings.CONFIDENCE + findings.LEVEL * (3 + len(some.plan.mechanisms))
+    once = 1 - gates.CONFIDENCE + gates.LEVEL * (3 + len(some.plan.mechanisms))
     assert findings.false_alarm_rate([some, some]) == pytest.approx(2 * once**2)
 
 
@@ -256,9 +256,9 @@ def test_a_certificate_that_claims_less_than_its_mechanisms_cost_is_caught(monke
 @pytest.mark.usefixtures("seeded")
 def test_a_certificate_that_depends_on_the_canary_is_caught():
     without, with_it = (one_fit(CASES["table"], member) for member in (False, True))
-    assert findings.gate_of_certificates(gathered([without], [with_it])).passed
+    assert gates.gate_of_certificates(gathered([without], [with_it])).passed
     other = replace(with_it, certificate=replace(with_it.certificate, epsilon=with_it.certificate.epsilon + 1e-9))
-    assert not findings.gate_of_certificates(gathered([without], [other])).passed
+    assert not gates.gate_of_certificates(gathered([without], [other])).passed
 
 
 def test_unknown_names_and_too_few_fits_are_refused():
@@ -282,7 +282,7 @@ def test_a_verdict_follows_from_gates_and_bound():
     assert finding().strong
     assert "weak" in finding(epsilon_lower=1.0).verdict
     assert "BUG" in finding(epsilon_lower=4.1).verdict
-    failed = findings.Gate("G1", 1e-9, False, "")
+    failed = gates.Gate("G1", 1e-9, False, "")
     assert not finding(gates=(failed,)).passed
     assert finding().to_json()["share"] == 0.75
 
@@ -346,9 +346,7 @@ def test_one_run_needs_a_set_of_items():
 
 def test_the_command_prints_verdicts_and_exits_1_on_a_bug(monkeypatch, capsys, tmp_path):
     load_commands()
-    monkeypatch.setattr(
-        findings, "_audit", lambda *_: finding(gates=(findings.Gate("G1", 0.4, True, "60 % right"),))
-    )
+    monkeypatch.setattr(findings, "_audit", lambda *_: finding(gates=(gates.Gate("G1", 0.4, True, "60 % right"),)))
     assert run(["audit", "--only", "A", "--quiet"]) == 0
     assert "claimed epsilon 4.00, shown at least 3.00 (75%): no contradiction" in capsys.readouterr().out
     assert run(["audit", "--only", "A", "--json", "--out", str(tmp_path / "audit.json")]) == 0
