@@ -75,10 +75,7 @@ def test_no_tuned_whole_number_stands_outside_the_rules(family):
 OTHERS = ("audit", "evaluation", "mechanisms", "synthesis", "data/inspect")
 INSIDE = {
     "audit/findings.py": {40: "fewest fits, in a sentence that names it"},
-    "audit/trials.py": {
-        **dict.fromkeys((0.25, 0.4, 0.6, 0.7, 0.8, 1.3, 6.0, 8.0, 20.0, 24), "the audited settings, by keyword"),
-        700.0: "the largest exponent of a double",
-    },
+    "audit/configurations.py": None,  # the audited data and settings
     "evaluation/copies.py": {11400714819323198485: "hash"},
     "evaluation/chance.py": {14: "purpose of a stream of draws"},
     "evaluation/raw_columns.py": {13: "purpose of a stream of draws", 1e15: "whole numbers that doubles hold"},

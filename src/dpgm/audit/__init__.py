@@ -1,8 +1,10 @@
 """Privacy audit: attack the real pipeline, to see whether a release reveals more about one record than it claims.
 
-`audit` runs hundreds of fits of tiny data, with and without one record (the canary), through the code that makes
-releases. An adversary who knows everything except whether the canary was in the data guesses that from the released
-values. How often the guess is right gives a lower bound on epsilon, which is compared with the certified upper bound:
+`audit` runs hundreds of fits of tiny data, with and without one record (the canary), through `Synthesizer.fit`, for
+every family of generators, discovered domains and several rows per person. An adversary who knows everything except
+whether the canary was in the data guesses that from the released values: of the whole fit, and of every named mechanism
+alone. How often the guess is right gives a lower bound on epsilon, which is compared with the certificate's upper
+bound:
 
 - a lower bound above the claim is a privacy bug;
 - a lower bound far below the claim means that the audit itself is weak.
@@ -11,7 +13,8 @@ values. How often the guess is right gives a lower bound on epsilon, which is co
 expose these canaries stay unnoticed. The proof is described in docs/guarantee.md; the audit is its smoke alarm.
 """
 
-from dpgm.audit.findings import Finding, Gate, audit
+from dpgm.audit.findings import Finding, audit
+from dpgm.audit.gates import Gate
 from dpgm.audit.one_run import OneRunFinding, audit_one_run
 
 __all__ = ["Finding", "Gate", "OneRunFinding", "audit", "audit_one_run"]

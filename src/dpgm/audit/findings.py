@@ -1,47 +1,41 @@
-"""The audit of tiny fits: tests the claimed epsilon against trials, in three gates and with lower bounds on epsilon.
+"""The audit of tiny fits: what trials say about the claim of their certificate.
 
-If the claim holds, no test of membership is right more often than (1 + delta(0)) / 2, where delta(epsilon) is the
-certified privacy profile; and no test has a false positive rate f and a true positive rate t with
-t > e^epsilon f + delta(epsilon) for any epsilon. Each gate fails a correct build with probability below `LEVEL`.
-Thresholds are fixed before the fits are made, or learned on other fits.
+A configuration fails if one of its gates fails (`gates.py`) or a lower bound on epsilon exceeds the claim. Then it is
+tried again with four times as many new fits, and only that result counts: a correct build raises an alarm with
+probability at most `false_alarm_rate`, below one in a thousand.
 """
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
-
-from dpgm.audit.trials import Configuration, Trials, configurations, processes, run_trials
+from dpgm.audit.configurations import Configuration, configurations
+from dpgm.audit.gates import (
+    CONFIDENCE,
+    LEVEL,
+    Gate,
+    assumption_free,
+    certified_curve,
+    gate_of_certificates,
+    gate_of_guesses,
+    gate_of_mechanism,
+    gate_of_rates,
+    gate_of_scalars,
+    guesses,
+    lower_bound,
+    most_right,
+)
+from dpgm.audit.trials import Trials, processes, run_trials
 from dpgm.errors import UsageError
-from dpgm.privacy.accountant import cost, delta_at, profile
-from dpgm.privacy.events import Mechanism
 from dpgm.strategy.protocol import Progress, silent
 
 FITS = 500  # fits with the canary, and as many without, times a configuration's effort: two to three minutes
 QUICK_FITS = 60
-LEVEL = 1e-3 / 3  # significance level of each of the three gates: one false alarm in a thousand audits
-CONFIDENCE = 0.99  # of lower bounds: a tight audit of correct code exceeds the claim once in a hundred times
-THRESHOLDS = (0.0, -1.0, 1.0, -3.0, 3.0)  # of the score, for the gate of rates
-SCALES = (0.25, 8.0)  # range of noise scales that the lower bound searches
-SCALE_WIDTH, LEVEL_WIDTH = 0.002, 0.05  # tolerances of bisections, for logarithms of scales and of levels
-CURVE = np.linspace(0.0, 12.0, 49)  # epsilons at which the certified profile is evaluated
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A statistical test of the claim: its p-value, whether it passed, and what it looked at."""
-
-    name: str
-    p: float
-    passed: bool
-    detail: str
+WHOLE_GATES = 3  # gates of a configuration that look at the whole fit and may fail by chance
 
 
 class Claim:
@@ -70,8 +64,8 @@ class Claim:
 class Finding(Claim):
     """The audit of one configuration: the claim, the lower bounds on epsilon, and the gates.
 
-    `epsilon_lower` has 99 % confidence if the mechanism is the certified one with its noise scaled by some factor;
-    `epsilon_assumption_free` has 98 % confidence for any mechanism, and is much weaker.
+    `epsilon_lower` has 99.5 % confidence if the mechanism is the certified one with its noise scaled by some factor;
+    `epsilon_assumption_free` has 99 % confidence for any mechanism, and is much weaker.
     """
 
     configuration: str
@@ -145,17 +139,32 @@ def audit(
     return findings
 
 
+def false_alarm_rate(audited: Sequence[Configuration]) -> float:
+    """The probability, at most, that an audit of correct code fails: some configuration must do so twice."""
+    once = (
+        1 - CONFIDENCE + LEVEL * (WHOLE_GATES + len(configuration.plan.mechanisms)) for configuration in audited
+    )
+    return math.fsum(probability**2 for probability in once)
+
+
 def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress) -> Finding:
     start = time.perf_counter()
     trials = run_trials(configuration, fits, pool=pool, progress=progress)
-    mechanisms, delta = configuration.plan.mechanisms, configuration.plan.delta
+    return replace(judged(configuration, trials), seconds=time.perf_counter() - start)
+
+
+def judged(configuration: Configuration, trials: Trials) -> Finding:
+    """What the trials say about the claim of their certificate."""
+    certificate = trials.certificates[0]
+    mechanisms, delta = certificate.mechanisms, certificate.delta
     limit, curve = most_right(mechanisms), certified_curve(mechanisms, delta)
     right, total = guesses(trials)
+    alone = (one for one in mechanisms if one.name in trials.mechanisms)
     return Finding(
         configuration=configuration.name,
         sentence=configuration.sentence,
-        fits=fits,
-        epsilon=configuration.plan.epsilon,
+        fits=len(trials.scores[0]),
+        epsilon=certificate.epsilon,
         delta=delta,
         epsilon_lower=lower_bound(trials, mechanisms, delta),
         epsilon_assumption_free=assumption_free(trials, delta),
@@ -163,157 +172,11 @@ def _audit(configuration: Configuration, fits: int, pool: Executor | None, progr
         right_at_most=limit,
         least_share=configuration.least_share,
         gates=(
+            gate_of_certificates(trials),
             gate_of_guesses(trials, limit),
             gate_of_rates(trials, curve),
             gate_of_scalars(trials, limit, curve),
+            *(gate_of_mechanism(one, trials.mechanisms[one.name]) for one in alone),
         ),
-        seconds=time.perf_counter() - start,
+        seconds=0.0,
     )
-
-
-# -- gates and bounds ----------------------------------------------------------------------------------------------
-
-
-def guesses(trials: Trials) -> tuple[int, int]:
-    """Guess membership by the sign of the score: the number of right guesses, and of all guesses."""
-    without, with_it = trials.scores
-    return int((without <= 0).sum() + (with_it > 0).sum()), len(without) + len(with_it)
-
-
-def most_right(mechanisms: Sequence[Mechanism]) -> float:
-    """The largest probability of a right guess that the claim allows."""
-    return 0.5 * (1 + delta_at(mechanisms, 0.0))
-
-
-def gate_of_guesses(trials: Trials, limit: float) -> Gate:
-    """G1: guesses by the sign of the score are not right more often than the claim allows."""
-    right, total = guesses(trials)
-    p = float(stats.binom.sf(right - 1, total, limit))
-    return Gate("G1 guesses", p, p >= LEVEL, f"{right / total:.1%} right; the claim allows {limit:.1%}")
-
-
-def gate_of_rates(trials: Trials, curve: Callable[[float], float]) -> Gate:
-    """G2: no threshold has more true positives than the claim allows; finds leaks that rarely occur, but are certain.
-
-    `curve` gives the largest true positive rate that the claim allows at a false positive rate.
-    """
-    without, with_it = trials.scores
-    tests = len(THRESHOLDS)
-    p = min(_p_value_of_rates(without > limit, with_it > limit, curve, tests) for limit in THRESHOLDS)
-    return Gate("G2 rates", p, p >= LEVEL, f"{tests} thresholds of the score")
-
-
-def gate_of_scalars(trials: Trials, limit: float, curve: Callable[[float], float]) -> Gate:
-    """G3: no single released number reveals more than the claim allows; chosen on one half, tested on the other."""
-    halves = [[arm[start::2] for arm in trials.released] for start in (0, 1)]
-    column, threshold, above = _best_scalar(*halves[0])
-    without, with_it = ((arm[:, column] > threshold) == above for arm in halves[1])
-    right, total = int((~without).sum() + with_it.sum()), len(without) + len(with_it)
-    by_guesses = float(stats.binom.sf(right - 1, total, limit))
-    p = min(1.0, 2 * by_guesses, 2 * _p_value_of_rates(without, with_it, curve, 1))
-    detail = f"best of {trials.released[0].shape[1]} released numbers: {right / total:.1%} right on fresh fits"
-    return Gate("G3 scalars", p, p >= LEVEL, detail)
-
-
-def certified_curve(mechanisms: Sequence[Mechanism], delta: float) -> Callable[[float], float]:
-    """A function from a false positive rate to the largest true positive rate that the certified profile allows."""
-    composed = profile(mechanisms, delta)
-    deltas = np.array([max(each.delta(float(epsilon)) for each in composed) for epsilon in CURVE])
-
-    def curve(false_positives: float) -> float:
-        return float(min(1.0, np.min(np.exp(CURVE) * false_positives + deltas)))
-
-    return curve
-
-
-def lower_bound(trials: Trials, mechanisms: Sequence[Mechanism], delta: float) -> float:
-    """The largest epsilon that the guesses contradict, among the certified mechanisms with their noise scaled."""
-    right, total = guesses(trials)
-    right_at_least = _lower(right, total, 1 - CONFIDENCE)
-
-    def contradicted(log_scale: float) -> bool:
-        return most_right(_scaled(mechanisms, math.exp(log_scale))) < right_at_least
-
-    low, high = (math.log(scale) for scale in SCALES)
-    if not contradicted(high):
-        return 0.0
-    _, scale = bisect(contradicted, low, high, SCALE_WIDTH)
-    return cost(_scaled(mechanisms, math.exp(scale)), delta, check=False, cache=False).epsilon
-
-
-def bisect(holds: Callable[[float], bool], low: float, high: float, width: float) -> tuple[float, float]:
-    """A short interval in which `holds` turns from false (as at `low`) to true (as at `high`)."""
-    while high - low > width:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return low, high
-
-
-def assumption_free(trials: Trials, delta: float) -> float:
-    """A lower bound on epsilon for any mechanism, from Clopper-Pearson bounds on both error rates.
-
-    The threshold of the score is chosen on a quarter of the fits.
-    """
-    first = [arm[: len(arm) // 4] for arm in trials.scores]
-    rest = [arm[len(arm) // 4 :] for arm in trials.scores]
-    best, threshold = 0.0, 0.0
-    for candidate in np.concatenate(first):
-        epsilon = _epsilon_of_rates(first[0] > candidate, first[1] > candidate, delta)
-        if epsilon > best:
-            best, threshold = epsilon, float(candidate)
-    return _epsilon_of_rates(rest[0] > threshold, rest[1] > threshold, delta)
-
-
-def _scaled(mechanisms: Sequence[Mechanism], scale: float) -> list[Mechanism]:
-    return [replace(each, noise=each.noise * scale) for each in mechanisms]
-
-
-def _p_value_of_rates(
-    without: NDArray[np.bool_], with_it: NDArray[np.bool_], curve: Callable[[float], float], tests: int
-) -> float:
-    """A p-value for error rates that contradict the curve, for the best of so many tests; at most 1."""
-
-    def contradicted(log_level: float) -> bool:
-        return any(true > curve(false) for true, false in _rate_bounds(without, with_it, math.exp(log_level) / 2))
-
-    if not contradicted(0.0):
-        return 1.0
-    _, smallest = bisect(contradicted, math.log(1e-12), 0.0, LEVEL_WIDTH)
-    return min(1.0, 2 * tests * math.exp(smallest))
-
-
-def _epsilon_of_rates(without: NDArray[np.bool_], with_it: NDArray[np.bool_], delta: float) -> float:
-    bounds = _rate_bounds(without, with_it, (1 - CONFIDENCE) / 2)
-    return max(math.log((true - delta) / false) if true - delta > false else 0.0 for true, false in bounds)
-
-
-def _rate_bounds(
-    without: NDArray[np.bool_], with_it: NDArray[np.bool_], level: float
-) -> Iterator[tuple[float, float]]:
-    """True positive rate at least, and false positive rate at most: of guessing membership, and of guessing absence."""
-    for negatives, positives in ((without, with_it), (~with_it, ~without)):
-        true = _lower(int(positives.sum()), len(positives), level)
-        yield true, _upper(int(negatives.sum()), len(negatives), level)
-
-
-def _lower(count: int, total: int, level: float) -> float:
-    """Clopper-Pearson lower bound on a probability."""
-    return float(stats.beta.ppf(level, count, total - count + 1)) if count else 0.0
-
-
-def _upper(count: int, total: int, level: float) -> float:
-    """Clopper-Pearson upper bound on a probability."""
-    return float(stats.beta.isf(level, count + 1, total - count)) if count < total else 1.0
-
-
-def _best_scalar(without: NDArray[np.float32], with_it: NDArray[np.float32]) -> tuple[int, float, bool]:
-    """The column, threshold and direction that separate the two arms best (Kolmogorov-Smirnov)."""
-    best = (-1.0, 0, 0.0, True)
-    for column in range(without.shape[1]):
-        a, b = np.sort(without[:, column]), np.sort(with_it[:, column])
-        points = np.concatenate([a, b])
-        gap = np.searchsorted(a, points, side="right") / len(a) - np.searchsorted(b, points, side="right") / len(b)
-        at = int(np.argmax(np.abs(gap)))
-        if abs(gap[at]) > best[0]:
-            best = (float(abs(gap[at])), column, float(points[at]), bool(gap[at] > 0))
-    return best[1], best[2], best[3]

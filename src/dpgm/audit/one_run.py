@@ -21,7 +21,8 @@ from scipy import stats
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.audit.findings import Claim, bisect
+from dpgm.audit.findings import Claim
+from dpgm.audit.gates import bisect
 from dpgm.audit.trials import ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import Records, concatenate, index_dtype

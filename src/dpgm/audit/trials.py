@@ -1,8 +1,8 @@
-"""Trials of the audit: tiny fits with and without one record (the canary), and an adversary's score of each fit.
+"""Trials of the audit: fits with and without the canary, made as a user makes them, and an adversary's score of each.
 
-The canary holds items that no other record holds, so part of every released sum belongs to it alone. Noise multipliers
-are chosen for an epsilon between 3 and 6, where guesses are right often enough to be measured with some hundred fits,
-but not always.
+A trial runs `Synthesizer.fit` and keeps its certificate, what the gateway released and the generator. Two things differ
+from a user's fit. The gateway notes what it releases (`TraceGateway`). And the number of records is told, the same with
+and without the canary, since it is public: otherwise it would give the canary away.
 
 The adversary knows the other records, the canary, the code and the plan. It replays the fit on the records it knows,
 with the released values in place of noisy sums, and so computes what the canary would have added to each release (v)
@@ -10,98 +10,133 @@ and what the others added. Its score is the log-likelihood ratio: for a release 
 
     l = (<r, v> - |v|² / 2) / s²
 
-and for releases on one Poisson sample of rate q, log(1 - q + q exp(sum of l)). It does not know which other records
-were sampled, so from sampled releases it uses only the coordinates to which no other record contributes.
+If the noise is as declared, l has the law N(±d²/2, d²), with d = |v| / s, whatever was released before. For releases on
+one Poisson sample of rate q the score is log(1 - q + q exp(sum of l)). The adversary does not know which other records
+were sampled, so from sampled releases it uses only the coordinates to which no other record contributes. Of discovered
+values it uses the published sums; a value that is published though nobody else holds it gives the canary away.
 """
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.domain import Domain
+from dpgm.audit.configurations import Configuration
 from dpgm.data.records import Records, concatenate
-from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
+from dpgm.kernels import parallel
+from dpgm.mechanisms.gateway import Call, TraceGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
-from dpgm.networks.rules import NetworkSettings
-from dpgm.privacy.accountant import cost
-from dpgm.privacy.events import Mechanism
+from dpgm.mechanisms.threshold import Value, read_discovered
+from dpgm.privacy.certificate import Certificate
 from dpgm.strategy.protocol import Progress, RunContext, silent
-from dpgm.strategy.settings import Settings
+from dpgm.synthesis import books
+from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import fit_generator
+from dpgm.synthesis.synthesizer import Synthesizer
 
-ITEMS = 16
-COMMON = 8  # items of the other records; the canary holds the rest
-RECORDS = 24
-DELTA = 1e-5
-DOMAIN = Domain.of_items(ITEMS)
-OTHERS = Records.from_lists(  # each record holds two common items; no two consecutive records are equal
-    [sorted({row % COMMON, (row + 1 + row // COMMON) % COMMON}) for row in range(RECORDS)], DOMAIN
-)
-CANARY = Records.from_lists([list(range(COMMON, ITEMS))], DOMAIN)
+# What records add to a release; to discovered values, by value.
+Sums: TypeAlias = Tensor | dict[Value, float]
 BATCH = 20  # fits per task of a process
+CERTAIN = 700.0  # the score of a release that only the canary explains: the largest exponent of a double
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """What is fitted, and the lower bound that an audit of it should reach."""
+class Score:
+    """The log-likelihood ratio of one release, and d²: how far the canary moves it, relative to the noise."""
 
     name: str
-    sentence: str  # description
-    records: Records  # the data without the canary
-    plan: Plan  # of every fit; its mechanisms are those that the certificate would list
-    # Copies of the records over which the adversary averages if a model draws secret numbers for each record. The draws
-    # of other records are noise to the adversary, which is why a VAE is audited with few of them.
-    copies: int = 1
-    least_share: float = 0.5  # share of the claimed epsilon that a good audit with enough fits reaches
-    # Multiple of the requested number of fits. A reaches 70 % only with many: with 500 fits three audits reached 87 %,
-    # 61 % and 53 %, with 1,000 fits one reached 79 %, with 2,000 fits one 85 %. The others need fewer.
-    effort: float = 1.0
+    ratio: float
+    energy: float
 
 
-def configurations() -> tuple[Configuration, ...]:
-    """The four configurations that are audited."""
-    whole = _plan("rbm", clusters=2, steps=8, rate=1.0, gradients=4.0, norms=10.0)
-    sampled = _plan("rbm", clusters=2, steps=16, rate=0.25, gradients=1.3, norms=6.0)
-    network = _plan("vae", clusters=1, steps=6, rate=1.0, gradients=3.0, norms=10.0)
-    few, nobody = OTHERS.rows(0, 4), OTHERS.rows(0, 0)
-    return (
-        Configuration("A", "two RBMs, every record in every step", OTHERS, whole, least_share=0.7, effort=3.0),
-        Configuration("B", "two RBMs, a quarter of the records in a step", OTHERS, sampled, effort=0.6),
-        Configuration("C", "as B, and nobody but the canary", nobody, sampled, effort=0.6),
-        Configuration("VAE", "a VAE, every record in every step", few, network, 24, least_share=0.4, effort=0.8),
-    )
+@dataclass(frozen=True)
+class Trial:
+    """One fit: the score of the whole, of each release whose law is known, all released numbers, the certificate."""
 
-
-def _plan(model: str, *, clusters: int, steps: int, rate: float, gradients: float, norms: float) -> Plan:
-    sizes = NetworkSettings(clusters=clusters, cluster_steps=2, features=8, hidden=(4,), latent=2)
-    networks = replace(sizes, sampling_rate=rate, steps=steps, warm_start=False, calibrate=False)
-    mechanisms = [Mechanism("record lengths", 20.0), Mechanism("item counts", 10.0)]
-    if clusters > 1:
-        mechanisms += [Mechanism("cluster counts", 8.0, 2), Mechanism("cluster sums", 4.0, 2)]
-        mechanisms += [Mechanism("cluster sizes", 10.0)]
-    for name, noise in (("norms", norms), ("gradients", gradients)):
-        mechanisms.append(Mechanism(name, noise, steps, rate, "step"))
-    spent = cost(mechanisms, DELTA, check=False).epsilon
-    return Plan(spent, spent, DELTA, RECORDS, ITEMS, Settings(model, family=networks), tuple(mechanisms))
+    score: float
+    scores: tuple[Score, ...]
+    released: NDArray[np.float32]
+    certificate: Certificate
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Scores of fits without and with the canary, and all numbers that each fit released, one row per fit."""
+    """Fits without and with the canary: scores, and all numbers that each fit released, one row per fit."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     released: tuple[NDArray[np.float32], NDArray[np.float32]]
+    # Scores of single releases by mechanism: a row (1 or -1 for with or without the canary, ratio, energy) for each.
+    mechanisms: dict[str, NDArray[np.float64]]
+    certificates: tuple[Certificate, ...]  # all that differ in what they claim
+
+
+# -- one fit -------------------------------------------------------------------------------------------------------
+
+
+def one_fit(configuration: Configuration, member: bool) -> Trial:
+    """Fit with or without the canary, and score what was released."""
+    data = [configuration.records, configuration.canary] if member else [configuration.records]
+    randomness = SystemSource()
+    with _traced(configuration.plan) as gateways:
+        model = configuration.plan.settings.model
+        fitted = Synthesizer(model=model, device="cpu", randomness=randomness)
+        fitted.fit(concatenate(data), plan=configuration.plan, source=configuration.source)
+    (gateway,) = gateways
+    added, rest = (
+        replayed(configuration, known, gateway.tape, randomness)
+        for known in (configuration.canary, configuration.records)
+    )
+    state = fitted.generator_.state()
+    numbers = [*gateway.tape, *(state[name] for name in sorted(state))]
+    row = np.concatenate([number.detach().cpu().numpy().astype(np.float32).ravel() for number in numbers])
+    total, scores = scores_of(gateway.calls, gateway.tape, added, rest)
+    if configuration.copies > 1:  # secret draws of the other records add to the noise: no law is known
+        scores = ()
+    return Trial(total, scores, row, fitted.certificate_)
+
+
+class PublicSeed(Randomness):
+    """A source that remembers the seed of its public draws, which the adversary may know."""
+
+    public_seed = 0
+
+    def draws(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """As always."""
+        drawn = super().draws(device)
+        self.public_seed = drawn.initial_seed()
+        return drawn
+
+
+class SystemSource(PublicSeed, SystemRandomness):
+    """The source of a user's fit."""
+
+
+@contextlib.contextmanager
+def _traced(plan: Plan) -> Iterator[list[TraceGateway]]:
+    """The gateways that fits open meanwhile; the number of records is the plan's."""
+    opened: list[TraceGateway] = []
+
+    def trace(records: Records, *, first_row: int, already_spent: Sequence[Any], **options: Any) -> TraceGateway:
+        opened.append(TraceGateway(records, **options))
+        return opened[-1]
+
+    told = patch.object(parallel, "total_rows", lambda rows: plan.records)
+    with patch.object(books, "Gateway", trace), told:
+        yield opened
+
+
+# -- the adversary -------------------------------------------------------------------------------------------------
 
 
 class _Done(Exception):
@@ -128,6 +163,91 @@ class ReplayGateway(TraceGateway):
         return noisy
 
 
+def replayed(
+    configuration: Configuration, records: Records, tape: Sequence[Tensor], randomness: PublicSeed
+) -> list[Sums]:
+    """What these records add to every release, given the released values, averaged over secret draws of records.
+
+    Sums of values to be discovered are by value.
+    """
+    plan, copies = configuration.plan, configuration.copies
+    if len(records) == 0:
+        return [torch.zeros_like(value, dtype=torch.float64) for value in tape]
+    draws = torch.Generator().manual_seed(randomness.public_seed)
+    gateway = ReplayGateway(
+        concatenate([records] * copies),
+        tape=tape,
+        randomness=randomness,
+        allowance=plan.mechanisms,
+        rows_per_person=plan.rows_per_person,
+    )
+
+    def fit() -> None:
+        found = discover_domain(gateway, plan, records.domain)
+        fit_generator(gateway, plan, found.domain, draws=draws, context=RunContext(pilot=found.sums))
+
+    gateway.run(fit)
+    sums: list[Sums] = [value.double() / copies for value in gateway.exact]
+    for at, values in gateway.vocabularies.items():
+        sums[at] = dict(zip(values, gateway.exact[at].tolist(), strict=True))
+    return sums
+
+
+def scores_of(
+    calls: Sequence[Call],
+    noisy: Sequence[Tensor],
+    canary: Sequence[Sums],
+    others: Sequence[Sums],
+) -> tuple[float, tuple[Score, ...]]:
+    """The log-likelihood ratio of "the canary is in the data" against "it is not", and those of single releases."""
+    total, steps, rate = 0.0, [0.0], 1.0
+    seen: set[str] = set()
+    scores = []
+    for call, value, added, rest in zip(calls, noisy, canary, others, strict=True):
+        if isinstance(added, Tensor) and isinstance(rest, Tensor):
+            score = _score_of_sums(call, value.double() - rest, added, rest)
+        else:
+            score = _score_of_values(call, value, dict(added), dict(rest))
+        if call.sampling_rate == 1:
+            total += score.ratio
+            scores.append(score)
+            continue
+        rate = call.sampling_rate
+        if call.name in seen:  # the next step begins
+            steps.append(0.0)
+            seen.clear()
+        seen.add(call.name)
+        steps[-1] += score.ratio
+    total += sum(math.log1p(-rate + rate * math.exp(min(step, CERTAIN))) for step in steps)
+    return total, tuple(scores)
+
+
+def _score_of_sums(call: Call, residual: Tensor, added: Tensor, rest: Tensor) -> Score:
+    if call.sampling_rate < 1:
+        own = rest == 0
+        residual, added = residual[own], added[own]
+    variance = (call.noise * call.sensitivity) ** 2
+    energy = float(added.square().sum())
+    return Score(call.name, (float((residual * added).sum()) - energy / 2) / variance, energy / variance)
+
+
+def _score_of_values(call: Call, answer: Tensor, added: dict[Value, float], rest: dict[Value, float]) -> Score:
+    """Of published sums: those of values that others hold too, and those that only the canary explains."""
+    found = read_discovered(answer)
+    published = dict(zip(found.values, found.sums, strict=True))
+    common = [value for value in published if value in rest]
+    residual, moved, sums = (
+        torch.tensor([of(value) for value in common], dtype=torch.float64)
+        for of in (lambda v: published[v] - rest[v], lambda v: added.get(v, 0.0), rest.__getitem__)
+    )
+    score = _score_of_sums(call, residual, moved, sums)
+    betrayed = any(value in added and value not in rest for value in published)
+    return Score(call.name, score.ratio + CERTAIN * betrayed, score.energy)
+
+
+# -- many fits -----------------------------------------------------------------------------------------------------
+
+
 def processes(workers: int) -> contextlib.AbstractContextManager[Executor | None]:
     """A context with a pool of processes that make fits, or with None if this process is enough."""
     if workers <= 1:
@@ -150,71 +270,30 @@ def run_trials(
     for result in map(_batch, *arguments) if pool is None else pool.map(_batch, *arguments):
         done.append(result)
         progress(configuration.name, len(done), len(batches))
-    arms = [[fit for batch in done[start::2] for fit in batch] for start in (0, 1)]  # batches alternate
-    scores = [np.array([score for score, _ in arm]) for arm in arms]
-    width = max(len(row) for arm in arms for _, row in arm)
-    released = [np.stack([np.pad(row, (0, width - len(row))) for _, row in arm]) for arm in arms]
-    return Trials((scores[0], scores[1]), (released[0], released[1]))
+    return gathered(*([trial for batch in done[start::2] for trial in batch] for start in (0, 1)))
 
 
-def _batch(configuration: Configuration, member: bool, fits: int) -> list[tuple[float, NDArray[np.float32]]]:
+def gathered(without: Sequence[Trial], with_it: Sequence[Trial]) -> Trials:
+    """The trials of both kinds as arrays."""
+    arms = (without, with_it)
+    width = max(len(trial.released) for arm in arms for trial in arm)
+    released = [np.stack([np.pad(t.released, (0, width - len(t.released))) for t in arm]) for arm in arms]
+    mechanisms: dict[str, list[tuple[float, float, float]]] = {}
+    claims: dict[tuple[Any, ...], Certificate] = {}
+    for sign, arm in zip((-1.0, 1.0), arms, strict=True):
+        for trial in arm:
+            one = trial.certificate
+            claims[(one.epsilon, one.delta, one.mechanisms)] = one
+            for score in trial.scores:
+                mechanisms.setdefault(score.name, []).append((sign, score.ratio, score.energy))
+    scores = [np.array([trial.score for trial in arm]) for arm in arms]
+    return Trials(
+        (scores[0], scores[1]),
+        (released[0], released[1]),
+        {name: np.array(rows) for name, rows in mechanisms.items()},
+        tuple(claims.values()),
+    )
+
+
+def _batch(configuration: Configuration, member: bool, fits: int) -> list[Trial]:
     return [one_fit(configuration, member) for _ in range(fits)]
-
-
-def one_fit(configuration: Configuration, member: bool) -> tuple[float, NDArray[np.float32]]:
-    """Make one fit: the adversary's score, and all numbers that the fit released (noisy values and the generator)."""
-    records = concatenate([configuration.records, CANARY]) if member else configuration.records
-    randomness = SystemRandomness()
-    public_seed = int(randomness.draws().initial_seed())
-    gateway = TraceGateway(records, randomness=randomness, allowance=configuration.plan.mechanisms)
-    state = _fit(gateway, configuration, public_seed)
-    canary = _exact(configuration, CANARY, gateway.tape, public_seed, randomness)
-    others = _exact(configuration, configuration.records, gateway.tape, public_seed, randomness)
-    numbers = [*gateway.tape, *(state[name] for name in sorted(state))]
-    row = np.concatenate([number.detach().cpu().numpy().astype(np.float32).ravel() for number in numbers])
-    return score_of(gateway.calls, gateway.tape, canary, others), row
-
-
-def score_of(
-    calls: Sequence[Call], noisy: Sequence[Tensor], canary: Sequence[Tensor], others: Sequence[Tensor]
-) -> float:
-    """The log-likelihood ratio of "the canary is in the data" against "it is not"."""
-    total, steps, rate = 0.0, [0.0], 1.0
-    seen: set[str] = set()
-    for call, value, added, rest in zip(calls, noisy, canary, others, strict=True):
-        residual, added = value.double() - rest, added.double()
-        sampled = call.sample is not None and call.sampling_rate < 1
-        if sampled:
-            own = rest == 0
-            residual, added = residual[own], added[own]
-        variance = (call.noise * call.sensitivity) ** 2
-        ratio = float((residual * added).sum() - added.square().sum() / 2) / variance
-        if not sampled:
-            total += ratio
-            continue
-        rate = call.sampling_rate
-        if call.name in seen:  # the next step begins
-            steps.append(0.0)
-            seen.clear()
-        seen.add(call.name)
-        steps[-1] += ratio
-    return total + sum(math.log1p(-rate + rate * math.exp(min(step, 700.0))) for step in steps)
-
-
-def _fit(gateway: Gateway, configuration: Configuration, public_seed: int) -> dict[str, Tensor]:
-    draws = torch.Generator().manual_seed(public_seed)
-    generator = fit_generator(gateway, configuration.plan, DOMAIN, draws=draws, context=RunContext())
-    gateway.assert_complete()
-    return generator.state()
-
-
-def _exact(
-    configuration: Configuration, records: Records, tape: Sequence[Tensor], public_seed: int, randomness: Randomness
-) -> list[Tensor]:
-    """What these records add to every release, given the released values, averaged over secret draws of records."""
-    if len(records) == 0:
-        return [torch.zeros_like(value, dtype=torch.float64) for value in tape]
-    copies = concatenate([records] * configuration.copies)
-    gateway = ReplayGateway(copies, tape=tape, randomness=randomness, allowance=configuration.plan.mechanisms)
-    gateway.run(lambda: _fit(gateway, configuration, public_seed))
-    return [value.double() / configuration.copies for value in gateway.exact]

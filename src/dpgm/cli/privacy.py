@@ -297,11 +297,11 @@ def _solve_noise(
 @app.command()
 def audit(
     only: list[str] | None = option(
-        "--only", "Configuration to audit: A, B, C or VAE (repeatable); by default all."
+        "--only", "Configuration to audit, such as items, table or A (repeatable); by default all."
     ),
     quick: bool = option("--quick", "Fewer fits: finds large faults only.", False),
     fits: int | None = option(
-        "--fits", "Fits with the canary, and as many without; three times as many for A, about half for the others."
+        "--fits", "Fits with the canary, and as many without; more for A and table, four fifths for the others."
     ),
     data: Path | None = option(
         "--data", "PUBLIC item sets: one full-size fit with many canaries, instead of tiny fits."

@@ -1,0 +1,230 @@
+"""What is audited, as data: for every family of generators tiny public records, a canary and a plan.
+
+The canary holds values that no other record holds, so part of every released sum belongs to it alone, and it moves
+every sum by nearly its sensitivity. Noise multipliers are chosen for an epsilon between 3 and 7, where guesses are
+right often enough to be measured with some hundred fits, but not always. Plans ask for short fits to the released
+values: these are post-processing.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow
+
+from dpgm.baselines.mwem import MwemSettings
+from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.formats import Source
+from dpgm.data.open_records import OpenRecords
+from dpgm.data.read.frames import read_frame
+from dpgm.data.records import Records, concatenate
+from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import ImageSettings
+from dpgm.networks.rules import NetworkSettings
+from dpgm.privacy.accountant import cost
+from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import ProductRules, ProductSettings
+from dpgm.strategy.protocol import PublicFacts
+from dpgm.strategy.settings import Settings
+from dpgm.synthesis.plan import Plan, budget_of
+
+DELTA = 1e-5
+RECORDS = 24  # without the canary
+EPSILON = 4.0  # for choosing statistics; the noise below decides what a fit costs
+MU = 1.2  # of a Gaussian mechanism: the plans below cost this much, in equal shares, unless they say otherwise
+OPEN_RECORDS = 60  # where values are discovered: common ones must pass the threshold
+# Rules of products for short fits, and rules by which triples and quadruples are worth measuring in tiny data.
+SHORT = replace(
+    PRODUCT_RULES,
+    fit=replace(
+        PRODUCT_RULES.fit,
+        steps=2,
+        steps_narrow=2,
+        steps_table=2,
+        fits_table=1,
+        profile_rounds=1,
+        components=4,
+        components_wide=4,
+        least_components=2,
+        least_affordable=2,
+    ),
+    enumerated=replace(PRODUCT_RULES.enumerated, rounds=(2, 2)),
+    bound=replace(PRODUCT_RULES.bound, likely_records=200, candidates=10),
+    read=replace(PRODUCT_RULES.read, shrink=replace(PRODUCT_RULES.read.shrink, rounds=3)),
+)
+LARGER_SETS = replace(SHORT, sanity=1.0)
+FEW_FEATURES = replace(IMAGE_RULES.embedding, features=60, least_frequencies=10)
+SHORT_IMAGES = replace(
+    IMAGE_RULES,
+    embedding=FEW_FEATURES,
+    fit=replace(
+        IMAGE_RULES.fit, steps=2, least_images=2, most_images=2, latent=2, hidden=(4, 4), moment_batches=1, parts=1
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is fitted with and without the canary, and the lower bound on epsilon that an audit of it should reach."""
+
+    name: str
+    sentence: str  # description
+    records: Records  # the data without the canary
+    canary: Records  # one record; or all rows of one person
+    plan: Plan  # of every fit
+    source: Source | None = None  # how the records were read, where a person has several rows
+    # Copies of the records over which the adversary averages if a model draws secret numbers for each record. The draws
+    # of other records are noise to the adversary, which is why a VAE is audited with few of them.
+    copies: int = 1
+    least_share: float = 0.4  # share of the claimed epsilon that a good audit with enough fits reaches
+    effort: float = 0.8  # multiple of the requested number of fits
+
+
+def configurations() -> tuple[Configuration, ...]:
+    """All that is audited; together they run every mechanism that a fit of any family can run."""
+    return (*_products(), *_images(), *_discoveries(), *_networks())
+
+
+def _products() -> tuple[Configuration, ...]:
+    """Item sets and tables under the default method, two rows per person, and a baseline."""
+    few, some, many = (_item_sets(width) for width in (8, 20, 32))
+    table, alike = _table(), _alike()
+    twice = Source("person", False, "wide", rows_per_person=2)
+    person = replace(table, canary=concatenate([table.canary] * 2), source=twice)
+    return (
+        _configuration("few", "products, 8 items: all possible records", few, _short(LARGER_SETS)),
+        _configuration("items", "products, 20 items: sets of up to four", some, _short(LARGER_SETS)),
+        _configuration("wide", "products, 32 items: popular lengths", many, _short(SHORT)),
+        _configuration("table", "products, a table of three columns", table, _short(SHORT), effort=1.5),
+        _configuration("person", "as table, two rows per person", person, _short(SHORT)),
+        _configuration(
+            "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
+        ),
+    )
+
+
+def _images() -> tuple[Configuration, ...]:
+    pixels = 16
+    domain = Domain((Image("image", 4, 4), Categorical("label", (0, 1))), label="label")
+    others = [[row % 4, 4 + row % 3, pixels + row % 2] for row in range(RECORDS)]
+    data = _Data(Records.from_lists(others, domain), Records.from_lists([[8, 9, 14, 15, pixels]], domain))
+    settings = Settings("image", family=ImageSettings(rules=SHORT_IMAGES))
+    return (_configuration("images", "images of 4 x 4 pixels in two classes", data, settings),)
+
+
+def _discoveries() -> tuple[Configuration, ...]:
+    """Values that nobody listed: the canary is one of many with a popular value, and holds values of its own."""
+    table = _open_table()
+    items = _open_items()
+    few = {"discovered values": 2.0}  # so that popular values pass the threshold in nearly every fit
+    return (
+        _configuration("discovery", "products, a table whose values are discovered", table, _short(SHORT), few),
+        _configuration("new-items", "products, items are discovered", items, _short(SHORT), few),
+    )
+
+
+def _networks() -> tuple[Configuration, ...]:
+    """Mixtures of RBMs and a VAE, trained by private SGD."""
+    data = _item_sets(16)
+    nobody, four = replace(data, records=data.records.rows(0, 0)), replace(data, records=data.records.rows(0, 4))
+    sizes = NetworkSettings(clusters=2, cluster_steps=2, features=8, hidden=(4,), latent=2, calibrate=False)
+    noises = {
+        "record lengths": 20.0,
+        "item counts": 10.0,
+        "cluster counts": 8.0,
+        "cluster sums": 4.0,
+        "cluster sizes": 10.0,
+        "cluster profiles": 10.0,
+    }
+    whole = Settings("rbm", family=replace(sizes, sampling_rate=1.0, steps=8))
+    quarter = Settings("rbm", family=replace(sizes, sampling_rate=0.25, steps=16, warm_start=False))
+    vae = Settings("vae", family=replace(sizes, sampling_rate=1.0, steps=6, clusters=1, warm_start=False))
+    every, some, alone = ({"norms": n, "gradients": g} for n, g in ((10.0, 4.0), (6.0, 1.3), (10.0, 3.0)))
+    return (
+        _configuration(
+            "A", "two RBMs, every record in every step", data, whole, noises | every, effort=2.0, least_share=0.6
+        ),
+        _configuration(
+            "B", "two RBMs, a quarter of the records in a step", data, quarter, noises | some, least_share=0.5
+        ),
+        _configuration("C", "as B, and nobody but the canary", nobody, quarter, noises | some, least_share=0.5),
+        _configuration("VAE", "a VAE, every record in every step", four, vae, alone, copies=24),
+    )
+
+
+# -- data and plans ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Data:
+    records: Records
+    canary: Records
+    source: Source | None = None
+
+
+def _item_sets(width: int) -> _Data:
+    """Each record holds two common items, no two consecutive records the same; the canary holds all other items."""
+    domain, common = Domain.of_items(width), width // 2
+    others = [sorted({row % common, (row + 1 + row // common) % common}) for row in range(RECORDS)]
+    return _Data(Records.from_lists(others, domain), Records.from_lists([list(range(common, width))], domain))
+
+
+def _alike() -> _Data:
+    """Every record holds the same two items, also the canary: sets that are chosen for a large error are theirs."""
+    domain = Domain.of_items(8)
+    return _Data(Records.from_lists([[0, 1]] * RECORDS, domain), Records.from_lists([[0, 1]], domain))
+
+
+def _table() -> _Data:
+    """Rows with the first values of their columns; the canary has the last ones."""
+    domain = Domain(tuple(Categorical(name, tuple("pqrs")) for name in ("a", "b", "c")))
+    starts = domain.offsets
+    others = [[start + row // (1 + at) % 2 for at, start in enumerate(starts)] for row in range(RECORDS)]
+    return _Data(Records.from_lists(others, domain), Records.from_lists([[start + 3 for start in starts]], domain))
+
+
+def _open_table() -> _Data:
+    """Many records share a colour and an amount; the canary has such a colour, and an amount of its own."""
+    domain = Domain((Categorical("colour", discover=True), Numeric("amount", "discover", "discover")))
+    rows = range(OPEN_RECORDS)
+    others = {"colour": ["red", "blue"] * (OPEN_RECORDS // 2), "amount": [float(row % 3) for row in rows]}
+    return _Data(_read(others, domain), _read({"colour": ["red"], "amount": [-777.25]}, domain))
+
+
+def _open_items() -> _Data:
+    """Records hold two of three items; the canary holds two of these as well, and two of its own."""
+    items, domain = Domain.of_items(5), Domain((ItemSet("items", discover=True),))
+    others = [sorted({row % 3, (row + 1) % 3}) for row in range(OPEN_RECORDS)]
+
+    def with_open_items(rows: list[list[int]]) -> Records:
+        return OpenRecords.of_sets(Records.from_lists(rows, items), domain)
+
+    return _Data(with_open_items(others), with_open_items([[0, 1, 3, 4]]))
+
+
+def _read(columns: dict[str, Any], domain: Domain) -> Records:
+    return read_frame(pyarrow.table(columns), domain).records
+
+
+def _short(rules: ProductRules) -> Settings:
+    return Settings("products", family=ProductSettings(rules))
+
+
+def _configuration(
+    name: str,
+    sentence: str,
+    data: _Data,
+    settings: Settings,
+    noises: Mapping[str, float] | None = None,
+    **options: Any,
+) -> Configuration:
+    """With the plan of such a fit; mechanisms without a noise multiplier in `noises` share the budget `MU` equally."""
+    people = 1 if data.source is None else data.source.rows_per_person
+    total, domain = len(data.records) + len(data.canary), data.records.domain
+    runs = budget_of(settings, PublicFacts(domain, total, EPSILON, DELTA, people)).runs
+    equal = math.sqrt(sum(run.count for run in runs.values())) / MU
+    mechanisms = tuple(replace(run, noise=(noises or {}).get(run.name, equal)) for run in runs.values())
+    spent = cost(mechanisms, DELTA).epsilon
+    plan = Plan(spent, spent, DELTA, total, domain.width, settings, mechanisms, rows_per_person=people)
+    return Configuration(name, sentence, data.records, data.canary, plan, data.source, **options)
