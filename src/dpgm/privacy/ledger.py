@@ -154,19 +154,18 @@ class Ledger:
             else:
                 renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
             listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
-            if listed + added > renyi.aside * self.delta and not (first and alone <= self.epsilon_cap):
-                raise BudgetError(
-                    "the plan publishes values that pass a threshold, and the ledger's delta has no room for more of "
-                    "that (room is kept only where the first plan does so): list the values in the domain instead."
-                )
             spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")
             share = renyi.share(mechanisms)
-            if spent + share > 1 + 1e-9 and not (first and alone <= self.epsilon_cap):
+            admitted = first and alone <= self.epsilon_cap
+            if spent + share > 1 + 1e-9 and not admitted:
                 raise BudgetError(
                     f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
                     f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
                     "Lower its epsilon, or do not fit this population again."
                 )
+            room = renyi.aside * self.delta
+            if listed + added > room and not admitted:
+                raise BudgetError(_no_room(added, room, room - listed))
             name = secrets.token_hex(8) if name is None else name
             if any(entry.name == name for entry in entries):
                 raise UsageError(f"the ledger has an entry {name!r} already; resume that fit.")
@@ -320,6 +319,19 @@ class Ledger:
 def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
     """What the mechanisms' thresholds add to delta."""
     return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
+
+
+def _no_room(needed: float, room: float, left: float) -> str:
+    """Why a plan that finds values privately is refused, though the ledger has epsilon left for it."""
+    if room == 0:
+        return (
+            "the plan finds values privately, which takes part of the ledger's delta, and the first plan of this ledger "
+            "kept none for that: list the values in the domain instead."
+        )
+    return (
+        f"the plan finds values privately, which takes {needed:.3g} of the ledger's delta, and of the {room:.3g} kept for "
+        f"that {max(left, 0.0):.3g} is left: lower the plan's delta, or list the values in the domain instead."
+    )
 
 
 def _find(documents: list[Document], name: str) -> Entry:
