@@ -193,7 +193,7 @@ def test_a_forked_child_with_the_number_of_its_parent_repeats_nothing(monkeypatc
     os.close(reading), os.close(writing)
     assert [
         name
-        for name, one, other in zip("words stream coins noise".split(), ours, theirs, strict=True)
+        for name, one, other in zip(["words", "stream", "coins", "noise"], ours, theirs, strict=True)
         if one == other
     ] == []
 

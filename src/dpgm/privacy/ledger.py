@@ -325,12 +325,12 @@ def _no_room(needed: float, room: float, left: float) -> str:
     """Why a plan that finds values privately is refused, though the ledger has epsilon left for it."""
     if room == 0:
         return (
-            "the plan finds values privately, which takes part of the ledger's delta, and the first plan of this ledger "
-            "kept none for that: list the values in the domain instead."
+            "the plan finds values privately, which takes part of the ledger's delta, and the first plan of this "
+            "ledger kept none for that: list the values in the domain instead."
         )
     return (
-        f"the plan finds values privately, which takes {needed:.3g} of the ledger's delta, and of the {room:.3g} kept for "
-        f"that {max(left, 0.0):.3g} is left: lower the plan's delta, or list the values in the domain instead."
+        f"the plan finds values privately, which takes {needed:.3g} of the ledger's delta, and of the {room:.3g} kept "
+        f"for that {max(left, 0.0):.3g} is left: lower the plan's delta, or list the values in the domain instead."
     )
 
 
