@@ -482,10 +482,21 @@ def test_sources_of_noise_are_listed_once_and_in_order(folder, capsys, change):
     refused(folder, "private randomness", capsys)
 
 
-def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys):
-    """Half the epsilon with double the noise: every other check holds, which is why releases are signed."""
+def _doubled(listed):
+    return [{**entry, "noise": 2 * entry["noise"]} for entry in listed]
+
+
+def _rotated(listed):
+    return [
+        {**entry, "noise": other["noise"]} for entry, other in zip(listed, listed[1:] + listed[:1], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("change", [_doubled, _rotated])
+def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys, change):
+    """Half the epsilon with double the noise, or noises in another order: every other check holds."""
     sign(folder, read_private_key(keys[0]))
-    _with_mechanisms(folder, lambda listed: [{**entry, "noise": 2 * entry["noise"]} for entry in listed])
+    _with_mechanisms(folder, change)
     assert failed(folder) == []
     verification = dpgm.verify(folder, signed_by=keys[1])
     assert [check.name.split()[0] for check in verification.failed if "not tried" not in check.why] == ["signed"]
