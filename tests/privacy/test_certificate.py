@@ -261,6 +261,7 @@ def test_a_signature_may_lie_beside_the_certificate(release):
         (lambda d: d["mechanisms"][0].pop("noise"), "lacks 'noise'"),
         (lambda d: d["mechanisms"][0].update(kind="laplace"), "unknown key"),
         (lambda d: d["mechanisms"][0].update(noise=0), "out of range"),
+        (lambda d: d["mechanisms"][0].update(noise=1e300), "out of range"),
         (lambda d: d["mechanisms"][0].update(count=0), "out of range"),
         (lambda d: d["mechanisms"][0].update(sampling_rate=2), "out of range"),
         (lambda d: d["mechanisms"][0].update(sample=1), "sample"),
@@ -282,6 +283,8 @@ def test_a_certificate_that_is_not_exactly_one_is_refused(release, change, words
         ('{"a": ' * 100_000, "not valid JSON"),
         ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
         ('{"format": 1e999}', "too large"),
+        ('{"format": "\\ud800"}', "not valid JSON"),
+        ('{"\\uDFFF": 2}', "not valid JSON"),
         ('{"format": ' + "[" * 300 + "]" * 300 + "}", "nested"),
     ],
 )
@@ -312,6 +315,8 @@ def test_a_certificate_that_is_a_link_is_refused(release, tmp_path):
 def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(ArtefactError, match="not a release folder"):
         verify_release(tmp_path / "nothing")
+    with pytest.raises(ArtefactError, match="not a release folder"):
+        verify_release(tmp_path / ("x" * 5000))
     with pytest.raises(ArtefactError, match="cannot be read"):
         verify_release(tmp_path)
 

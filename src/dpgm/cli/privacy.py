@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,7 @@ def verify(
     """
     from dpgm.synthesis.verification import Check
 
-    if not release.is_dir():
+    if not os.path.isdir(release):
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
         verification = dpgm.verify(release, signed_by=signed_by)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from dpgm.errors import ArtefactError
 from dpgm.notebook import html_table
-from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.events import LARGEST_NOISE, SMALLEST_NOISE, Adjacency, Mechanism
 from dpgm.privacy.untrusted_files import ReleaseFolder
 
 FORMAT = 2  # 2: the plan's public settings are part of it
@@ -24,7 +24,7 @@ LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
 CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
 LONGEST_TEXT = 1000  # characters of a name or a sentence
-LARGEST_COUNT = 2**63 - 1  # of records, runs or entries of a ledger; a larger one fits no array or database
+LARGEST_WHOLE = 2**63 - 1  # of records, runs or entries of a ledger; a larger one fits no array or database
 DEEPEST = 10  # lists and objects inside each other; ours have four
 
 _POPULATION, _HEAD = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")  # as `dpgm ledger create` makes them
@@ -176,7 +176,7 @@ def read_certificate(folder: Path | str | ReleaseFolder) -> Certificate:
 
 
 def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
-    """Parse JSON without duplicate keys, infinities or deep nesting; raises ArtefactError in one sentence."""
+    """Parse JSON without duplicate keys, infinities, half characters or deep nesting; raises ArtefactError."""
     at_most = LARGEST_CERTIFICATE if at_most is None else at_most
     if len(text) > at_most:
         raise ArtefactError(f"{what} is larger than {at_most} bytes, so it is not one of ours.")
@@ -196,6 +196,8 @@ def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
 
     try:
         document = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
+        if "\\ud" in text.lower():  # half a pair of surrogates is no text, and cannot be written or shown
+            json.dumps(document, ensure_ascii=False).encode()
     except ArtefactError:
         raise
     except (ValueError, RecursionError):
@@ -224,7 +226,7 @@ def _typed(document: Mapping[str, Any], key: str, kind: type[T], of: str = "the 
     value = document[key]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ArtefactError(f"{of}'s {key!r} must be of type {kind.__name__}.")
-    if isinstance(value, int) and abs(value) > LARGEST_COUNT:
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
         raise ArtefactError(f"{of}'s {key!r} is too large a number.")
     if isinstance(value, str) and not _one_line(value):
         raise ArtefactError(f"{of}'s {key!r} must be one line of at most {LONGEST_TEXT} characters.")
@@ -287,7 +289,8 @@ def read_mechanisms(document: Mapping[str, Any], key: str, of: str = "the certif
         )
         if thresholded and not 0 < mechanism.delta < 1:
             raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")
-        if mechanism.noise <= 0 or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
+        in_range = SMALLEST_NOISE <= mechanism.noise <= LARGEST_NOISE
+        if not in_range or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
             raise ArtefactError(f"a mechanism in {key!r} has a noise, count or rate out of range.")
         mechanisms.append(mechanism)
     return tuple(mechanisms)

@@ -21,7 +21,7 @@ class ReleaseFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._bytes: dict[str, bytes] = {}
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):  # unlike `Path.is_dir`, also for names that no file can have
             raise ArtefactError(f"{self.path} is not a release folder.")
         try:
             with os.scandir(self.path) as entries:
@@ -63,5 +63,7 @@ def read_bytes(path: Path, at_most: int) -> bytes:
             os.close(handle)
     except ArtefactError:
         raise
+    except MemoryError:
+        raise ArtefactError(f"{path} is larger than the memory of this machine.") from None
     except OSError as error:
         raise ArtefactError(f"{path} cannot be read: {error.strerror}.") from None
